@@ -1,0 +1,1 @@
+"""Measurements of the serving layer; see README.md."""

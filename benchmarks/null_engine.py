@@ -1,0 +1,98 @@
+"""An engine that computes nothing: it hands out the same few words, so that all that is measured is the gateway.
+
+Paced (`interval_ms` > 0), all streams step together, as they do behind a real engine's batch; flat out (0), each stream
+gives its next token whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from gateway import hookimpl
+from gateway.hookspecs import EngineContext, OpenEngine, Register
+from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
+
+WORD = " token"
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+
+
+class Ticker:
+    """Wakes everybody who waits, once per interval."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waiting: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._loop.call_later(self._seconds, self._tick)
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def next(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(future)
+        return future
+
+
+class NullTokenizer:
+    """A token is a character: enough for an engine that reads nothing."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return [0] * (len(text) // 4)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return WORD * len(token_ids)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return WORD.encode()
+
+
+class NullConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How fast it hands out words."""
+
+    interval_ms: float = 0
+
+
+class NullEngine:
+    """See the module."""
+
+    capabilities: frozenset[Capability] = frozenset({"tokens"})
+
+    def __init__(self, name: str, interval_ms: float) -> None:
+        self.info = ModelInfo(
+            name=name, engine="null", chat_template=TEMPLATE, max_model_len=1_000_000
+        )
+        self.tokenizer = NullTokenizer()
+        self._ticker = Ticker(interval_ms / 1000) if interval_ms else None
+
+    async def check(self, request: EngineRequest) -> None:
+        """Everything is served."""
+
+    async def health(self) -> None:
+        """Always well."""
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        ticker = self._ticker
+        left = request.sampling.max_tokens or 16
+        while left:
+            left -= 1
+            await (ticker.next() if ticker else asyncio.sleep(0))
+            yield EngineOutput(text=WORD, token_ids=(0,), finish_reason=None if left else "length")
+
+
+@asynccontextmanager
+async def open_null(config: NullConfig, context: EngineContext) -> AsyncIterator[NullEngine]:
+    yield NullEngine(context.name, config.interval_ms)
+
+
+@hookimpl
+def gateway_register_engines(register: Register[OpenEngine]) -> None:
+    register("null", open_null, config=NullConfig, summary="Computes nothing; for benchmarks.")

@@ -1,0 +1,91 @@
+"""The servers that are measured: `python -m benchmarks.serve floor|gateway PORT`.
+
+`floor` is what the gateway cannot go below: uvicorn, one bare ASGI application, event frames that are ready-made bytes,
+the same ticker. `gateway` is the real thing on the null engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import msgspec
+import uvicorn
+from gateway.cli.logs import set_up_logging
+from gateway.config import config_from
+from gateway.plugins import load_plugins
+from gateway.wire.events import OutputTextDelta, sse_frame
+
+from benchmarks import null_engine
+from benchmarks.null_engine import Ticker
+from gateway.server import run
+
+INTERVAL_MS = 50.0
+PARSERS = {"plain": "plain", "qwen": "qwen3"}
+
+
+def gateway(port: int) -> None:
+    """Models named `<parser>-paced` and `<parser>-flat`."""
+    models = {
+        f"{name}-{pace}": {
+            "engine": "null",
+            "renderer": "chat_template",
+            "parser": parser,
+            "max_running": 100_000,
+            "null": {"interval_ms": interval},
+        }
+        for name, parser in PARSERS.items()
+        for pace, interval in (("paced", INTERVAL_MS), ("flat", 0.0))
+    }
+    set_up_logging("warning")
+    config = config_from({"server": {"port": port}, "models": models})
+    run(config, load_plugins(config.plugins, extra=[null_engine]))
+
+
+class Floor:
+    """Writes ready bytes, at the pace that a request's model name asks for."""
+
+    def __init__(self) -> None:
+        self._frame = sse_frame(
+            OutputTextDelta(
+                sequence_number=1000,
+                item_id="msg_" + "0" * 48,
+                output_index=0,
+                content_index=0,
+                delta=null_engine.WORD,
+                logprobs=[],
+            )
+        )
+        self._ticker: Ticker | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        request = msgspec.json.decode(body)
+        if self._ticker is None:
+            self._ticker = Ticker(INTERVAL_MS / 1000)
+        ticker = self._ticker if request["model"].endswith("paced") else None
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        frame = self._frame
+        for _ in range(request["max_output_tokens"]):
+            await (ticker.next() if ticker else asyncio.sleep(0))
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+
+def floor(port: int) -> None:
+    uvicorn.run(
+        Floor(), port=port, http="httptools", loop="uvloop", ws="none", lifespan="off",
+        access_log=False, log_level="warning",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    which, at = sys.argv[1], int(sys.argv[2])
+    floor(at) if which == "floor" else gateway(at)

@@ -1,0 +1,85 @@
+"""Limits on how many requests a model runs and holds waiting; beyond them a request is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from gateway.errors import RateLimited
+
+
+class Admission:
+    """Admits requests to one model: `max_running` at once, `max_waiting` more in order of arrival, the rest refused."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_running: int,
+        max_waiting: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._max_running = max_running
+        self._max_waiting = max_waiting
+        self._slots = asyncio.Semaphore(max_running)
+        self._clock = clock
+        self._mean_seconds = 1.0
+        self.running = 0
+        self.waiting = 0
+
+    def reserve(self) -> Reservation:
+        """Take a place, running or waiting; raises `RateLimited` with `retry_after` where there is none.
+
+        Synchronous, so that the refusal is an HTTP 429 before any answer has begun. The reservation must be used, or
+        cancelled.
+        """
+        if self.running + self.waiting >= self._max_running + self._max_waiting:
+            waves = self.waiting / self._max_running + 1
+            raise RateLimited(
+                f"The model '{self._name}' is at its limit of {self._max_running} running and {self._max_waiting} "
+                "waiting requests. Retry later.",
+                retry_after=max(1, min(60, math.ceil(self._mean_seconds * waves))),
+            )
+        self.waiting += 1
+        return Reservation(self)
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        try:
+            await self._slots.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
+            self.running -= 1
+            self._slots.release()
+
+
+class Reservation:
+    """A place in a model's queue. Enter `slot()` once to wait for the turn and hold it, or `cancel()`."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission: Admission | None = admission
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        admission = self._admission
+        if admission is None:
+            raise RuntimeError("a reservation is used once")
+        self._admission = None
+        async with admission._slot():
+            yield
+
+    def cancel(self) -> None:
+        """Give the place back, if it was not used. May be called twice, and after use."""
+        if self._admission is not None:
+            self._admission.waiting -= 1
+            self._admission = None

@@ -1,0 +1,218 @@
+"""The Litestar application of a configuration: routes, errors, and a lifespan that opens what is selected."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, Response
+from litestar.config.cors import CORSConfig
+from litestar.exceptions import HTTPException
+from litestar.types import Message, Scope
+
+from gateway.admission import Admission
+from gateway.config import Config
+from gateway.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
+)
+from gateway.metrics import Metrics
+from gateway.plugins import PluginSet
+from gateway.protocols import ResponseStore
+from gateway.routes.answers import JSON, error_body
+from gateway.routes.health import health, metrics, ready
+from gateway.routes.models import list_models, retrieve_model
+from gateway.routes.responses import create_response, delete_response, retrieve_response
+from gateway.routes.state import HttpRequest, keep_services
+from gateway.selection import open_model, resolve_model
+from gateway.served import RunSettings, ServedModel, Services
+from gateway.toolset import OfferedTools, RunnableTool
+from gateway.wire.ids import new_id
+
+logger = logging.getLogger("gateway.app")
+
+
+class MethodNotAllowed(GatewayError):
+    """A known path that does not take this method: 405."""
+
+    status = 405
+    type = "invalid_request_error"
+    default_code = "method_not_allowed"
+
+
+class GatewayApp(Litestar):
+    """Litestar, with `x-request-id` on every answer and every answer counted, errors of the framework included."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                state = self.state.get("services")
+                if isinstance(state, Services):
+                    route = scope.get("path_template") or "unmatched"
+                    state.metrics.request_answered(str(route), message["status"])
+            await send(message)
+
+        await super().__call__(scope, receive, send_with_id)
+
+
+_CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The client's own `x-request-id` where it is harmless, else a fresh one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _CLEAN_ID.match(value):
+            return value
+    return new_id("req_").encode()
+
+
+def create_app(config: Config, plugins: PluginSet) -> Litestar:
+    """The application that serves `config` with `plugins`.
+
+    Its lifespan opens the engines, tools and store that the configuration selects, and closes them in reverse order; a
+    mistake in the configuration raises `ConfigurationError` out of the lifespan's start.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            services = await open_services(config, plugins, stack)
+            keep_services(app, services)
+            yield
+
+    handlers = [
+        create_response, retrieve_response, delete_response,
+        list_models, retrieve_model,
+        health, ready,
+    ]  # fmt: skip
+    if config.server.metrics:
+        handlers.append(metrics)
+    origins = list(config.server.cors_allow_origins)
+    return GatewayApp(
+        route_handlers=handlers,
+        lifespan=[lifespan],
+        exception_handlers={Exception: _answer_exception},
+        cors_config=CORSConfig(allow_origins=origins) if origins else None,
+        openapi_config=None,
+        request_max_body_size=None,  # `read_json_body` has the limit
+    )
+
+
+async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
+    """Open all that `config` selects, inside `stack`."""
+    counters = Metrics()
+    models: list[ServedModel] = []
+    aliases: dict[str, str] = {}
+    for name, model_config in config.models.items():
+        opened = await open_model(resolve_model(name, model_config, plugins), stack)
+        admission = Admission(
+            name, max_running=model_config.max_running, max_waiting=model_config.max_waiting
+        )
+        counters.watch_model(name, admission)
+        models.append(
+            ServedModel(
+                name=name,
+                config=model_config,
+                engine=opened.engine,
+                renderer=opened.renderer,
+                output_format=opened.output_format,
+                admission=admission,
+                info=opened.engine.info,
+                created=int(time.time()),
+                why=opened.why,
+            )
+        )
+        aliases.update(dict.fromkeys(model_config.aliases, name))
+        logger.info("model %s: %s", name, opened.why)
+    return Services(
+        config=config,
+        models=models,
+        aliases=aliases,
+        store=await _open_store(config, plugins, stack),
+        offered_tools=await _open_tools(config, plugins, stack),
+        metrics=counters,
+        settings=RunSettings(request_timeout=config.server.request_timeout),
+        hook=plugins.hook,
+    )
+
+
+async def _open_store(
+    config: Config, plugins: PluginSet, stack: AsyncExitStack
+) -> ResponseStore | None:
+    name = config.server.store
+    if name == "none":
+        return None
+    offer = plugins.store(name)
+    table = config.stores.get(name, {})
+    store: ResponseStore = await stack.enter_async_context(
+        offer.make(plugins.decode_config(offer, table, f"stores.{name}"))
+    )
+    await store.health()
+    return store
+
+
+async def _open_tools(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> OfferedTools:
+    always: list[RunnableTool] = []
+    by_type: dict[str, list[RunnableTool]] = {}
+    for name, table in config.tools.items():
+        offer = plugins.tool(name)
+        server = await stack.enter_async_context(
+            offer.make(plugins.decode_config(offer, table, f"tools.{name}"))
+        )
+        for tool in await server.tools():
+            entry = RunnableTool(server, tool)
+            if tool.request_type is None:
+                always.append(entry)
+            else:
+                by_type.setdefault(tool.request_type, []).append(entry)
+    names = [entry.tool.definition.name for entry in always]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ConfigurationError(
+            f"Two tool servers offer a tool named '{min(twice)}': deselect one of them in [tools]."
+        )
+    return OfferedTools(by_type=by_type, always=always)
+
+
+def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:
+    """Any exception in OpenAI's envelope."""
+    error = as_gateway_error(request, exception)
+    return Response(
+        error_body(error), status_code=error.status, headers=error.headers, media_type=JSON
+    )
+
+
+def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError:
+    """What the client is told of `exception`; what it is not told is logged."""
+    if isinstance(exception, GatewayError):
+        return exception
+    if isinstance(exception, HTTPException):
+        where = f"{request.method} {request.url.path}"
+        match exception.status_code:
+            case 404:
+                return NotFound(f"Invalid URL ({where}).", code="unknown_url")
+            case 405:
+                return MethodNotAllowed(
+                    f"Not allowed: {where}.", headers=dict(exception.headers or {})
+                )
+            case 413:
+                return PayloadTooLarge("The body is too large.")
+            case status if 400 <= status < 500:
+                return InvalidRequest(exception.detail or "The request is invalid.")
+            case _:
+                pass
+    logger.error("unexpected error", exc_info=exception)
+    return GatewayError("The server had an internal error on this request.")

@@ -1,0 +1,344 @@
+"""From a parser's deltas to the events and the items of a Response: the one source of truth.
+
+Pure and synchronous: no clock, no id source, no network of its own; they are handed in. The streamed answer, the plain
+one, the background run and what is stored are all made of the objects that are built here, once each.
+
+Promises, for every sequence of calls: sequence numbers are dense from 0; `response.created` is first; each
+`output_item.added` has one `output_item.done` with the same id and output_index; deltas add up to what `done` says;
+there is exactly one terminal event, the last; and its response holds the very items that were in the `done` events.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from gateway.deltas import (
+    BlockEnded,
+    CallArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    MessageStarted,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+)
+from gateway.logprobs import LogprobAligner
+from gateway.open_items import (
+    OpenCodeInterpreterCall,
+    OpenCustomCall,
+    OpenFunctionCall,
+    OpenMcpCall,
+    OpenMessage,
+    OpenReasoning,
+    OpenServerCall,
+    OpenWebSearchCall,
+    Out,
+)
+from gateway.protocols import FinishReason, ToolResult
+from gateway.wire import events, items
+from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
+
+
+class CallRole(Struct, frozen=True, kw_only=True):
+    """Who runs the calls of a tool, and as which item they are shown."""
+
+    item_type: Literal[
+        "function_call",
+        "custom_tool_call",
+        "mcp_call",
+        "code_interpreter_call",
+        "web_search_call",
+    ] = "function_call"
+    server_label: str = ""
+    namespace: str | None = None
+    shown_name: str | None = None
+    """The name that the client knows, where the model was told another (namespaced tools)."""
+
+
+FUNCTION = CallRole()
+Open = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall | OpenServerCall
+
+
+class ResponseAssembler:
+    """One response while it is made. Not reusable."""
+
+    def __init__(
+        self,
+        response: Response,
+        *,
+        roles: Mapping[str, CallRole],
+        new_id: Callable[[str], str],
+        clock: Callable[[], float],
+        aligner: LogprobAligner | None = None,
+    ) -> None:
+        """`new_id(prefix)` gives a fresh id that begins with `prefix`; `clock()` gives Unix time in seconds.
+
+        `aligner` is given where log probabilities were asked for.
+        """
+        self.response = response
+        self._roles = roles
+        self._new_id = new_id
+        self._clock = clock
+        self._aligner = aligner
+        self._next = itertools.count().__next__
+        self._open: Open | None = None
+        self._slots: list[items.Item | None] = []
+        self._calls: list[OpenServerCall] = []
+        self._phase: Literal["commentary", "final_answer"] | None = None
+        self._incomplete: Literal["max_output_tokens", "content_filter"] | None = None
+        self._ended = False
+
+    # What the response is now.
+
+    @property
+    def finished_items(self) -> list[items.Item]:
+        """The finished items, in order."""
+        return [item for item in self._slots if item is not None]
+
+    @property
+    def pending_calls(self) -> Sequence[OpenServerCall]:
+        """Server-run calls that are written and not yet answered, in order."""
+        return tuple(self._calls)
+
+    @property
+    def calls_client(self) -> bool:
+        """Whether the output so far calls a tool that the client runs."""
+        return any(isinstance(i, items.FunctionCall | items.CustomToolCall) for i in self._slots)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether a generation of this response was ended by a limit."""
+        return self._incomplete is not None
+
+    # The life of the response.
+
+    def start(self, status: Literal["queued", "in_progress"] = "in_progress") -> Out:
+        """The response exists: `response.created`, and its first status."""
+        self.response.status = status
+        first = snapshot(self.response)
+        out: Out = [events.ResponseCreated(sequence_number=self._next(), response=first)]
+        if status == "queued":
+            out.append(events.ResponseQueued(sequence_number=self._next(), response=first))
+        else:
+            out.append(events.ResponseInProgress(sequence_number=self._next(), response=first))
+        return out
+
+    def progress(self) -> Out:
+        """A queued response begins to run."""
+        self.response.status = "in_progress"
+        return [
+            events.ResponseInProgress(
+                sequence_number=self._next(), response=snapshot(self.response)
+            )
+        ]
+
+    def feed(self, deltas: Sequence[Delta]) -> Out:
+        """Write `deltas` into the response; the events that they make, in order."""
+        out: Out = []
+        for delta in deltas:
+            self._write(delta, out)
+        return out
+
+    def _write(self, delta: Delta, out: Out) -> None:
+        match delta:
+            case TextDelta():
+                logprobs = self._aligner.take(delta.start, delta.text) if self._aligner else ()
+                self._message(out).write_text(delta.text, logprobs, out)
+            case ReasoningDelta():
+                self._reasoning(out).write(delta.text, out)
+            case CallArgumentsDelta():
+                if isinstance(self._open, OpenMessage | OpenReasoning) or self._open is None:
+                    raise RuntimeError("a parser wrote arguments outside a call")
+                self._open.write(delta.text, out)
+            case CallStarted():
+                self._close("completed", out)
+                self._open = self._call(delta)
+                self._open.open(out)
+            case CallEnded():
+                self._end_call(out)
+            case RefusalDelta():
+                self._message(out).write_refusal(delta.text, out)
+            case MessageStarted():
+                self._close("completed", out)
+                self._phase = delta.phase
+            case BlockEnded():
+                self._close("completed", out)
+            case _:
+                assert_never(delta)
+
+    def end_generation(self, reason: FinishReason) -> Out:
+        """The engine's output has ended; closes what it left open."""
+        out: Out = []
+        match reason:
+            case "length":
+                self._incomplete = "max_output_tokens"
+            case "content_filter":
+                self._incomplete = "content_filter"
+            case "stop" | "error" | "abort":
+                pass
+            case _:
+                assert_never(reason)
+        is_call = not isinstance(self._open, OpenMessage | OpenReasoning)
+        cut = reason != "stop" or (is_call and self._open is not None)
+        self._close("incomplete" if cut else "completed", out)
+        self._phase = None
+        return out
+
+    def call_running(self, call: OpenServerCall) -> Out:
+        """The tool of a pending call was started."""
+        out: Out = []
+        call.running(out)
+        return out
+
+    def call_finished(self, call: OpenServerCall, result: ToolResult) -> Out:
+        """The tool of a pending call has answered."""
+        out: Out = []
+        self._calls.remove(call)
+        self._slots[call.output_index] = call.finish(result, out)
+        return out
+
+    def add_item(self, make: Callable[[str, int], items.Item], prefix: str) -> Out:
+        """Add an item that is not written by the model (a tool list, an approval request): added and done at once.
+
+        `make(item_id, output_index)` builds it.
+        """
+        out: Out = []
+        self._close("completed", out)
+        index = self._reserve()
+        item = make(self._new_id(prefix), index)
+        out += (
+            events.OutputItemAdded(sequence_number=self._next(), output_index=index, item=item),
+            events.OutputItemDone(sequence_number=self._next(), output_index=index, item=item),
+        )
+        self._slots[index] = item
+        return out
+
+    # The end: each of these closes what is open and fixes the status; `terminal` then tells it.
+
+    def finish(self, usage: Usage | None) -> Out:
+        """The response is over: completed, or incomplete where a limit ended it. Returns what closes; see `terminal`."""
+        out = self._end(usage)
+        if self._incomplete is None:
+            self.response.status = "completed"
+            self.response.completed_at = int(self._clock())
+        else:
+            self.response.status = "incomplete"
+            self.response.incomplete_details = IncompleteDetails(reason=self._incomplete)
+        return out
+
+    def fail(self, code: str, message: str, usage: Usage | None) -> Out:
+        """The response failed; what was written so far is kept. Returns what closes; see `terminal`."""
+        out = self._end(usage)
+        self.response.status = "failed"
+        self.response.error = ResponseError(code=code, message=message)
+        return out
+
+    def cancel(self, usage: Usage | None) -> Out:
+        """The response was cancelled; what was written so far is kept. Returns what closes; see `terminal`."""
+        out = self._end(usage)
+        self.response.status = "cancelled"
+        return out
+
+    def terminal(self) -> events.Event:
+        """The one terminal event, made after the response is stored."""
+        number = self._next()
+        final = snapshot(self.response)
+        match self.response.status:
+            case "completed":
+                return events.ResponseCompleted(sequence_number=number, response=final)
+            case "failed":
+                return events.ResponseFailed(sequence_number=number, response=final)
+            case "incomplete" | "cancelled":
+                # The API has no event for a cancelled response: its status says so.
+                return events.ResponseIncomplete(sequence_number=number, response=final)
+            case status:
+                raise RuntimeError(f"a response with status {status} has no terminal event")
+
+    def _end(self, usage: Usage | None) -> Out:
+        if self._ended:
+            raise RuntimeError("a response ends once")
+        self._ended = True
+        out: Out = []
+        self._close("incomplete", out)
+        for call in self._calls:
+            self._slots[call.output_index] = call.close("incomplete", out)
+        self._calls = []
+        self.response.output = self.finished_items
+        self.response.usage = usage
+        return out
+
+    # Items.
+
+    def _reserve(self) -> int:
+        self._slots.append(None)
+        return len(self._slots) - 1
+
+    def _message(self, out: Out) -> OpenMessage:
+        if isinstance(self._open, OpenMessage):
+            return self._open
+        self._close("completed", out)
+        message = OpenMessage(self._new_id("msg_"), self._reserve(), self._next, self._phase)
+        self._phase = None
+        self._open = message
+        message.open(out)
+        return message
+
+    def _reasoning(self, out: Out) -> OpenReasoning:
+        if isinstance(self._open, OpenReasoning):
+            return self._open
+        self._close("completed", out)
+        reasoning = OpenReasoning(self._new_id("rs_"), self._reserve(), self._next)
+        self._open = reasoning
+        reasoning.open(out)
+        return reasoning
+
+    def _call(self, delta: CallStarted) -> Open:
+        role = self._roles.get(delta.name, FUNCTION)
+        name = role.shown_name or delta.name
+        index = self._reserve()
+        match role.item_type:
+            case "function_call":
+                call_id = delta.call_id or self._new_id("call_")
+                return OpenFunctionCall(
+                    self._new_id("fc_"), index, self._next, call_id, name, role.namespace
+                )
+            case "custom_tool_call":
+                call_id = delta.call_id or self._new_id("call_")
+                return OpenCustomCall(
+                    self._new_id("ctc_"), index, self._next, call_id, name, role.namespace
+                )
+            case "mcp_call":
+                return OpenMcpCall(self._new_id("mcp_"), index, self._next, role.server_label, name)
+            case "code_interpreter_call":
+                return OpenCodeInterpreterCall(
+                    self._new_id("ci_"), index, self._next, name, role.server_label
+                )
+            case "web_search_call":
+                return OpenWebSearchCall(self._new_id("ws_"), index, self._next, name)
+            case _:
+                assert_never(role.item_type)
+
+    def _end_call(self, out: Out) -> None:
+        call = self._open
+        if call is None or isinstance(call, OpenMessage | OpenReasoning):
+            raise RuntimeError("a parser ended a call that it had not started")
+        if isinstance(call, OpenFunctionCall | OpenMcpCall) and not call.arguments:
+            call.write("{}", out)
+        if isinstance(call, OpenFunctionCall | OpenCustomCall):
+            self._close("completed", out)
+            return
+        call.written(out)
+        self._calls.append(call)
+        self._open = None
+
+    def _close(self, status: Literal["completed", "incomplete"], out: Out) -> None:
+        """End the open item, if there is one."""
+        if self._open is None:
+            return
+        open_item, self._open = self._open, None
+        self._slots[open_item.output_index] = open_item.close(status, out)

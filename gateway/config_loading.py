@@ -1,0 +1,255 @@
+"""From `gateway.toml`, the environment and the command line to a `Config`."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.config import Config, ModelConfig, PluginsConfig, ServerConfig
+from gateway.config_sources import SECTIONS, Variable, environment, line_of, read_toml
+from gateway.errors import ConfigurationError
+from gateway.tables import KeyPath, TableError, decode_table, nearest, suggestion
+
+DEFAULT_FILE = Path("gateway.toml")
+DEFAULT_MODEL = "tiny"
+COMMAND_LINE = "command line"
+
+_MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
+_MODEL_TABLES = ("sampling", "chat_template_kwargs", "options")
+_KNOWN = {
+    "server": tuple(field.name for field in msgspec.structs.fields(ServerConfig)),
+    "models": _MODEL_KEYS,
+    "plugins": tuple(field.name for field in msgspec.structs.fields(PluginsConfig)),
+}
+
+
+def load_config(
+    path: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    server: Mapping[str, Any] | None = None,
+    model: str | None = None,
+    engine: str | None = None,
+) -> Config:
+    """Read the configuration. Raises `ConfigurationError` for the first mistake, wherever it is.
+
+    The file is `path`, else the one that `GATEWAY_CONFIG` names, else `./gateway.toml` if it exists, else none: then one
+    model is served, the default engine's own. The environment's settings replace the file's, and the command line's
+    (`server`, whose None values are passed over, `model` and `engine`) replace both. `model` names one of the configured
+    models, or is a file, a folder or a hub id; it alone is then served.
+    """
+    environ = {} if environ is None else environ
+    layers = _Layers(_file(path, environ))
+    layers.serve_only(model)
+    layers.set_environment(environ, only=model is not None)
+    layers.set_command_line(server or {}, engine)
+    return layers.decode()
+
+
+def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if path is not None:
+        return path
+    if named := environ.get("GATEWAY_CONFIG"):
+        return Path(named)
+    return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+
+
+class _Layers:
+    """The tables, and from where each setting that is not the file's came."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        self.tables: dict[str, Any] = {}
+        self.text = ""
+        self.origins: dict[KeyPath, str] = {}
+        if file is not None:
+            self.tables, self.text = read_toml(file)
+        for section, table in self.tables.items():
+            if section not in SECTIONS:
+                problem = f"there is no such section; {suggestion(section, SECTIONS)}"
+                raise self.mistake(TableError((section,), problem))
+            if not isinstance(table, dict):
+                raise self.mistake(TableError((section,), f"expected a table [{section}]"))
+        for section in ("models", "tools", "stores"):
+            for name, table in self.tables.get(section, {}).items():
+                if not isinstance(table, dict):
+                    problem = f"expected a table [{section}.<name>]"
+                    raise self.mistake(TableError((section, name), problem))
+
+    def mistake(self, error: TableError) -> ConfigurationError:
+        """`error` with the place where the setting was made."""
+        for length in range(len(error.path), 0, -1):
+            if origin := self.origins.get(error.path[:length]):
+                return ConfigurationError(f"{origin}: {error}")
+        if self.file is None:
+            return ConfigurationError(str(error))
+        line = line_of(self.text, error.path)
+        place = f"{self.file} line {line}" if line else str(self.file)
+        return ConfigurationError(f"{place}: {error}")
+
+    def serve_only(self, model: str | None) -> None:
+        models = self.tables.setdefault("models", {})
+        if model is not None and model in models and not Path(model).exists():
+            self.tables["models"] = {model: models[model]}
+        elif model is not None:
+            name = model_name(model)
+            self.tables["models"] = {name: {"path": model}}
+            self.origins["models", name] = COMMAND_LINE
+        elif self.file is None:
+            models[DEFAULT_MODEL] = {}
+
+    def set_environment(self, environ: Mapping[str, str], *, only: bool) -> None:
+        file_models = set(self.tables["models"])
+        variables = list(environment(environ, self.tables, _KNOWN))
+        new = {each.path[1] for each in variables if each.path[0] == "models"} - file_models
+        defined = {
+            each.path[1]
+            for each in variables
+            if each.path[0] == "models" and each.path[2:] in {("path",), ("engine",)}
+        }
+        for each in variables:
+            if each.path[0] == "models" and each.path[1] in new:
+                if only:
+                    continue  # a setting of a model that this command does not serve
+                if each.path[1] not in defined:
+                    near = nearest(each.path[1], file_models)
+                    hint = (
+                        f'did you mean "{near}"?'
+                        if near
+                        else "set its __PATH or __ENGINE to define it."
+                    )
+                    raise ConfigurationError(
+                        f"environment variable {each.name}: there is no model {each.path[1]!r}; {hint}"
+                    )
+            self._set(each)
+        if self.file is None and not only and new:
+            self.tables["models"].pop(DEFAULT_MODEL, None)
+
+    def _set(self, variable: Variable) -> None:
+        origin = f"environment variable {variable.name}"
+        level = self.tables
+        for key in variable.path[:-1]:
+            level = level.setdefault(key, {})
+            if not isinstance(level, dict):
+                raise ConfigurationError(f"{origin}: {key} is not a table.")
+        level[variable.path[-1]] = variable.value
+        self.origins[variable.path] = origin
+
+    def set_command_line(self, server: Mapping[str, Any], engine: str | None) -> None:
+        for key, value in server.items():
+            if value is not None:
+                self.tables.setdefault("server", {})[key] = value
+                self.origins["server", key] = COMMAND_LINE
+        if engine is not None:
+            models = self.tables["models"]
+            if len(models) != 1:
+                raise ConfigurationError(
+                    f"{COMMAND_LINE}: --engine says nothing of which model; name one of: {', '.join(models)}."
+                )
+            [name] = models
+            models[name]["engine"] = engine
+            self.origins["models", name, "engine"] = COMMAND_LINE
+
+    def decode(self) -> Config:
+        try:
+            _refuse_nan(self.tables.get("server", {}), ("server",))
+            models = {
+                name: self._model(name, table) for name, table in self.tables["models"].items()
+            }
+            _check_names(models)
+            for section in ("tools", "stores"):
+                for name, table in self.tables.get(section, {}).items():
+                    if not isinstance(table, dict):
+                        raise TableError((section, name), "expected a table")
+            return Config(
+                server=decode_table(self.tables.get("server", {}), ServerConfig, ("server",)),
+                models=models,
+                tools=copy.deepcopy(self.tables.get("tools", {})),
+                stores=copy.deepcopy(self.tables.get("stores", {})),
+                plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
+                source=str(self.file) if self.file else "the built-in configuration",
+            )
+        except TableError as error:
+            raise self.mistake(error) from error
+
+    def _model(self, name: str, table: Mapping[str, Any]) -> ModelConfig:
+        path = ("models", name)
+        if not name or not name.isprintable():
+            raise TableError(path, "a model's name is printable text")
+        _refuse_nan(table, path)
+        fields: dict[str, Any] = {}
+        options: dict[str, Any] = {}
+        for key, value in table.items():
+            if isinstance(value, dict) and key not in _MODEL_TABLES:
+                options[key] = value
+            else:
+                fields[key] = value
+        explicit = fields.get("options", {})
+        if isinstance(explicit, dict):
+            for key in explicit:
+                if key in options:
+                    problem = f"[models.{name}.{key}] says the same; keep one of them"
+                    raise TableError((*path, "options", key), problem)
+            fields["options"] = explicit | options
+        for key in ("path", "chat_template"):
+            if isinstance(fields.get(key), str):
+                fields[key] = self._beside_the_file(fields[key])
+        model = decode_table(fields, ModelConfig, path)
+        if model.parser is not None:
+            for half in ("reasoning", "tools"):
+                if getattr(model, half) is not None:
+                    problem = "parser names the whole format already; keep one of them"
+                    raise TableError((*path, half), problem)
+        return model
+
+    def _beside_the_file(self, written: str) -> str:
+        """A path that is relative to the configuration file is made to work from anywhere; other text stays."""
+        if "\n" in written or "{" in written or "\0" in written:
+            return written
+        try:
+            path = Path(written).expanduser()
+        except RuntimeError:  # no such user
+            return written
+        if self.file is not None and not path.is_absolute() and (self.file.parent / path).exists():
+            return str(self.file.parent / path)
+        return str(path) if written.startswith("~") else written
+
+
+def model_name(path: str) -> str:
+    """The name under which a model is served that the command line gives as a file, a folder or a hub id."""
+    name = Path(path).name or Path(path).resolve().name
+    return name.removesuffix(".gguf") or name
+
+
+def _check_names(models: Mapping[str, ModelConfig]) -> None:
+    if not models:
+        raise TableError(("models",), "no model is configured; add a table [models.<name>]")
+    owners: dict[str, str] = {}
+    for name in models:
+        owners[name] = name
+    for name, model in models.items():
+        for number, alias in enumerate(model.aliases):
+            if alias in owners:
+                problem = f"{alias!r} is already a name of the model {owners[alias]!r}"
+                raise TableError(("models", name, "aliases", str(number)), problem)
+            owners[alias] = name
+
+
+def _refuse_nan(table: Any, path: KeyPath) -> None:
+    for key, value in _items(table):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TableError((*path, key), f"expected a finite number, not {value}")
+        _refuse_nan(value, (*path, key))
+
+
+def _items(table: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(table, dict):
+        return table.items()
+    if isinstance(table, list):
+        return ((str(number), value) for number, value in enumerate(table))
+    return ()

@@ -1,0 +1,133 @@
+"""Where settings come from: a TOML file, whose lines can be named, and the environment."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.errors import ConfigurationError
+from gateway.tables import KeyPath, suggestion
+
+SECTIONS = ("server", "models", "tools", "stores", "plugins")
+PREFIX = "GATEWAY_"
+
+_HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\Z")
+_ASSIGNMENT = re.compile(
+    r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
+
+
+class Variable(Struct, frozen=True, kw_only=True):
+    """A setting from the environment."""
+
+    name: str
+    path: KeyPath
+    value: Any
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """A TOML file's tables, and its text. Raises `ConfigurationError` if it cannot be read or is not TOML."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: the configuration cannot be read: {error.strerror or error}."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
+        ) from error
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n")), text
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: this is not TOML: {error}.") from error
+
+
+def line_of(text: str, path: KeyPath) -> int | None:
+    """The line, from 1, on which a TOML text sets `path`, or opens the table nearest above it.
+
+    For messages: a line inside a multi-line string may be taken for a setting.
+    """
+    best: tuple[int, int] | None = None
+    table: KeyPath = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = _keys(header[1])
+            found = table
+        elif assignment := _ASSIGNMENT.match(line):
+            found = table + _keys(assignment[1])
+        else:
+            continue
+        if found and found == path[: len(found)] and (best is None or len(found) > best[0]):
+            best = (len(found), number)
+    return best[1] if best else None
+
+
+def _keys(written: str) -> KeyPath:
+    try:
+        value: Any = tomllib.loads(f"{written} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    keys = []
+    while isinstance(value, dict):
+        [(key, value)] = value.items()
+        keys.append(key)
+    return tuple(keys)
+
+
+def environment(
+    environ: Mapping[str, str], tables: Mapping[str, Any], known: Mapping[str, Iterable[str]]
+) -> Iterator[Variable]:
+    """The settings among the environment's variables: `GATEWAY_SERVER__PORT=8001` sets `server.port`.
+
+    A key is matched with those of `tables`, then with `known[section]`, whatever its case, and with `_` for every
+    character that a variable's name cannot have; a key that matches none is lower-cased. Values are TOML, or else
+    strings. Variables without `__` are not settings: Kubernetes sets some for every service that is called `gateway`.
+    """
+    for name in sorted(environ):
+        if not name.upper().startswith(PREFIX) or "__" not in name[len(PREFIX) :]:
+            continue
+        written = name[len(PREFIX) :].split("__")
+        section = written[0].lower()
+        if section not in SECTIONS:
+            if not section:
+                continue
+            raise ConfigurationError(
+                f"environment variable {name}: there is no section {section!r}; {suggestion(section, SECTIONS)}"
+            )
+        if len(written) < (2 if section in {"server", "plugins"} else 3) or "" in written:
+            raise ConfigurationError(
+                f"environment variable {name}: it names no key; "
+                f"the form is {PREFIX}SERVER__PORT or {PREFIX}MODELS__<MODEL>__PATH."
+            )
+        path = [section]
+        level: Any = tables.get(section, {})
+        for depth, word in enumerate(written[1:], start=1):
+            candidates = list(level) if isinstance(level, Mapping) else []
+            if depth == (1 if section in {"server", "plugins"} else 2):
+                candidates += known.get(section, ())
+            key = _match(word, candidates)
+            path.append(key)
+            level = level.get(key, {}) if isinstance(level, Mapping) else {}
+        yield Variable(name=name, path=tuple(path), value=_value(environ[name]))
+
+
+def _match(word: str, candidates: Iterable[str]) -> str:
+    folded = word.casefold()
+    for candidate in candidates:
+        if re.sub(r"[^a-z0-9_]", "_", candidate.casefold()) == folded:
+            return candidate
+    return word.lower()
+
+
+def _value(text: str) -> Any:
+    try:
+        tables = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return tables["value"] if len(tables) == 1 else text

@@ -1,0 +1,82 @@
+"""What an output parser says: the small alphabet between a model's text and the API's items.
+
+A parser emits these in the order of the model's output, and nothing else; `gateway.assembler` (Responses) and
+`gateway.chat` (Chat Completions) turn them into events and items. Grammar:
+
+    output := ( ReasoningDelta | TextDelta | RefusalDelta | MessageStarted | BlockEnded | call )*
+    call   := CallStarted CallArgumentsDelta* CallEnded
+
+A change of kind ends the block before it. `BlockEnded` is needed only between two blocks of one kind (two messages in
+a row). Deltas with empty text are not emitted.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+
+class ReasoningDelta(Struct, frozen=True, gc=False):
+    """More of the model's chain of thought."""
+
+    text: str
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    """More of the answer's text.
+
+    `start` is the offset of `text` in the raw output, in characters of the `EngineOutput.text` fed so far: `text` is a
+    verbatim slice of it. Log probabilities are aligned by it. -1 where `text` is not a slice of the output.
+    """
+
+    text: str
+    start: int = -1
+
+
+class RefusalDelta(Struct, frozen=True, gc=False):
+    """More of a refusal, from engines or formats that tell one from an answer."""
+
+    text: str
+
+
+class MessageStarted(Struct, frozen=True, gc=False):
+    """A message begins; `phase` says which kind, where the format knows (Harmony's commentary and final channels)."""
+
+    phase: Literal["commentary", "final_answer"] | None = None
+
+
+class BlockEnded(Struct, frozen=True, gc=False):
+    """The open message or reasoning ends here; what follows is a new item even if it is of the same kind."""
+
+
+class CallStarted(Struct, frozen=True, gc=False):
+    """A tool call begins. `name` is whole, as the model wrote it.
+
+    `call_id` is given only by formats that fix it (kimi, mistral); otherwise the assembler makes one.
+    """
+
+    name: str
+    call_id: str | None = None
+
+
+class CallArgumentsDelta(Struct, frozen=True, gc=False):
+    """More of the open call's arguments: JSON text, whose parts add up to what the model wrote, `{}` for none."""
+
+    text: str
+
+
+class CallEnded(Struct, frozen=True, gc=False):
+    """The open call is complete. A call that is still open when the output ends was cut off."""
+
+
+Delta: TypeAlias = (
+    ReasoningDelta
+    | TextDelta
+    | RefusalDelta
+    | MessageStarted
+    | BlockEnded
+    | CallStarted
+    | CallArgumentsDelta
+    | CallEnded
+)

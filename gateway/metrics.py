@@ -1,0 +1,111 @@
+"""What the server counts, for Prometheus. Nothing here is called per token."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from gateway.admission import Admission
+from gateway.wire.response import Response
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+
+class Metrics:
+    """All metrics of one gateway, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "gateway_requests", "HTTP requests.", ["route", "status"], registry=registry
+        )
+        self._responses = Counter(
+            "gateway_responses", "Responses by terminal status.", ["model", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "gateway_tokens", "Tokens: input, cached (a part of input), output, reasoning (a part of output).",
+            ["model", "kind"], registry=registry,
+        )  # fmt: skip
+        self._recoveries = Counter(
+            "gateway_parser_recoveries", "Malformed model output that was shown as text or guessed.",
+            ["model"], registry=registry,
+        )  # fmt: skip
+        self._unknown = Counter(
+            "gateway_unknown_parameters", "Requests with parameters that this server does not know.",
+            ["route"], registry=registry,
+        )  # fmt: skip
+        self._tool_calls = Counter(
+            "gateway_tool_calls", "Calls of tools that the server runs.", ["tool", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._tool_seconds = Histogram(
+            "gateway_tool_seconds", "Duration of server-run tool calls.", ["tool"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._running = Gauge(
+            "gateway_running_requests", "Requests running in the engine.", ["model"],
+            registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._waiting = Gauge(
+            "gateway_waiting_requests", "Requests waiting for the engine.", ["model"],
+            registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._streams = Gauge(
+            "gateway_open_streams", "Streams that are being sent.",
+            registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._refreshers: list[Callable[[], None]] = []
+
+    def watch_model(self, name: str, admission: Admission) -> None:
+        """Show a model's running and waiting requests; asked at each scrape."""
+        running, waiting = self._running.labels(name), self._waiting.labels(name)
+
+        def refresh() -> None:
+            running.set(admission.running)
+            waiting.set(admission.waiting)
+
+        self._refreshers.append(refresh)
+
+    def request_answered(self, route: str, status: int) -> None:
+        self._requests.labels(route, str(status)).inc()
+
+    def response_finished(self, model: str, response: Response) -> None:
+        self._responses.labels(model, response.status).inc()
+        usage = response.usage
+        if usage is not None:
+            count = self._tokens.labels
+            count(model, "input").inc(usage.input_tokens)
+            count(model, "cached").inc(usage.input_tokens_details.cached_tokens)
+            count(model, "output").inc(usage.output_tokens)
+            count(model, "reasoning").inc(usage.output_tokens_details.reasoning_tokens)
+
+    def parser_recovered(self, model: str, times: int) -> None:
+        self._recoveries.labels(model).inc(times)
+
+    def unknown_parameters(self, route: str) -> None:
+        self._unknown.labels(route).inc()
+
+    def tool_called(self, tool: str, *, failed: bool, seconds: float) -> None:
+        self._tool_calls.labels(tool, "failed" if failed else "completed").inc()
+        self._tool_seconds.labels(tool).observe(seconds)
+
+    def stream_opened(self) -> None:
+        self._streams.inc()
+
+    def stream_closed(self) -> None:
+        self._streams.dec()
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format; of all workers, where there are several."""
+        for refresh in self._refreshers:
+            refresh()
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        merged = CollectorRegistry()
+        MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+        return generate_latest(merged)

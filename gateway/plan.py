@@ -1,0 +1,268 @@
+"""From a decoded request to what has to be run: the plan of one response."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.protocols import Sampling, StoredResponse, TextFormat, Turn
+from gateway.served import ServedModel, Services
+from gateway.toolset import Toolset, build_toolset
+from gateway.wire import items
+from gateway.wire.ids import new_id
+from gateway.wire.request import ResponseRequest
+from gateway.wire.response import Response
+from gateway.wire.text import TextConfig
+
+
+class Plan(Struct, kw_only=True):
+    """All that is decided about a response before it runs."""
+
+    model: ServedModel
+    response: Response
+    """As `response.created` will show it."""
+    input: Sequence[items.Item]
+    """This request's own items, each with an id."""
+    turn: Turn
+    toolset: Toolset
+    sampling: Sampling
+    store: bool
+    stream: bool
+    wants_logprobs: bool
+    owner: str | None
+    previous_response_id: str | None
+    max_tool_calls: int | None
+    cache_salt: str | None
+    priority: int
+    trace_headers: Mapping[str, str] | None
+    size: int
+    """Bytes of the request's body: a hint of how long rendering takes."""
+
+
+# What is known and would change the answer if it were passed over.
+_REFUSED = {
+    "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
+    "moderation": "Moderation is not available on this server. Leave the parameter out.",
+    "background": "Background responses are not available on this server yet. Send background: false.",
+    "conversation": "Conversations are not available on this server yet. Use previous_response_id.",
+    "context_management": "Context management is not available on this server. Leave it out.",
+}
+
+
+async def make_plan(
+    request: ResponseRequest,
+    services: Services,
+    *,
+    size: int,
+    owner: str | None = None,
+    trace_headers: Mapping[str, str] | None = None,
+) -> Plan:
+    """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault."""
+    _refuse(request)
+    model = services.model(request.model)
+    own = assign_ids(request.input or ())
+    history = await _history(request, services, owner)
+    own = resolve_references(own, history)
+    toolset = build_toolset(request.tools or (), request.tool_choice, services.offered_tools)
+    text_format = _text_format(request)
+    logprobs = _logprobs(request)
+    sampling = _sampling(request, model, logprobs)
+    store = request.store is not False and services.store is not None
+    reasoning = request.reasoning
+    turn = Turn(
+        items=[*history, *own],
+        instructions=request.instructions,
+        tools=toolset.definitions,
+        tool_choice=toolset.choice,
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        reasoning_effort=reasoning.effort if reasoning else None,
+        text_format=text_format,
+        chat_template=request.chat_template,
+        chat_template_kwargs={
+            **model.config.chat_template_kwargs,
+            **(request.chat_template_kwargs or {}),
+        },
+    )
+    response = _skeleton(request, model, sampling, store=store)
+    return Plan(
+        model=model,
+        response=response,
+        input=own,
+        turn=turn,
+        toolset=toolset,
+        sampling=sampling,
+        store=store,
+        stream=bool(request.stream),
+        wants_logprobs=logprobs is not None,
+        owner=owner,
+        previous_response_id=request.previous_response_id,
+        max_tool_calls=request.max_tool_calls,
+        cache_salt=request.cache_salt,
+        priority=request.priority or 0,
+        trace_headers=trace_headers,
+        size=size,
+    )
+
+
+def _refuse(request: ResponseRequest) -> None:
+    for name, message in _REFUSED.items():
+        if getattr(request, name, None):
+            raise Unsupported(message, param=name)
+
+
+def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
+    """The items of a request, each with an id and a status: the client's own where it sent them."""
+    return [items.with_id(item, new_id) for item in sent]
+
+
+def resolve_references(
+    own: Sequence[items.Item], history: Sequence[items.Item]
+) -> list[items.Item]:
+    """Replace each `item_reference` by the item of the history that it names."""
+    known: dict[str, items.Item] | None = None
+    resolved: list[items.Item] = []
+    for index, item in enumerate(own):
+        if not isinstance(item, items.ItemReference):
+            resolved.append(item)
+            continue
+        if known is None:
+            known = {items.item_id(each): each for each in history}
+        found = known.get(item.id)
+        if found is None:
+            raise NotFound(
+                f"Item '{item.id}' was not found in this response's history. "
+                "Send the item itself, or name the response that holds it as previous_response_id.",
+                param=f"input[{index}].id",
+                code="item_not_found",
+            )
+        resolved.append(found)
+    return resolved
+
+
+async def _history(
+    request: ResponseRequest, services: Services, owner: str | None
+) -> Sequence[items.Item]:
+    previous = request.previous_response_id
+    if previous is None:
+        return ()
+    if services.store is None:
+        raise Unsupported(
+            "This server stores no responses, so previous_response_id cannot be honoured. "
+            "Send the earlier items as input.",
+            param="previous_response_id",
+        )
+    parent: StoredResponse | None = await services.store.get(previous, owner=owner)
+    history = None
+    if parent is not None:
+        if parent.response.status in ("queued", "in_progress"):
+            raise InvalidRequest(
+                f"Response '{previous}' is still {parent.response.status}. Wait until it has ended.",
+                param="previous_response_id",
+                code="previous_response_not_finished",
+            )
+        history = await services.store.history(previous, owner=owner)
+    if history is None:
+        raise NotFound(
+            f"Previous response with id '{previous}' not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    return history
+
+
+def _text_format(request: ResponseRequest) -> TextFormat:
+    config = request.text.format if request.text is not None else None
+    if config is None:
+        return TextFormat()
+    match config.type:
+        case "json_schema":
+            return TextFormat(
+                kind="json_schema",
+                name=config.name,
+                schema=config.schema or {},
+                strict=bool(config.strict),
+                description=config.description,
+            )
+        case "json_object":
+            return TextFormat(kind="json_object")
+        case _:
+            return TextFormat()
+
+
+def _logprobs(request: ResponseRequest) -> int | None:
+    """How many alternatives per token, or None where log probabilities were not asked for."""
+    if request.top_logprobs:
+        return request.top_logprobs
+    return 0 if "message.output_text.logprobs" in (request.include or ()) else None
+
+
+def _sampling(request: ResponseRequest, model: ServedModel, logprobs: int | None) -> Sampling:
+    """The request's settings before the model's configured ones before the engine's own."""
+    defaults = model.config.sampling
+    stop = request.stop
+    names = (
+        "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+        "repetition_penalty", "seed", "min_tokens",
+    )  # fmt: skip
+    chosen: dict[str, Any] = {}
+    for name in names:
+        value = getattr(request, name)
+        chosen[name] = value if value is not None else getattr(defaults, name, None)
+    most = request.max_output_tokens
+    return Sampling(
+        **chosen,
+        max_tokens=most if most is not None else defaults.max_tokens,
+        stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        ignore_eos=bool(request.ignore_eos),
+        logit_bias=_logit_bias(request),
+        logprobs=logprobs,
+    )
+
+
+def _logit_bias(request: ResponseRequest) -> dict[int, float] | None:
+    if not request.logit_bias:
+        return None
+    try:
+        return {int(token): bias for token, bias in request.logit_bias.items()}
+    except ValueError:
+        raise InvalidRequest(
+            "logit_bias maps token ids, written as whole numbers, to a bias.", param="logit_bias"
+        ) from None
+
+
+def _skeleton(
+    request: ResponseRequest, model: ServedModel, sampling: Sampling, *, store: bool
+) -> Response:
+    """The response before anything is generated, with every field that the API promises."""
+    return Response(
+        id=new_id("resp_"),
+        created_at=int(time.time()),
+        model=model.name,
+        status="in_progress",
+        instructions=request.instructions,
+        max_output_tokens=request.max_output_tokens,
+        max_tool_calls=request.max_tool_calls,
+        metadata=request.metadata or {},
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        previous_response_id=request.previous_response_id,
+        prompt_cache_key=request.prompt_cache_key,
+        reasoning=request.reasoning,
+        safety_identifier=request.safety_identifier,
+        service_tier=request.service_tier or "default",
+        store=store,
+        temperature=1.0 if sampling.temperature is None else sampling.temperature,
+        top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        presence_penalty=sampling.presence_penalty or 0.0,
+        frequency_penalty=sampling.frequency_penalty or 0.0,
+        text=request.text or TextConfig(),
+        tool_choice=request.tool_choice or "auto",
+        tools=request.tools or [],
+        top_logprobs=request.top_logprobs or 0,
+        truncation=request.truncation or "disabled",
+        user=request.user,
+    )

@@ -1,0 +1,95 @@
+"""The contracts between the gateway's loop and its plugins.
+
+Everything here is structural: a plugin's class needs no import from here to satisfy it, and the contract kits in
+`gateway.testing` check what types cannot say. Units: times in seconds, lengths in tokens unless said otherwise.
+"""
+
+from gateway.protocols.engine import (
+    Capability,
+    Engine,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    ModelInfo,
+    Sampling,
+    Tokenizer,
+    TokenLogprob,
+    TopLogprob,
+)
+from gateway.protocols.output import (
+    CallPiece,
+    OutputFormat,
+    OutputParser,
+    ParserContext,
+    Piece,
+    RawPiece,
+    ReasoningPiece,
+    TextPiece,
+)
+from gateway.protocols.profile import (
+    ModelProfile,
+    NoConfig,
+)
+from gateway.protocols.prompt import (
+    ChatPrompt,
+    NamedTool,
+    Prompt,
+    PromptRenderer,
+    RenderedPrompt,
+    Tail,
+    TextFormat,
+    TokensPrompt,
+    ToolChoice,
+    ToolDefinition,
+    Turn,
+)
+from gateway.protocols.store import (
+    ResponseStore,
+    StoredResponse,
+)
+from gateway.protocols.tools import (
+    ServedTool,
+    ToolResult,
+    ToolServer,
+    ToolSession,
+)
+
+__all__ = [
+    "CallPiece",
+    "Capability",
+    "ChatPrompt",
+    "Engine",
+    "EngineOutput",
+    "EngineRequest",
+    "FinishReason",
+    "ModelInfo",
+    "ModelProfile",
+    "NamedTool",
+    "NoConfig",
+    "OutputFormat",
+    "OutputParser",
+    "ParserContext",
+    "Piece",
+    "Prompt",
+    "PromptRenderer",
+    "RawPiece",
+    "ReasoningPiece",
+    "RenderedPrompt",
+    "ResponseStore",
+    "Sampling",
+    "ServedTool",
+    "StoredResponse",
+    "Tail",
+    "TextFormat",
+    "TextPiece",
+    "TokenLogprob",
+    "Tokenizer",
+    "TokensPrompt",
+    "ToolChoice",
+    "ToolDefinition",
+    "ToolResult",
+    "ToolServer",
+    "ToolSession",
+    "TopLogprob",
+    "Turn",
+]

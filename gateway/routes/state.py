@@ -1,0 +1,30 @@
+"""Where a request finds the running gateway."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from litestar import Litestar, Request
+
+from gateway.served import Services
+
+HttpRequest: TypeAlias = Request[Any, Any, Any]
+
+_KEY = "services"
+
+
+def keep_services(app: Litestar, services: Services) -> None:
+    """Make `services` the running gateway of `app`."""
+    app.state[_KEY] = services
+
+
+def services_in(app: Litestar) -> Services:
+    """The running gateway of `app`, whose lifespan has begun."""
+    services = app.state[_KEY]
+    assert isinstance(services, Services)
+    return services
+
+
+def services_of(request: HttpRequest) -> Services:
+    """The running gateway that serves `request`."""
+    return services_in(request.app)

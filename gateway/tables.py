@@ -1,0 +1,180 @@
+"""Decoding tables of the configuration into Structs, with errors that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+T = TypeVar("T")
+KeyPath = tuple[str, ...]
+
+_MESSAGE = re.compile(
+    r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?\Z", re.DOTALL
+)
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|(?P<any>\[\.\.\.\])")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+
+class TableError(ValueError):
+    """A table does not fit: `path` leads to the value that is wrong, and `problem` says what would be right."""
+
+    def __init__(self, path: KeyPath, problem: str) -> None:
+        super().__init__(f"{dotted(path)}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+def dotted(path: KeyPath) -> str:
+    """A key path as TOML writes it."""
+    return ".".join(
+        key if _BARE_KEY.match(key) else msgspec.json.encode(key).decode() for key in path
+    )
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that `name` is most likely a misspelling of, whatever its case; None if none is near."""
+    by_folded = {each.casefold(): each for each in known}
+    match = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[match[0]] if match else None
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    if near := nearest(name, known):
+        return f'did you mean "{near}"?'
+    return f"known: {', '.join(sorted(known))}" if known else "none is known here"
+
+
+def decode_table(table: Mapping[str, Any], into: type[T], path: KeyPath) -> T:
+    """`table` as an `into`, which is a Struct; unknown keys are refused whatever the Struct itself says of them.
+
+    Raises `TableError` for the first mistake, with `path` and the keys below it.
+    """
+    fields = {field.encode_name for field in msgspec.structs.fields(into)}
+    for key in table:
+        if key not in fields:
+            raise TableError((*path, key), f"there is no such key; {suggestion(key, fields)}")
+    try:
+        return msgspec.convert(table, into)
+    except msgspec.ValidationError as error:
+        raise _translate(str(error), table, into, path) from error
+
+
+def _translate(message: str, table: Any, into: Any, path: KeyPath) -> TableError:
+    match = _MESSAGE.match(message)
+    assert match is not None, "the pattern matches any text"
+    steps = list(_STEP.finditer(match["path"] or ""))
+    keys: list[str] = []
+    kind = inspect.type_info(into)
+    value = table
+    for number, step in enumerate(steps):
+        if step["name"] is not None:
+            key: str | int = step["name"]
+        elif step["index"] is not None:
+            key = int(step["index"])
+        elif isinstance(value, Mapping):
+            key = _culprit(value, kind)
+        else:
+            break  # an element of a set: no name leads to it
+        if match["key"] and number == len(steps) - 1:
+            keys.append(str(key))
+            return TableError((*path, *keys), "the key itself is not allowed here")
+        keys.append(str(key))
+        kind = _below(kind, key, value)
+        value = value[key]
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", match["what"]):
+        return TableError((*path, *keys, missing[1]), "this key is required and missing")
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", match["what"]):
+        known = {
+            field.encode_name
+            for each in _alternatives(kind)
+            if isinstance(each, inspect.StructType)
+            for field in each.fields
+        }
+        problem = f"there is no such key; {suggestion(unknown[1], known)}"
+        return TableError((*path, *keys, unknown[1]), problem)
+    return TableError((*path, *keys), _problem(match["what"], kind))
+
+
+def _problem(what: str, kind: inspect.Type) -> str:
+    if invalid := re.fullmatch(r"Invalid enum value (.*)", what, re.DOTALL):
+        choices = [
+            str(value)
+            for each in _alternatives(kind)
+            if isinstance(each, inspect.LiteralType)
+            for value in each.values
+        ]
+        return f"{invalid[1]} is not one of the choices; {suggestion(invalid[1].strip(chr(39)), choices)}"
+    if expected := re.fullmatch(r"Expected `([^`]*)`(.*?)(?:, got `([^`]*)`)?", what, re.DOTALL):
+        wanted = [_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null"]
+        got = f", not {_WORDS.get(expected[3], expected[3])}" if expected[3] else ""
+        return f"expected {' or '.join(wanted)}{expected[2]}{got}"
+    return what[:1].lower() + what[1:]
+
+
+def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.Metadata):
+        yield from _alternatives(kind.type)
+    elif isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from _alternatives(each)
+    else:
+        yield kind
+
+
+def _below(kind: inspect.Type, key: str | int, value: Any) -> inspect.Type:
+    for each in _alternatives(kind):
+        match each:
+            case inspect.StructType(fields=fields):
+                for field in fields:
+                    if field.encode_name == key:
+                        return field.type
+            case inspect.DictType(value_type=below) if isinstance(value, Mapping):
+                return below
+            case inspect.ListType(item_type=below) | inspect.VarTupleType(item_type=below):
+                return below
+            case inspect.TupleType(item_types=below_each) if isinstance(key, int):
+                return below_each[key]
+    return inspect.AnyType()
+
+
+def _culprit(table: Mapping[str, Any], kind: inspect.Type) -> str:
+    """Which value of a dict is wrong: msgspec's message does not say."""
+    for each in _alternatives(kind):
+        if isinstance(each, inspect.DictType):
+            for key, value in table.items():
+                try:
+                    msgspec.convert({key: value}, _as_annotation(each))
+                except msgspec.ValidationError:
+                    return key
+    return next(iter(table))
+
+
+def _as_annotation(kind: inspect.DictType) -> Any:
+    below = [
+        each for each in _alternatives(kind.value_type) if isinstance(each, inspect.StructType)
+    ]
+    if len(below) == 1:
+        return dict[str, below[0].cls]
+    plain = {
+        inspect.IntType: int,
+        inspect.FloatType: float,
+        inspect.StrType: str,
+        inspect.BoolType: bool,
+        inspect.ListType: list,
+        inspect.DictType: dict,
+    }
+    return dict[str, plain.get(type(kind.value_type), object)]

@@ -1,0 +1,141 @@
+"""Running the calls of the tools that the gateway serves, for one response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from gateway.metrics import Metrics
+from gateway.open_items import OpenServerCall
+from gateway.protocols import ToolResult, ToolServer, ToolSession
+from gateway.toolset import RunnableTool
+
+logger = logging.getLogger("gateway.tools")
+
+
+class ToolCalls:
+    """One response's calls: their sessions, and how many there may be."""
+
+    def __init__(
+        self,
+        response_id: str,
+        served: Mapping[str, RunnableTool],
+        *,
+        max_calls: int | None,
+        max_parallel: int,
+        metrics: Metrics,
+    ) -> None:
+        """`max_calls` is the response's `max_tool_calls`."""
+        self._response_id = response_id
+        self._served = served
+        self._max_calls = max_calls
+        self._parallel = asyncio.Semaphore(max_parallel)
+        self._metrics = metrics
+        self._made = 0
+        self._sessions: dict[str, ToolSession | Exception] = {}
+
+    @property
+    def spent(self) -> bool:
+        """Whether no further call is allowed."""
+        return self._max_calls is not None and self._made >= self._max_calls
+
+    async def run(
+        self, calls: Sequence[OpenServerCall], sessions: AsyncExitStack
+    ) -> AsyncGenerator[tuple[OpenServerCall, ToolResult], None]:
+        """Run `calls` at once; yields each with its result, in the order of `calls`.
+
+        Sessions are opened in this task, and closed with `sessions` by whoever owns it: many clients of tool servers
+        must be closed by the task that opened them.
+        """
+        for call in calls:
+            await self._open(self._served[call.name].server, sessions)
+        tasks = [asyncio.ensure_future(self._call(call)) for call in calls]
+        try:
+            for call, task in zip(calls, tasks, strict=True):
+                yield call, await task
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _open(self, server: ToolServer, sessions: AsyncExitStack) -> None:
+        if server.label in self._sessions:
+            return
+        try:
+            session = await sessions.enter_async_context(_quietly_closed(server, self._response_id))
+        except Exception as failure:
+            # As for a failing call: the model is told, and the response goes on.
+            logger.warning("tool server %s did not open", server.label, exc_info=True)
+            self._sessions[server.label] = failure
+        else:
+            self._sessions[server.label] = session
+
+    async def _call(self, call: OpenServerCall) -> ToolResult:
+        """Run one call. Whatever goes wrong is a result that the model reads."""
+        if self.spent:
+            return _failed(
+                f"This response's limit of {self._max_calls} tool calls is reached. Answer without tools."
+            )
+        self._made += 1
+        entry = self._served[call.name]
+        arguments = call_arguments(call.arguments, entry.tool.item_type == "code_interpreter_call")
+        if isinstance(arguments, str):
+            return _failed(arguments)
+        session = self._sessions[entry.server.label]
+        if isinstance(session, Exception):
+            return _failed(f"The tool is not available: {session}")
+        started = time.monotonic()
+        seconds = entry.tool.time_limit
+        try:
+            async with self._parallel, asyncio.timeout(seconds):
+                result = await session.call(call.name, arguments)
+        except TimeoutError:
+            result = _failed(f"The tool did not answer within {seconds:g} seconds and was stopped.")
+        except Exception as failure:
+            # A tool is somebody's code: its failure is told to the model and ends nothing.
+            logger.warning("tool %s failed", call.name, exc_info=True)
+            result = _failed(f"The tool failed: {failure}")
+        self._metrics.tool_called(
+            call.name, failed=result.failed, seconds=time.monotonic() - started
+        )
+        return result
+
+
+def _failed(text: str) -> ToolResult:
+    return ToolResult(text=text, failed=True)
+
+
+@asynccontextmanager
+async def _quietly_closed(server: ToolServer, response_id: str) -> AsyncIterator[ToolSession]:
+    """A tool session whose failure to close is logged and ends nothing."""
+    context = server.session(response_id)
+    session = await context.__aenter__()
+    try:
+        yield session
+    finally:
+        try:
+            await context.__aexit__(None, None, None)
+        except Exception:
+            # The response is made; a tool that does not tidy up is its author's trouble.
+            logger.warning("tool server %s did not close", server.label, exc_info=True)
+
+
+def call_arguments(text: str, is_code: bool) -> dict[str, Any] | str:
+    """A call's arguments as an object; or, as a string, what is wrong with them, for the model to read."""
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        if is_code:
+            return {"code": text}
+        return f"The arguments are not valid JSON ({error}). Call again with a JSON object."
+    if isinstance(value, dict):
+        return value
+    if is_code:
+        return {"code": value if isinstance(value, str) else text}
+    return "The arguments must be a JSON object. Call again with one."

@@ -1,0 +1,182 @@
+"""The parts of messages, of tool outputs and of reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from gateway.wire.common import Tagged, Value
+
+if TYPE_CHECKING:
+    from gateway.protocols import TokenLogprob
+
+ImageDetail: TypeAlias = Literal["low", "high", "auto", "original"]
+
+LOWEST_LOGPROB = -9999.0
+"""What stands for a probability of zero: JSON has no infinity."""
+
+
+# What clients send.
+
+
+class PromptCacheBreakpoint(Value, frozen=True, kw_only=True):
+    """Marks the end of a reusable prefix; passed on."""
+
+    mode: Literal["explicit"] = "explicit"
+    ttl: Literal["30m", "12h"] | UnsetType = UNSET
+
+
+class InputText(Tagged, frozen=True, kw_only=True, tag="input_text"):
+    text: str
+    prompt_cache_breakpoint: PromptCacheBreakpoint | UnsetType = UNSET
+
+
+class InputImage(Tagged, frozen=True, kw_only=True, tag="input_image"):
+    """An image by URL (also a `data:` URL) or by the id of a file."""
+
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: ImageDetail = "auto"
+    prompt_cache_breakpoint: PromptCacheBreakpoint | UnsetType = UNSET
+
+
+class InputFile(Tagged, frozen=True, kw_only=True, tag="input_file"):
+    """A file by its base64 data, by URL, or by id."""
+
+    filename: str | UnsetType = UNSET
+    file_data: str | UnsetType = UNSET
+    file_url: str | UnsetType = UNSET
+    file_id: str | UnsetType = UNSET
+    detail: Literal["auto", "low", "high"] | UnsetType = UNSET
+    prompt_cache_breakpoint: PromptCacheBreakpoint | UnsetType = UNSET
+
+
+class AudioData(Value, frozen=True, kw_only=True):
+    """Base64 data and its container format."""
+
+    data: str
+    format: Literal["mp3", "wav"]
+
+
+class InputAudio(Tagged, frozen=True, kw_only=True, tag="input_audio"):
+    input_audio: AudioData
+
+
+# What models write.
+
+
+class UrlCitation(Tagged, frozen=True, kw_only=True, tag="url_citation"):
+    url: str
+    title: str = ""
+    start_index: int
+    end_index: int
+
+
+class FileCitation(Tagged, frozen=True, kw_only=True, tag="file_citation"):
+    file_id: str
+    filename: str = ""
+    index: int
+
+
+class FilePath(Tagged, frozen=True, kw_only=True, tag="file_path"):
+    file_id: str
+    index: int
+
+
+class ContainerFileCitation(Tagged, frozen=True, kw_only=True, tag="container_file_citation"):
+    container_id: str
+    file_id: str
+    filename: str = ""
+    start_index: int
+    end_index: int
+
+
+Annotation: TypeAlias = UrlCitation | FileCitation | FilePath | ContainerFileCitation
+
+
+class TopLogprob(Value, frozen=True, kw_only=True):
+    """One of the most likely tokens at a position; `bytes` is its UTF-8."""
+
+    token: str
+    bytes: list[int] = []
+    logprob: float
+
+
+class Logprob(Value, frozen=True, kw_only=True):
+    """The token at a position, with its most likely alternatives."""
+
+    token: str
+    bytes: list[int] = []
+    logprob: float
+    top_logprobs: list[TopLogprob] = []
+
+
+class OutputText(Tagged, frozen=True, kw_only=True, tag="output_text"):
+    """Text of an assistant message. `annotations` and `logprobs` are always sent, `[]` where there are none."""
+
+    text: str
+    annotations: list[Annotation] = []
+    logprobs: list[Logprob] = []
+
+
+class Refusal(Tagged, frozen=True, kw_only=True, tag="refusal"):
+    refusal: str
+
+
+class ReasoningText(Tagged, frozen=True, kw_only=True, tag="reasoning_text"):
+    text: str
+
+
+class SummaryText(Tagged, frozen=True, kw_only=True, tag="summary_text"):
+    text: str
+
+
+class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screenshot"):
+    image_url: str | UnsetType = UNSET
+    file_id: str | UnsetType = UNSET
+    detail: ImageDetail | UnsetType = UNSET
+
+
+InputContent: TypeAlias = InputText | InputImage | InputFile | InputAudio
+"""Parts of messages of users, systems and developers."""
+OutputContent: TypeAlias = OutputText | Refusal
+"""Parts of messages of the assistant."""
+MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
+ToolOutputContent: TypeAlias = InputText | InputImage | InputFile
+"""Parts of the output of a function or custom tool."""
+OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
+"""Parts that `response.content_part.added` and `.done` tell of."""
+
+
+def logprob(token: TokenLogprob) -> Logprob:
+    """An engine's token as the API shows it."""
+    return Logprob(
+        token=token.token,
+        bytes=list(token.bytes),
+        logprob=max(token.logprob, LOWEST_LOGPROB),
+        top_logprobs=[
+            TopLogprob(
+                token=top.token, bytes=list(top.bytes), logprob=max(top.logprob, LOWEST_LOGPROB)
+            )
+            for top in token.top
+        ],
+    )
+
+
+def delta_logprob(token: TokenLogprob) -> Logprob:
+    """As `response.output_text.delta` shows it: the SDK's type lacks `bytes`, Open Responses requires it."""
+    return logprob(token)
+
+
+def done_logprob(entry: Logprob) -> Logprob:
+    """As `response.output_text.done` shows it: as in the finished part."""
+    return entry
+
+
+def text_of(parts: str | Sequence[MessageContent]) -> str:
+    """The text alone of a message's or a tool output's parts."""
+    if isinstance(parts, str):
+        return parts
+    return "".join(part.text for part in parts if isinstance(part, InputText | OutputText))

@@ -1,0 +1,559 @@
+"""The events of a stream, one Struct each, and their framing.
+
+Fields stand in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, left out unless
+a request asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.wire.common import ENCODER, Tagged, Value, type_of
+from gateway.wire.content import Annotation, Logprob, OutputPart, SummaryText
+from gateway.wire.items import Item, ShellOutput
+from gateway.wire.response import ErrorBody, Response
+
+
+class Event(Tagged, frozen=True, kw_only=True, gc=False):
+    """Base of all events. Numbers are dense from 0 within a response."""
+
+    sequence_number: int
+
+
+class ResponseEvent(Event, frozen=True, kw_only=True, gc=False):
+    """Base of the events that carry the whole response."""
+
+    response: Response
+
+
+class ItemEvent(Event, frozen=True, kw_only=True, gc=False):
+    """Base of the events about one item."""
+
+    item_id: str
+    output_index: int
+
+
+class PartEvent(ItemEvent, frozen=True, kw_only=True, gc=False):
+    """Base of the events about one content part of an item."""
+
+    content_index: int
+
+
+class SummaryEvent(ItemEvent, frozen=True, kw_only=True, gc=False):
+    """Base of the events about one summary part of a reasoning item."""
+
+    summary_index: int
+
+
+class CommandEvent(Event, frozen=True, kw_only=True, gc=False):
+    """Base of the events about one command of a shell call: of the item events, these alone lack `item_id`."""
+
+    output_index: int
+    command_index: int
+
+
+class ShellOutputDelta(Value, frozen=True, kw_only=True):
+    stdout: str | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+
+
+# The response.
+
+
+class ResponseCreated(ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.created"):
+    pass
+
+
+class ResponseQueued(ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.queued"):
+    pass
+
+
+class ResponseInProgress(
+    ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.in_progress"
+):
+    pass
+
+
+class ResponseCompleted(
+    ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.completed"
+):
+    pass
+
+
+class ResponseIncomplete(
+    ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.incomplete"
+):
+    pass
+
+
+class ResponseFailed(ResponseEvent, frozen=True, kw_only=True, gc=False, tag="response.failed"):
+    pass
+
+
+class ErrorEvent(Event, frozen=True, kw_only=True, gc=False, tag="error"):
+    """A failure outside a response. Flat: the SDK raises on any SSE object with a truthy top-level `error`."""
+
+    code: str | None = None
+    message: str
+    param: str | None = None
+
+
+# Items and parts.
+
+
+class OutputItemAdded(Event, frozen=True, kw_only=True, gc=False, tag="response.output_item.added"):
+    output_index: int
+    item: Item
+
+
+class OutputItemDone(Event, frozen=True, kw_only=True, gc=False, tag="response.output_item.done"):
+    output_index: int
+    item: Item
+
+
+class ContentPartAdded(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.content_part.added"
+):
+    part: OutputPart
+
+
+class ContentPartDone(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.content_part.done"
+):
+    part: OutputPart
+
+
+# Text.
+
+
+class OutputTextDelta(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.output_text.delta"
+):
+    """`logprobs` is always there, `[]` where none were asked for."""
+
+    delta: str
+    logprobs: list[Logprob] = []
+    obfuscation: str | UnsetType = UNSET
+
+
+class OutputTextDone(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.output_text.done"
+):
+    text: str
+    logprobs: list[Logprob] = []
+
+
+class OutputTextAnnotationAdded(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.output_text.annotation.added"
+):
+    annotation_index: int
+    annotation: Annotation
+
+
+class RefusalDelta(PartEvent, frozen=True, kw_only=True, gc=False, tag="response.refusal.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class RefusalDone(PartEvent, frozen=True, kw_only=True, gc=False, tag="response.refusal.done"):
+    refusal: str
+
+
+# Reasoning.
+
+
+class ReasoningTextDelta(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_text.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class ReasoningTextDone(
+    PartEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_text.done"
+):
+    text: str
+
+
+class ReasoningSummaryPartAdded(
+    SummaryEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_summary_part.added"
+):
+    part: SummaryText
+
+
+class ReasoningSummaryPartDone(
+    SummaryEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_summary_part.done"
+):
+    part: SummaryText
+    status: Literal["incomplete"] | UnsetType = UNSET
+
+
+class ReasoningSummaryTextDelta(
+    SummaryEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_summary_text.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class ReasoningSummaryTextDone(
+    SummaryEvent, frozen=True, kw_only=True, gc=False, tag="response.reasoning_summary_text.done"
+):
+    text: str
+
+
+# Calls that the client runs.
+
+
+class FunctionCallArgumentsDelta(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.function_call_arguments.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class FunctionCallArgumentsDone(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.function_call_arguments.done"
+):
+    """`name` is required by SDKs before 3, and unknown to 3.52."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class CustomToolCallInputDelta(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.custom_tool_call_input.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class CustomToolCallInputDone(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.custom_tool_call_input.done"
+):
+    input: str
+
+
+class ShellCallCommandAdded(
+    CommandEvent, frozen=True, kw_only=True, gc=False, tag="response.shell_call_command.added"
+):
+    command: str
+
+
+class ShellCallCommandDelta(
+    CommandEvent, frozen=True, kw_only=True, gc=False, tag="response.shell_call_command.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class ShellCallCommandDone(
+    CommandEvent, frozen=True, kw_only=True, gc=False, tag="response.shell_call_command.done"
+):
+    command: str
+
+
+class ShellCallOutputContentDelta(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.shell_call_output_content.delta"
+):
+    command_index: int
+    delta: ShellOutputDelta
+
+
+class ShellCallOutputContentDone(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.shell_call_output_content.done"
+):
+    command_index: int
+    output: list[ShellOutput]
+
+
+# Calls that the gateway runs.
+
+
+class McpCallArgumentsDelta(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_call_arguments.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class McpCallArgumentsDone(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_call_arguments.done"
+):
+    arguments: str
+
+
+class McpCallInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_call.in_progress"
+):
+    pass
+
+
+class McpCallCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_call.completed"
+):
+    pass
+
+
+class McpCallFailed(ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_call.failed"):
+    pass
+
+
+class McpListToolsInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_list_tools.in_progress"
+):
+    pass
+
+
+class McpListToolsCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_list_tools.completed"
+):
+    pass
+
+
+class McpListToolsFailed(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.mcp_list_tools.failed"
+):
+    pass
+
+
+class WebSearchCallInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.web_search_call.in_progress"
+):
+    pass
+
+
+class WebSearchCallSearching(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.web_search_call.searching"
+):
+    pass
+
+
+class WebSearchCallCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.web_search_call.completed"
+):
+    pass
+
+
+class FileSearchCallInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.file_search_call.in_progress"
+):
+    pass
+
+
+class FileSearchCallSearching(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.file_search_call.searching"
+):
+    pass
+
+
+class FileSearchCallCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.file_search_call.completed"
+):
+    pass
+
+
+class CodeInterpreterCallInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.code_interpreter_call.in_progress"
+):
+    pass
+
+
+class CodeInterpreterCallInterpreting(
+    ItemEvent,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    tag="response.code_interpreter_call.interpreting",
+):
+    pass
+
+
+class CodeInterpreterCallCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.code_interpreter_call.completed"
+):
+    pass
+
+
+class CodeInterpreterCallCodeDelta(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.code_interpreter_call_code.delta"
+):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class CodeInterpreterCallCodeDone(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.code_interpreter_call_code.done"
+):
+    code: str
+
+
+class ImageGenerationCallInProgress(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.image_generation_call.in_progress"
+):
+    pass
+
+
+class ImageGenerationCallGenerating(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.image_generation_call.generating"
+):
+    pass
+
+
+class ImageGenerationCallCompleted(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.image_generation_call.completed"
+):
+    pass
+
+
+class ImageGenerationCallPartialImage(
+    ItemEvent,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    tag="response.image_generation_call.partial_image",
+):
+    partial_image_index: int
+    partial_image_b64: str
+    background: str | UnsetType = UNSET
+    output_format: str | UnsetType = UNSET
+    quality: str | UnsetType = UNSET
+    size: str | UnsetType = UNSET
+
+
+class CompactionCompacting(
+    ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.compaction.compacting"
+):
+    pass
+
+
+# Audio: known for the sake of completeness; nothing here speaks yet.
+
+
+class AudioDelta(Event, frozen=True, kw_only=True, gc=False, tag="response.audio.delta"):
+    delta: str
+
+
+class AudioDone(Event, frozen=True, kw_only=True, gc=False, tag="response.audio.done"):
+    pass
+
+
+class AudioTranscriptDelta(
+    Event, frozen=True, kw_only=True, gc=False, tag="response.audio.transcript.delta"
+):
+    delta: str
+
+
+class AudioTranscriptDone(
+    Event, frozen=True, kw_only=True, gc=False, tag="response.audio.transcript.done"
+):
+    pass
+
+
+AnyEvent: TypeAlias = (
+    ResponseCreated
+    | ResponseQueued
+    | ResponseInProgress
+    | ResponseCompleted
+    | ResponseIncomplete
+    | ResponseFailed
+    | ErrorEvent
+    | OutputItemAdded
+    | OutputItemDone
+    | ContentPartAdded
+    | ContentPartDone
+    | OutputTextDelta
+    | OutputTextDone
+    | OutputTextAnnotationAdded
+    | RefusalDelta
+    | RefusalDone
+    | ReasoningTextDelta
+    | ReasoningTextDone
+    | ReasoningSummaryPartAdded
+    | ReasoningSummaryPartDone
+    | ReasoningSummaryTextDelta
+    | ReasoningSummaryTextDone
+    | FunctionCallArgumentsDelta
+    | FunctionCallArgumentsDone
+    | CustomToolCallInputDelta
+    | CustomToolCallInputDone
+    | ShellCallCommandAdded
+    | ShellCallCommandDelta
+    | ShellCallCommandDone
+    | ShellCallOutputContentDelta
+    | ShellCallOutputContentDone
+    | McpCallArgumentsDelta
+    | McpCallArgumentsDone
+    | McpCallInProgress
+    | McpCallCompleted
+    | McpCallFailed
+    | McpListToolsInProgress
+    | McpListToolsCompleted
+    | McpListToolsFailed
+    | WebSearchCallInProgress
+    | WebSearchCallSearching
+    | WebSearchCallCompleted
+    | FileSearchCallInProgress
+    | FileSearchCallSearching
+    | FileSearchCallCompleted
+    | CodeInterpreterCallInProgress
+    | CodeInterpreterCallInterpreting
+    | CodeInterpreterCallCompleted
+    | CodeInterpreterCallCodeDelta
+    | CodeInterpreterCallCodeDone
+    | ImageGenerationCallInProgress
+    | ImageGenerationCallGenerating
+    | ImageGenerationCallCompleted
+    | ImageGenerationCallPartialImage
+    | CompactionCompacting
+    | AudioDelta
+    | AudioDone
+    | AudioTranscriptDelta
+    | AudioTranscriptDone
+)
+
+EVENTS: dict[str, type[Event]] = {type_of(cls): cls for cls in get_args(AnyEvent)}
+TERMINAL = (ResponseCompleted, ResponseIncomplete, ResponseFailed, ErrorEvent)
+"""The events after which nothing follows."""
+
+
+# Framing.
+
+SSE_DONE = b"data: [DONE]\n\n"
+"""Ends every SSE stream, after the terminal event (Open Responses requires it)."""
+
+_encode = ENCODER.encode
+_PREFIXES: dict[type[Event], bytes] = {
+    cls: f"event: {name}\ndata: ".encode() for name, cls in EVENTS.items()
+}
+_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
+
+
+def sse_frame(event: Event) -> bytes:
+    """The event as one SSE message. JSON has no raw newline, so one `data:` line is enough."""
+    return b"%b%b\n\n" % (_PREFIXES[type(event)], _encode(event))
+
+
+def decode_event(raw: bytes | str) -> AnyEvent:
+    """An event from the JSON of its `data:` line, or from an event log."""
+    event: AnyEvent = _DECODER.decode(raw)
+    return event
+
+
+class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
+    """An error on a WebSocket: nested there, and with the HTTP status that the error would have had."""
+
+    status: int
+    error: ErrorBody
+    sequence_number: int | UnsetType = UNSET
+    stream_id: str | UnsetType = UNSET
+
+
+def websocket_frame(event: Event, stream_id: str | None = None) -> bytes:
+    """The event as one WebSocket text message, marked with the lane where the client has named one."""
+    data = _encode(event)
+    if stream_id is None:
+        return data
+    return b'%b,"stream_id":%b}' % (data[:-1], _encode(stream_id))

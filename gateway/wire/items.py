@@ -1,0 +1,789 @@
+"""Items: what conversations are made of. One Struct per item type, for input and output alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.errors import InvalidRequest
+from gateway.wire.common import ItemStatus, JsonObject, Phase, ReasoningEffort, Tagged, Value
+from gateway.wire.content import (
+    ComputerScreenshot,
+    InputText,
+    MessageContent,
+    OutputContent,
+    ReasoningText,
+    SummaryText,
+    ToolOutputContent,
+    text_of,
+)
+from gateway.wire.decoding import (
+    convert,
+    members,
+    missing,
+    not_among,
+    one_of,
+    shortened,
+    wrong_type,
+)
+from gateway.wire.text import TextFormat
+from gateway.wire.tools import Tool
+
+Role: TypeAlias = Literal["user", "assistant", "system", "developer"]
+
+
+class ItemBase(Tagged, frozen=True, kw_only=True):
+    """Base of all items. `id` is empty where a client sent none, until the request is planned."""
+
+    id: str = ""
+
+
+class DirectCaller(Tagged, frozen=True, kw_only=True, tag="direct"):
+    """The model called the tool itself."""
+
+
+class ProgramCaller(Tagged, frozen=True, kw_only=True, tag="program"):
+    """A program that the model wrote called the tool."""
+
+    caller_id: str
+
+
+Caller: TypeAlias = DirectCaller | ProgramCaller
+
+
+class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
+    """A message of anybody. `content` is always a list of parts: `decode_items` makes one of a plain string."""
+
+    status: ItemStatus = "completed"
+    role: Role
+    content: list[MessageContent]
+    phase: Phase | UnsetType = UNSET
+
+    @property
+    def text(self) -> str:
+        """The text alone."""
+        return text_of(self.content)
+
+
+class Reasoning(ItemBase, frozen=True, kw_only=True, tag="reasoning"):
+    """Reasoning. Without text or encrypted text those fields are left out: null there breaks clients."""
+
+    summary: list[SummaryText] = []
+    content: list[ReasoningText] | UnsetType = UNSET
+    encrypted_content: str | UnsetType = UNSET
+    status: ItemStatus | UnsetType = UNSET
+
+
+class FunctionCall(ItemBase, frozen=True, kw_only=True, tag="function_call"):
+    """A call of a function that the client runs; `arguments` is JSON text as the model wrote it."""
+
+    status: ItemStatus = "completed"
+    call_id: str
+    name: str
+    arguments: str
+    namespace: str | UnsetType = UNSET
+    caller: Caller | UnsetType = UNSET
+    async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
+    created_by: str | UnsetType = UNSET
+
+
+class FunctionCallOutput(ItemBase, frozen=True, kw_only=True, tag="function_call_output"):
+    """What the client's function returned."""
+
+    status: ItemStatus = "completed"
+    call_id: str
+    output: str | list[ToolOutputContent]
+    name: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class CustomToolCall(ItemBase, frozen=True, kw_only=True, tag="custom_tool_call"):
+    """A call of a free-text tool that the client runs."""
+
+    status: ItemStatus = "completed"
+    call_id: str
+    name: str
+    input: str
+    namespace: str | UnsetType = UNSET
+    caller: Caller | UnsetType = UNSET
+    async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
+    created_by: str | UnsetType = UNSET
+
+
+class CustomToolCallOutput(ItemBase, frozen=True, kw_only=True, tag="custom_tool_call_output"):
+    status: ItemStatus = "completed"
+    call_id: str
+    output: str | list[ToolOutputContent]
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+# Run by the gateway.
+
+
+class McpProtocolError(Tagged, frozen=True, kw_only=True, tag="mcp_protocol_error"):
+    code: int
+    message: str
+
+
+class McpToolExecutionError(Tagged, frozen=True, kw_only=True, tag="mcp_tool_execution_error"):
+    """The tool said that it failed; `content` is the MCP content of its answer."""
+
+    content: Any
+
+
+class HttpError(Tagged, frozen=True, kw_only=True, tag="http_error"):
+    code: int
+    message: str
+
+
+McpError: TypeAlias = McpProtocolError | McpToolExecutionError | HttpError
+
+
+class McpCall(ItemBase, frozen=True, kw_only=True, tag="mcp_call"):
+    """A call of an MCP tool, or of a function that the gateway runs.
+
+    A plain string as `error` (older SDKs') becomes an `mcp_tool_execution_error` with that text.
+    """
+
+    status: Literal["in_progress", "completed", "incomplete", "calling", "failed"] = "completed"
+    approval_request_id: str | None = None
+    server_label: str
+    name: str
+    arguments: str
+    output: str | None = None
+    error: McpError | str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.error, str):
+            told = McpToolExecutionError(content=[{"type": "text", "text": self.error}])
+            msgspec.structs.force_setattr(self, "error", told)
+
+
+class McpListedTool(Value, frozen=True, kw_only=True):
+    name: str
+    description: str | None = None
+    input_schema: Any
+    annotations: Any = None
+
+
+class McpListTools(ItemBase, frozen=True, kw_only=True, tag="mcp_list_tools"):
+    server_label: str
+    tools: list[McpListedTool]
+    error: str | UnsetType = UNSET
+
+
+class McpApprovalRequest(ItemBase, frozen=True, kw_only=True, tag="mcp_approval_request"):
+    server_label: str
+    name: str
+    arguments: str
+
+
+class McpApprovalResponse(ItemBase, frozen=True, kw_only=True, tag="mcp_approval_response"):
+    approval_request_id: str
+    approve: bool
+    reason: str | None = None
+
+
+class UrlSource(Tagged, frozen=True, kw_only=True, tag="url"):
+    url: str
+
+
+class SearchAction(Tagged, frozen=True, kw_only=True, tag="search"):
+    query: str | UnsetType = UNSET
+    queries: list[str] | UnsetType = UNSET
+    sources: list[UrlSource] | UnsetType = UNSET
+
+
+class OpenPageAction(Tagged, frozen=True, kw_only=True, tag="open_page"):
+    url: str | None = None
+
+
+class FindInPageAction(Tagged, frozen=True, kw_only=True, tag="find_in_page"):
+    url: str
+    pattern: str
+
+
+WebSearchAction: TypeAlias = SearchAction | OpenPageAction | FindInPageAction
+
+
+class WebSearchCall(ItemBase, frozen=True, kw_only=True, tag="web_search_call"):
+    status: Literal["in_progress", "searching", "completed", "failed", "incomplete"] = "completed"
+    action: WebSearchAction
+
+
+class FileSearchResult(Value, frozen=True, kw_only=True):
+    file_id: str | UnsetType = UNSET
+    filename: str | UnsetType = UNSET
+    score: float | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    attributes: JsonObject | None = None
+
+
+class FileSearchCall(ItemBase, frozen=True, kw_only=True, tag="file_search_call"):
+    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] = "completed"
+    queries: list[str]
+    results: list[FileSearchResult] | None = None
+
+
+class InterpreterLogs(Tagged, frozen=True, kw_only=True, tag="logs"):
+    logs: str
+
+
+class InterpreterImage(Tagged, frozen=True, kw_only=True, tag="image"):
+    url: str
+
+
+InterpreterOutput: TypeAlias = InterpreterLogs | InterpreterImage
+
+
+class CodeInterpreterCall(ItemBase, frozen=True, kw_only=True, tag="code_interpreter_call"):
+    """Code that the gateway runs. `outputs` is null unless the request includes them."""
+
+    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"] = (
+        "completed"
+    )
+    container_id: str
+    code: str | None = None
+    outputs: list[InterpreterOutput] | None = None
+
+
+# Run by the client.
+
+
+class LocalShellAction(Tagged, frozen=True, kw_only=True, tag="exec"):
+    command: list[str]
+    env: dict[str, str] = {}
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+
+
+class LocalShellCall(ItemBase, frozen=True, kw_only=True, tag="local_shell_call"):
+    status: ItemStatus = "completed"
+    call_id: str
+    action: LocalShellAction
+
+
+class LocalShellCallOutput(ItemBase, frozen=True, kw_only=True, tag="local_shell_call_output"):
+    """Its `id` is that of the call it answers; Codex sends `call_id` instead."""
+
+    status: ItemStatus | UnsetType = UNSET
+    output: str
+    call_id: str | UnsetType = UNSET
+
+
+class ShellAction(Value, frozen=True, kw_only=True):
+    commands: list[str]
+    timeout_ms: int | None = None
+    max_output_length: int | None = None
+
+
+class LocalEnvironment(Tagged, frozen=True, kw_only=True, tag="local"):
+    skills: list[JsonObject] | UnsetType = UNSET
+
+
+class ContainerReference(Tagged, frozen=True, kw_only=True, tag="container_reference"):
+    container_id: str
+
+
+class ShellCall(ItemBase, frozen=True, kw_only=True, tag="shell_call"):
+    status: ItemStatus = "completed"
+    call_id: str
+    action: ShellAction
+    environment: LocalEnvironment | ContainerReference | None = None
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class ShellTimeout(Tagged, frozen=True, kw_only=True, tag="timeout"):
+    pass
+
+
+class ShellExit(Tagged, frozen=True, kw_only=True, tag="exit"):
+    exit_code: int
+
+
+class ShellOutput(Value, frozen=True, kw_only=True):
+    """What one command wrote, and how it ended."""
+
+    stdout: str
+    stderr: str
+    outcome: ShellTimeout | ShellExit
+    created_by: str | UnsetType = UNSET
+
+
+class ShellCallOutput(ItemBase, frozen=True, kw_only=True, tag="shell_call_output"):
+    status: ItemStatus = "completed"
+    call_id: str
+    output: list[ShellOutput]
+    max_output_length: int | None = None
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class CreateFile(Tagged, frozen=True, kw_only=True, tag="create_file"):
+    path: str
+    diff: str
+
+
+class UpdateFile(Tagged, frozen=True, kw_only=True, tag="update_file"):
+    path: str
+    diff: str
+
+
+class DeleteFile(Tagged, frozen=True, kw_only=True, tag="delete_file"):
+    path: str
+
+
+class ApplyPatchCall(ItemBase, frozen=True, kw_only=True, tag="apply_patch_call"):
+    status: Literal["in_progress", "completed"] = "completed"
+    call_id: str
+    operation: CreateFile | UpdateFile | DeleteFile
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class ApplyPatchCallOutput(ItemBase, frozen=True, kw_only=True, tag="apply_patch_call_output"):
+    status: Literal["completed", "failed"] = "completed"
+    call_id: str
+    output: str | None = None
+    caller: Caller | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class ToolSearchCall(ItemBase, frozen=True, kw_only=True, tag="tool_search_call"):
+    status: ItemStatus = "completed"
+    execution: Literal["server", "client"] = "client"
+    call_id: str | None = None
+    arguments: Any
+    created_by: str | UnsetType = UNSET
+
+
+class ToolSearchOutput(ItemBase, frozen=True, kw_only=True, tag="tool_search_output"):
+    """The tools that a search has found; the model may call them from here on."""
+
+    status: ItemStatus = "completed"
+    execution: Literal["server", "client"] = "client"
+    call_id: str | None = None
+    tools: list[Tool]
+    created_by: str | UnsetType = UNSET
+
+
+class SafetyCheck(Value, frozen=True, kw_only=True):
+    id: str
+    code: str | None = None
+    message: str | None = None
+
+
+class ComputerCall(ItemBase, frozen=True, kw_only=True, tag="computer_call"):
+    """Passed through; its actions are not looked into."""
+
+    status: ItemStatus = "completed"
+    call_id: str
+    action: JsonObject | UnsetType = UNSET
+    actions: list[JsonObject] | UnsetType = UNSET
+    pending_safety_checks: list[SafetyCheck] = []
+
+
+class ComputerCallOutput(ItemBase, frozen=True, kw_only=True, tag="computer_call_output"):
+    status: Literal["completed", "incomplete", "failed", "in_progress"] = "completed"
+    call_id: str
+    output: ComputerScreenshot
+    acknowledged_safety_checks: list[SafetyCheck] | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+
+
+class ImageGenerationCall(ItemBase, frozen=True, kw_only=True, tag="image_generation_call"):
+    """Passed through. `result` is the image in base64."""
+
+    status: Literal["in_progress", "completed", "generating", "failed"] = "completed"
+    result: str | None = None
+    action: Literal["generate", "edit", "auto"] | UnsetType = UNSET
+    background: Literal["transparent", "opaque", "auto"] | UnsetType = UNSET
+    error: JsonObject | UnsetType = UNSET
+    output_format: Literal["png", "webp", "jpeg", "gif", "svg"] | UnsetType = UNSET
+    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"] | UnsetType = UNSET
+    revised_prompt: str | UnsetType = UNSET
+    size: str | UnsetType = UNSET
+    svg_usage: JsonObject | UnsetType = UNSET
+
+
+# About the conversation itself.
+
+
+class Compaction(ItemBase, frozen=True, kw_only=True, tag="compaction"):
+    """Stands for the items before it."""
+
+    encrypted_content: str
+    created_by: str | UnsetType = UNSET
+
+
+class CompactionTrigger(ItemBase, frozen=True, kw_only=True, tag="compaction_trigger"):
+    """Asks for a compaction at this point."""
+
+
+class AdditionalTools(ItemBase, frozen=True, kw_only=True, tag="additional_tools"):
+    """Tools that the model may call from here on."""
+
+    role: Literal[
+        "unknown",
+        "user",
+        "assistant",
+        "system",
+        "critic",
+        "discriminator",
+        "developer",
+        "tool",
+    ] = "developer"
+    tools: list[Tool]
+
+
+class UpdatedReasoning(Value, frozen=True, kw_only=True):
+    effort: ReasoningEffort | None = None
+
+
+class UpdatedText(Value, frozen=True, kw_only=True):
+    format: TextFormat
+
+
+class ConfigurationUpdate(ItemBase, frozen=True, kw_only=True, tag="configuration_update"):
+    """Settings that hold from here on."""
+
+    reasoning: UpdatedReasoning | UnsetType = UNSET
+    text: UpdatedText | UnsetType = UNSET
+
+
+class Program(ItemBase, frozen=True, kw_only=True, tag="program"):
+    """A program of the model that calls tools."""
+
+    call_id: str
+    code: str
+    fingerprint: str
+
+
+class ProgramOutput(ItemBase, frozen=True, kw_only=True, tag="program_output"):
+    status: Literal["completed", "incomplete"] = "completed"
+    call_id: str
+    result: str
+
+
+class ItemReference(Tagged, frozen=True, kw_only=True, tag="item_reference"):
+    """Stands for an earlier item of the same history."""
+
+    id: str
+
+
+Item: TypeAlias = (
+    Message
+    | Reasoning
+    | FunctionCall
+    | FunctionCallOutput
+    | CustomToolCall
+    | CustomToolCallOutput
+    | McpCall
+    | McpListTools
+    | McpApprovalRequest
+    | McpApprovalResponse
+    | WebSearchCall
+    | FileSearchCall
+    | CodeInterpreterCall
+    | LocalShellCall
+    | LocalShellCallOutput
+    | ShellCall
+    | ShellCallOutput
+    | ApplyPatchCall
+    | ApplyPatchCallOutput
+    | ToolSearchCall
+    | ToolSearchOutput
+    | ComputerCall
+    | ComputerCallOutput
+    | ImageGenerationCall
+    | Compaction
+    | CompactionTrigger
+    | AdditionalTools
+    | ConfigurationUpdate
+    | Program
+    | ProgramOutput
+    | ItemReference
+)
+
+ITEMS: dict[str, type[Item]] = members(Item)
+
+ID_PREFIXES: dict[type[Item], str] = {
+    Message: "msg_",
+    Reasoning: "rs_",
+    FunctionCall: "fc_",
+    FunctionCallOutput: "fco_",
+    CustomToolCall: "ctc_",
+    CustomToolCallOutput: "ctco_",
+    McpCall: "mcp_",
+    McpListTools: "mcpl_",
+    McpApprovalRequest: "mcpr_",
+    McpApprovalResponse: "mcpa_",
+    WebSearchCall: "ws_",
+    FileSearchCall: "fs_",
+    CodeInterpreterCall: "ci_",
+    LocalShellCall: "lsh_",
+    LocalShellCallOutput: "lsho_",
+    ShellCall: "sh_",
+    ShellCallOutput: "sho_",
+    ApplyPatchCall: "apc_",
+    ApplyPatchCallOutput: "apco_",
+    ToolSearchCall: "tsc_",
+    ToolSearchOutput: "tso_",
+    ComputerCall: "cu_",
+    ComputerCallOutput: "cuo_",
+    ImageGenerationCall: "ig_",
+    Compaction: "cmp_",
+    CompactionTrigger: "cmpt_",
+    AdditionalTools: "at_",
+    ConfigurationUpdate: "cfg_",
+    Program: "prg_",
+    ProgramOutput: "prgo_",
+}
+"""How the ids of each item type begin. A reference has no id of its own."""
+
+
+def item_id_prefix(item: Item | type[Item]) -> str:
+    """How ids of this item's type begin; empty for a reference, whose id is the other item's."""
+    return ID_PREFIXES.get(item if isinstance(item, type) else type(item), "")
+
+
+def item_id(item: Item) -> str:
+    """The item's id; empty where it has none yet."""
+    return item.id
+
+
+def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
+    """`item` with an id: its own, else a fresh one. The given item is not changed."""
+    if item.id:
+        return item
+    return msgspec.structs.replace(item, id=new_id(item_id_prefix(item)))
+
+
+# Decoding.
+
+_INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")
+_OUTPUT_PARTS = ("output_text", "refusal")
+_PARTS: dict[str, tuple[str, ...]] = {
+    "user": _INPUT_PARTS,
+    "system": _INPUT_PARTS,
+    "developer": _INPUT_PARTS,
+    "assistant": _OUTPUT_PARTS,
+}
+# What means the same and is renamed: `text` is of Chat Completions, and several SDKs send an assistant's earlier words
+# back as `input_text`, which EasyInputMessage allows.
+_SAME_PART = {
+    ("user", "text"): "input_text",
+    ("system", "text"): "input_text",
+    ("developer", "text"): "input_text",
+    ("assistant", "text"): "output_text",
+    ("assistant", "input_text"): "output_text",
+}
+
+
+def decode_items(raw: Any, param: str = "input") -> list[Item]:
+    """A request's items from plain JSON: a string is one message of the user.
+
+    Lenient as real clients need it: a message may lack `type`, a reference too; ids, statuses and annotations may be
+    missing or null; content may be a string. Raises `InvalidRequest` with the precise parameter. Linear.
+    """
+    if isinstance(raw, str):
+        return [Message(role="user", content=[InputText(text=raw)])]
+    if not isinstance(raw, list):
+        raise wrong_type(param, "a string or an array of items", raw)
+    decoded: list[Item] = []
+    for index, item in enumerate(raw):
+        try:
+            kind = item["type"]
+            cls = ITEMS[kind]
+            decoded.append(
+                _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
+            )
+        except (KeyError, TypeError, msgspec.ValidationError):
+            decoded.append(decode_item(item, f"{param}[{index}]"))
+    return decoded
+
+
+def decode_item(raw: Any, param: str) -> Item:
+    """One item; see `decode_items`."""
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    if raw.get("type") is None:
+        if "role" in raw:
+            raw = {**raw, "type": "message"}
+        elif isinstance(raw.get("id"), str):
+            raw = {"type": "item_reference", "id": raw["id"]}
+    cls = one_of(ITEMS, raw, param)
+    if cls is Message:
+        return convert(_normal_message(raw, param), Message, param)
+    return convert(raw, cls, param)
+
+
+def _message(raw: dict[str, Any], param: str, index: int) -> Message:
+    """The quick way for the commonest item; whatever is out of the ordinary raises and goes the long way."""
+    content = raw["content"]
+    allowed = _PARTS[raw["role"]]
+    if type(content) is str:
+        raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
+    else:
+        for part in content:
+            if part["type"] not in allowed:
+                return convert(
+                    _normal_message(raw, f"{param}[{index}]"), Message, f"{param}[{index}]"
+                )
+    return msgspec.convert(raw, Message)
+
+
+def _normal_message(raw: dict[str, Any], param: str) -> dict[str, Any]:
+    """The message with `content` as a list of the parts that its role may have."""
+    role = raw.get("role")
+    if role is None:
+        raise missing(f"{param}.role")
+    if not isinstance(role, str):
+        raise wrong_type(f"{param}.role", "a string", role)
+    if role == "tool":
+        raise InvalidRequest(
+            "Invalid value for role: 'tool'. A tool's result is an item of its own here: "
+            '{"type": "function_call_output", "call_id": …, "output": …}.',
+            param=f"{param}.role",
+            code="invalid_value",
+        )
+    allowed = _PARTS.get(role)
+    if allowed is None:
+        raise not_among(f"{param}.role", role, list(_PARTS))
+    content = raw.get("content")
+    if content is None:
+        raise missing(f"{param}.content")
+    if isinstance(content, str):
+        return {**raw, "content": [{"type": allowed[0], "text": content}]}
+    if not isinstance(content, list):
+        raise wrong_type(f"{param}.content", "a string or an array of parts", content)
+    parts = [
+        _normal_part(part, role, allowed, f"{param}.content[{index}]")
+        for index, part in enumerate(content)
+    ]
+    return {**raw, "content": parts}
+
+
+def _normal_part(raw: Any, role: str, allowed: tuple[str, ...], param: str) -> Any:
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    kind = raw.get("type")
+    if kind is None:
+        raise missing(f"{param}.type")
+    if not isinstance(kind, str):
+        raise wrong_type(f"{param}.type", "a string", kind)
+    if kind in allowed:
+        return raw
+    same = _SAME_PART.get((role, kind))
+    if same is None:
+        raise not_among(f"{param}.type", shortened(kind), list(allowed))
+    return {**raw, "type": same}
+
+
+# Building what the gateway writes.
+
+
+def output_message(
+    item_id: str, status: ItemStatus, parts: Sequence[OutputContent], phase: Phase | None = None
+) -> Message:
+    """A message of the assistant."""
+    return Message(
+        id=item_id,
+        status=status,
+        role="assistant",
+        content=list(parts),
+        phase=UNSET if phase is None else phase,
+    )
+
+
+def function_call(
+    item_id: str,
+    call_id: str,
+    name: str,
+    arguments: str,
+    status: ItemStatus = "completed",
+    namespace: str | None = None,
+) -> FunctionCall:
+    """A call of a function that the client runs."""
+    return FunctionCall(
+        id=item_id,
+        status=status,
+        call_id=call_id,
+        name=name,
+        arguments=arguments,
+        namespace=namespace or UNSET,
+    )
+
+
+def custom_tool_call(
+    item_id: str,
+    call_id: str,
+    name: str,
+    text: str,
+    namespace: str | None = None,
+    status: ItemStatus = "completed",
+) -> CustomToolCall:
+    """A call of a free-text tool that the client runs."""
+    return CustomToolCall(
+        id=item_id,
+        status=status,
+        call_id=call_id,
+        name=name,
+        input=text,
+        namespace=namespace or UNSET,
+    )
+
+
+def code_interpreter_call(
+    item_id: str,
+    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"],
+    code: str | None,
+    container_id: str,
+    outputs: Sequence[Mapping[str, Any] | InterpreterOutput] | None = None,
+) -> CodeInterpreterCall:
+    """Code that the gateway runs; `outputs` as plain JSON or built."""
+    return CodeInterpreterCall(
+        id=item_id,
+        status=status,
+        container_id=container_id,
+        code=code,
+        outputs=None if outputs is None else [_interpreter_output(output) for output in outputs],
+    )
+
+
+def _interpreter_output(output: Mapping[str, Any] | InterpreterOutput) -> InterpreterOutput:
+    if isinstance(output, InterpreterLogs | InterpreterImage):
+        return output
+    built: InterpreterOutput = msgspec.convert(output, InterpreterOutput)
+    return built
+
+
+def web_search_call(
+    item_id: str,
+    status: Literal["in_progress", "searching", "completed", "failed", "incomplete"],
+    action: Mapping[str, Any] | WebSearchAction,
+) -> WebSearchCall:
+    """A search, or a page opened; `action` as plain JSON or built."""
+    built: WebSearchAction = (
+        msgspec.convert(action, WebSearchAction) if isinstance(action, Mapping) else action
+    )
+    return WebSearchCall(id=item_id, status=status, action=built)
+
+
+def visible_text(item: Item) -> str:
+    """What a message or an output says, as plain text; empty for other items."""
+    match item:
+        case Message():
+            return item.text
+        case FunctionCallOutput() | CustomToolCallOutput():
+            return text_of(item.output)
+        case _:
+            return ""

@@ -1,0 +1,232 @@
+"""Requests: decoded once, with every mistake told by the parameter that it is in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from gateway.errors import InvalidRequest
+from gateway.wire.common import Includable, JsonObject, Value, Wire
+from gateway.wire.decoding import (
+    convert,
+    decode_object,
+    missing,
+    name_type,
+    shortened,
+    wrong_type,
+)
+from gateway.wire.items import Item, decode_items
+from gateway.wire.response import ConversationReference, ServiceTier
+from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
+
+MAX_INT = 2**31 - 1
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
+TokenId: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
+Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class StreamOptions(Value, frozen=True, kw_only=True):
+    include_obfuscation: bool | None = None
+
+
+class ContextManagement(Value, frozen=True, kw_only=True):
+    type: str
+    compact_threshold: Count | None = None
+
+
+class Prompt(Value, frozen=True, kw_only=True):
+    """A stored prompt template."""
+
+    id: str
+    version: str | None = None
+    variables: JsonObject | None = None
+
+
+class PromptCacheOptions(Value, frozen=True, kw_only=True):
+    mode: Literal["implicit", "explicit"] | None = None
+    ttl: Literal["30m", "12h"] | None = None
+    comparison_response_id: str | None = None
+    prewarm: bool | None = None
+
+
+class ResponseRequest(Wire, kw_only=True, omit_defaults=True, dict=True):
+    """The body of `POST /v1/responses`; also of its relatives, which take a part of it.
+
+    None means that the client did not say, or said null. The second block is what self-hosted engines take beyond
+    OpenAI's parameters, under vLLM's names.
+    """
+
+    model: str | None = None
+    input: list[Item] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | ConversationReference | None = None
+    prompt: Prompt | None = None
+    background: bool | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    include: list[Includable] | None = None
+    max_output_tokens: Count | None = None
+    max_tool_calls: Count | None = None
+    metadata: dict[str, str] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: Reasoning | None = None
+    safety_identifier: str | None = None
+    service_tier: ServiceTier | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    text: TextConfig = TextConfig()
+    tool_choice: ToolChoice | None = None
+    tools: list[Tool] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    context_management: list[ContextManagement] | None = None
+    moderation: JsonObject | None = None
+    client_metadata: JsonObject | None = None
+    access_programs: JsonObject | None = None
+    image: JsonObject | None = None
+    generate: bool | None = None
+    stream_id: str | None = None
+
+    top_k: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    min_tokens: Natural | None = None
+    ignore_eos: bool | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: JsonObject | None = None
+    cache_salt: Annotated[str, Meta(min_length=1)] | None = None
+    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] | None = None
+
+    @property
+    def unknown(self) -> list[str]:
+        """Names of the parameters that nobody knows: accepted, and counted. Not part of the encoded request."""
+        names: list[str] = self.__dict__.setdefault("unknown_names", [])
+        return names
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation's id, in whichever form it was sent."""
+        if isinstance(self.conversation, ConversationReference):
+            return self.conversation.id
+        return self.conversation
+
+
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(ResponseRequest))
+
+
+def decode_response_request(body: bytes, *, require_input: bool = True) -> ResponseRequest:
+    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong.
+
+    `require_input` is False for endpoints on which a request may have none.
+    """
+    return convert_response_request(decode_object(body), require_input=require_input)
+
+
+def convert_response_request(raw: dict[str, Any], *, require_input: bool = True) -> ResponseRequest:
+    """As `decode_response_request`, from plain JSON: the WebSocket takes `type` out first. `raw` is not changed."""
+    given = {key: value for key, value in raw.items() if value is not None}
+    sent_input = given.pop("input", None)
+    sent_tools = given.pop("tools", None)
+    sent_choice = given.pop("tool_choice", None)
+    sent_metadata = given.pop("metadata", None)
+    request = convert(given, ResponseRequest, "")
+    if sent_input is not None:
+        request.input = decode_items(sent_input)
+    if sent_tools is not None:
+        request.tools = decode_tools(sent_tools)
+    if sent_choice is not None:
+        request.tool_choice = decode_tool_choice(sent_choice)
+    if sent_metadata is not None:
+        request.metadata = decode_metadata(sent_metadata)
+    if unknown := raw.keys() - _KNOWN:
+        request.unknown.extend(sorted(unknown))
+    if require_input:
+        _require_input(request)
+    return request
+
+
+def _require_input(request: ResponseRequest) -> None:
+    if request.input is not None or request.prompt is not None:
+        return
+    if request.previous_response_id is None and request.conversation is None:
+        raise missing("input", "Send a string or a list of items.")
+
+
+def decode_metadata(raw: Any, param: str = "metadata") -> dict[str, str]:
+    """At most 16 pairs, of keys up to 64 characters and strings up to 512 (OpenAI's limits)."""
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    if len(raw) > 16:
+        raise InvalidRequest(
+            f"Invalid '{param}': too many properties. Expected at most 16, but got {len(raw)} instead.",
+            param=param,
+            code="object_above_max_properties",
+        )
+    for key, value in raw.items():
+        if len(key) > 64:
+            raise InvalidRequest(
+                f"Invalid '{param}': the key '{shortened(key)}' is too long. "
+                f"Expected at most 64 characters, but got {len(key)} instead.",
+                param=param,
+                code="string_above_max_length",
+            )
+        if not isinstance(value, str):
+            raise InvalidRequest(
+                f"Invalid type for '{param}.{key}': expected a string, but got {name_type(value)} instead.",
+                param=f"{param}.{key}",
+                code="invalid_type",
+            )
+        if len(value) > 512:
+            raise InvalidRequest(
+                f"Invalid '{param}.{key}': string too long. "
+                f"Expected at most 512 characters, but got {len(value)} instead.",
+                param=f"{param}.{key}",
+                code="string_above_max_length",
+            )
+    return raw
+
+
+# Conversations.
+
+
+class ConversationRequest(Wire, kw_only=True):
+    """The body of `POST /v1/conversations`, `POST /v1/conversations/{id}` and `POST …/items`.
+
+    None where the client did not send the field, or sent null.
+    """
+
+    items: list[Item] | None = None
+    metadata: dict[str, str] | None = None
+
+
+def decode_conversation_request(
+    body: bytes, *, require: Literal["items", "metadata"] | None = None
+) -> ConversationRequest:
+    """The request in a body, which must have the field `require`. An empty body is an empty request."""
+    raw = decode_object(body) if body.strip() else {}
+    request = ConversationRequest()
+    if raw.get("items") is not None:
+        if not isinstance(raw["items"], list):
+            raise wrong_type("items", "an array of items", raw["items"])
+        request.items = decode_items(raw["items"], "items")
+    if raw.get("metadata") is not None:
+        request.metadata = decode_metadata(raw["metadata"])
+    if require is not None and getattr(request, require) is None:
+        raise missing(require)
+    return request

@@ -1,0 +1,59 @@
+"""The `text` and `reasoning` settings, which requests send and responses echo."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
+
+
+class PlainText(Tagged, frozen=True, kw_only=True, tag="text"):
+    """No format asked for."""
+
+    @property
+    def type(self) -> Literal["text"]:
+        return "text"
+
+
+class JsonObjectFormat(Tagged, frozen=True, kw_only=True, tag="json_object"):
+    """Any JSON object."""
+
+    @property
+    def type(self) -> Literal["json_object"]:
+        return "json_object"
+
+
+class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
+    """JSON that fits a schema."""
+
+    name: str
+    description: str | None = None
+    schema: JsonObject
+    strict: bool = False
+
+    @property
+    def type(self) -> Literal["json_schema"]:
+        return "json_schema"
+
+
+TextFormat: TypeAlias = PlainText | JsonSchemaFormat | JsonObjectFormat
+
+
+class TextConfig(Value, frozen=True, kw_only=True):
+    """`text`: what the final text must be. A response's is never null."""
+
+    format: TextFormat = msgspec.field(default_factory=PlainText)
+    verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
+
+
+class Reasoning(Value, frozen=True, kw_only=True):
+    """`reasoning`. `effort` and `summary` are always echoed, as null where they were not set."""
+
+    effort: ReasoningEffort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | UnsetType = UNSET
+    context: Literal["auto", "current_turn", "all_turns"] | UnsetType = UNSET
+    mode: str | UnsetType = UNSET

@@ -1,0 +1,400 @@
+"""Tools and `tool_choice`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.errors import InvalidRequest
+from gateway.wire.common import JsonObject, Tagged, Value
+from gateway.wire.common import type_of as type_of
+from gateway.wire.decoding import convert, members, name_type, one_of
+
+ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
+"""OpenAI's characters, and the dot, which self-hosted MCP tools use. The name goes into prompts, so nothing else."""
+AllowedCallers: TypeAlias = list[Literal["direct", "programmatic"]]
+
+
+class FunctionTool(Tagged, frozen=True, kw_only=True, tag="function"):
+    """A function that the client runs. The first four fields are always echoed."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+    output_schema: JsonObject | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+    async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
+
+
+class CustomTextFormat(Tagged, frozen=True, kw_only=True, tag="text"):
+    """Unconstrained text."""
+
+
+class CustomGrammarFormat(Tagged, frozen=True, kw_only=True, tag="grammar"):
+    """Text that fits a grammar."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+CustomFormat: TypeAlias = CustomTextFormat | CustomGrammarFormat
+
+
+class CustomTool(Tagged, frozen=True, kw_only=True, tag="custom"):
+    """A tool whose input is free text; the client runs it."""
+
+    name: ToolName
+    description: str | UnsetType = UNSET
+    format: CustomFormat | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+    async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
+
+
+class NamespaceTool(Tagged, frozen=True, kw_only=True, tag="namespace"):
+    """Tools of the client under a common name (Codex sends its MCP servers so)."""
+
+    name: ToolName
+    description: str = ""
+    tools: list[FunctionTool | CustomTool]
+
+
+class McpToolFilter(Value, frozen=True, kw_only=True):
+    tool_names: list[str] | UnsetType = UNSET
+    read_only: bool | UnsetType = UNSET
+
+
+class McpApprovalFilter(Value, frozen=True, kw_only=True):
+    always: McpToolFilter | UnsetType = UNSET
+    never: McpToolFilter | UnsetType = UNSET
+
+
+class McpTool(Tagged, frozen=True, kw_only=True, tag="mcp"):
+    """Tools of an MCP server, run by the gateway."""
+
+    server_label: str
+    server_url: str | UnsetType = UNSET
+    connector_id: str | UnsetType = UNSET
+    tunnel_id: str | UnsetType = UNSET
+    server_description: str | UnsetType = UNSET
+    authorization: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    allowed_tools: list[str] | McpToolFilter | UnsetType = UNSET
+    require_approval: McpApprovalFilter | Literal["always", "never"] | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+
+
+class UserLocation(Value, frozen=True, kw_only=True):
+    type: Literal["approximate"] = "approximate"
+    city: str | UnsetType = UNSET
+    country: str | UnsetType = UNSET
+    region: str | UnsetType = UNSET
+    timezone: str | UnsetType = UNSET
+
+
+class WebSearchFilters(Value, frozen=True, kw_only=True):
+    allowed_domains: list[str] | UnsetType = UNSET
+
+
+class WebSearchTool(Tagged, frozen=True, kw_only=True, tag="web_search"):
+    """Web search. Its dated and preview variants are subclasses, so that a response echoes the type it was given."""
+
+    filters: WebSearchFilters | UnsetType = UNSET
+    user_location: UserLocation | UnsetType = UNSET
+    search_context_size: Literal["low", "medium", "high"] | UnsetType = UNSET
+    search_content_types: list[Literal["text", "image"]] | UnsetType = UNSET
+    external_web_access: bool | UnsetType = UNSET
+
+
+class WebSearchTool20250826(WebSearchTool, frozen=True, kw_only=True, tag="web_search_2025_08_26"):
+    pass
+
+
+class WebSearchPreviewTool(WebSearchTool, frozen=True, kw_only=True, tag="web_search_preview"):
+    pass
+
+
+class WebSearchPreviewTool20250311(
+    WebSearchTool, frozen=True, kw_only=True, tag="web_search_preview_2025_03_11"
+):
+    pass
+
+
+class FileSearchTool(Tagged, frozen=True, kw_only=True, tag="file_search"):
+    vector_store_ids: list[str]
+    filters: JsonObject | UnsetType = UNSET
+    max_num_results: Annotated[int, Meta(ge=1, le=50)] | UnsetType = UNSET
+    ranking_options: JsonObject | UnsetType = UNSET
+
+
+class AutoContainer(Tagged, frozen=True, kw_only=True, tag="auto"):
+    """A container made for this response."""
+
+    file_ids: list[str] | UnsetType = UNSET
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | UnsetType = UNSET
+    network_policy: JsonObject | UnsetType = UNSET
+
+
+class CodeInterpreterTool(Tagged, frozen=True, kw_only=True, tag="code_interpreter"):
+    """Python, run by the gateway; `container` is an id, or says how to make one."""
+
+    container: str | AutoContainer = msgspec.field(default_factory=AutoContainer)
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+
+
+class ShellTool(Tagged, frozen=True, kw_only=True, tag="shell"):
+    """A shell; where `environment` is local, the client runs the commands."""
+
+    environment: JsonObject | UnsetType = UNSET
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+
+
+class LocalShellTool(Tagged, frozen=True, kw_only=True, tag="local_shell"):
+    pass
+
+
+class ApplyPatchTool(Tagged, frozen=True, kw_only=True, tag="apply_patch"):
+    allowed_callers: AllowedCallers | UnsetType = UNSET
+
+
+class ToolSearchTool(Tagged, frozen=True, kw_only=True, tag="tool_search"):
+    description: str | UnsetType = UNSET
+    execution: Literal["server", "client"] | UnsetType = UNSET
+    parameters: JsonObject | UnsetType = UNSET
+
+
+class ComputerTool(Tagged, frozen=True, kw_only=True, tag="computer"):
+    pass
+
+
+class ComputerUsePreviewTool(Tagged, frozen=True, kw_only=True, tag="computer_use_preview"):
+    display_width: int
+    display_height: int
+    environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
+
+
+class ProgrammaticToolCallingTool(
+    Tagged, frozen=True, kw_only=True, tag="programmatic_tool_calling"
+):
+    pass
+
+
+class ImageGenerationTool(Tagged, frozen=True, kw_only=True, tag="image_generation"):
+    """Known so that it can be refused by name, and echoed by a plugin that draws."""
+
+    action: Literal["generate", "edit", "auto"] | UnsetType = UNSET
+    background: Literal["transparent", "opaque", "auto"] | UnsetType = UNSET
+    complexity: Literal["low", "medium", "high"] | UnsetType = UNSET
+    frame_count: int | UnsetType = UNSET
+    frame_duration_ms: int | UnsetType = UNSET
+    input_fidelity: Literal["high", "low"] | UnsetType = UNSET
+    input_image_mask: JsonObject | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    moderation: Literal["auto", "low"] | UnsetType = UNSET
+    output_compression: int | UnsetType = UNSET
+    output_format: Literal["png", "webp", "jpeg", "gif", "svg"] | UnsetType = UNSET
+    partial_images: int | UnsetType = UNSET
+    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"] | UnsetType = UNSET
+    size: str | UnsetType = UNSET
+    svg: JsonObject | UnsetType = UNSET
+
+
+Tool: TypeAlias = (
+    FunctionTool
+    | CustomTool
+    | NamespaceTool
+    | McpTool
+    | WebSearchTool
+    | WebSearchTool20250826
+    | WebSearchPreviewTool
+    | WebSearchPreviewTool20250311
+    | FileSearchTool
+    | CodeInterpreterTool
+    | ShellTool
+    | LocalShellTool
+    | ApplyPatchTool
+    | ToolSearchTool
+    | ComputerTool
+    | ComputerUsePreviewTool
+    | ProgrammaticToolCallingTool
+    | ImageGenerationTool
+)
+
+
+# tool_choice
+
+
+class FunctionChoice(Tagged, frozen=True, kw_only=True, tag="function"):
+    name: str
+
+
+class CustomChoice(Tagged, frozen=True, kw_only=True, tag="custom"):
+    name: str
+
+
+class McpChoice(Tagged, frozen=True, kw_only=True, tag="mcp"):
+    server_label: str
+    name: str | None = None
+
+
+class AllowedToolsChoice(Tagged, frozen=True, kw_only=True, tag="allowed_tools"):
+    """The model may use these tools only; the prompt still tells it of all, which keeps the prefix cached."""
+
+    mode: Literal["auto", "required"]
+    tools: list[JsonObject]
+
+
+class HostedChoice(Tagged, frozen=True, kw_only=True, tag="hosted"):
+    """Base of the choices that name a built-in tool by its type alone. Not itself on the wire."""
+
+
+class FileSearchChoice(HostedChoice, frozen=True, kw_only=True, tag="file_search"):
+    pass
+
+
+class WebSearchChoice(HostedChoice, frozen=True, kw_only=True, tag="web_search"):
+    pass
+
+
+class WebSearchChoice20250826(HostedChoice, frozen=True, kw_only=True, tag="web_search_2025_08_26"):
+    pass
+
+
+class WebSearchPreviewChoice(HostedChoice, frozen=True, kw_only=True, tag="web_search_preview"):
+    pass
+
+
+class WebSearchPreviewChoice20250311(
+    HostedChoice, frozen=True, kw_only=True, tag="web_search_preview_2025_03_11"
+):
+    pass
+
+
+class CodeInterpreterChoice(HostedChoice, frozen=True, kw_only=True, tag="code_interpreter"):
+    pass
+
+
+class ImageGenerationChoice(HostedChoice, frozen=True, kw_only=True, tag="image_generation"):
+    pass
+
+
+class ComputerChoice(HostedChoice, frozen=True, kw_only=True, tag="computer"):
+    pass
+
+
+class ComputerUseChoice(HostedChoice, frozen=True, kw_only=True, tag="computer_use"):
+    pass
+
+
+class ComputerUsePreviewChoice(HostedChoice, frozen=True, kw_only=True, tag="computer_use_preview"):
+    pass
+
+
+class ShellChoice(HostedChoice, frozen=True, kw_only=True, tag="shell"):
+    pass
+
+
+class LocalShellChoice(HostedChoice, frozen=True, kw_only=True, tag="local_shell"):
+    pass
+
+
+class ApplyPatchChoice(HostedChoice, frozen=True, kw_only=True, tag="apply_patch"):
+    pass
+
+
+class ProgrammaticToolCallingChoice(
+    HostedChoice, frozen=True, kw_only=True, tag="programmatic_tool_calling"
+):
+    pass
+
+
+ToolChoiceMode: TypeAlias = Literal["none", "auto", "required"]
+ToolChoiceObject: TypeAlias = (
+    FunctionChoice
+    | CustomChoice
+    | McpChoice
+    | AllowedToolsChoice
+    | FileSearchChoice
+    | WebSearchChoice
+    | WebSearchChoice20250826
+    | WebSearchPreviewChoice
+    | WebSearchPreviewChoice20250311
+    | CodeInterpreterChoice
+    | ImageGenerationChoice
+    | ComputerChoice
+    | ComputerUseChoice
+    | ComputerUsePreviewChoice
+    | ShellChoice
+    | LocalShellChoice
+    | ApplyPatchChoice
+    | ProgrammaticToolCallingChoice
+)
+ToolChoice: TypeAlias = ToolChoiceMode | ToolChoiceObject
+
+TOOLS: dict[str, type[Tool]] = members(Tool)
+CHOICES: dict[str, type[ToolChoiceObject]] = members(ToolChoiceObject)
+_MODES = ("none", "auto", "required")
+
+
+def decode_tools(raw: Any, param: str = "tools") -> list[Tool]:
+    """A request's tools from plain JSON; raises `InvalidRequest` with the precise parameter."""
+    if not isinstance(raw, list):
+        raise InvalidRequest(
+            f"Invalid type for '{param}': expected an array of tools, but got {name_type(raw)} instead.",
+            param=param,
+            code="invalid_type",
+        )
+    return [_decode_tool(tool, f"{param}[{index}]") for index, tool in enumerate(raw)]
+
+
+def _decode_tool(raw: Any, param: str) -> Tool:
+    cls = one_of(TOOLS, raw, param)
+    _refuse_chat_form(raw, param)
+    return convert(raw, cls, param)
+
+
+def decode_tool_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
+    """A request's `tool_choice` from plain JSON; raises `InvalidRequest` with the precise parameter."""
+    if isinstance(raw, str):
+        if raw in _MODES:
+            return raw  # type: ignore[return-value]  # one of the three, as just tested
+        raise InvalidRequest(
+            f"Invalid value: '{raw}'. Supported values are: 'none', 'auto', 'required', "
+            "or an object that names a tool.",
+            param=param,
+            code="invalid_value",
+        )
+    cls = one_of(CHOICES, raw, param)
+    _refuse_chat_form(raw, param)
+    return convert(raw, cls, param)
+
+
+def _refuse_chat_form(raw: JsonObject, param: str) -> None:
+    """Clients that come from Chat Completions nest the function; say what is right here."""
+    kind = raw["type"]
+    if kind in ("function", "custom") and "name" not in raw and isinstance(raw.get(kind), dict):
+        raise InvalidRequest(
+            f"Missing required parameter: '{param}.name'. The Responses API takes the flat form "
+            f'{{"type": "{kind}", "name": …}}; a nested \'{kind}\' object is of Chat Completions.',
+            param=f"{param}.name",
+            code="missing_required_parameter",
+        )
+
+
+def custom_grammar(tool: CustomTool) -> tuple[Literal["lark", "regex"], str] | None:
+    """Syntax and definition of the grammar that a custom tool's input must fit; None: free text."""
+    if isinstance(tool.format, CustomGrammarFormat):
+        return tool.format.syntax, tool.format.definition
+    return None
+
+
+def chosen_name(choice: ToolChoiceObject) -> str | None:
+    """The name of the one tool that a choice names; None where it names a type, a server or a list."""
+    if isinstance(choice, FunctionChoice | CustomChoice | McpChoice):
+        return choice.name
+    return None

@@ -1,0 +1,97 @@
+"""Finding markers in text that arrives in pieces, with the shortest hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+WHITESPACE = " \t\r\n"
+QUOTES = "\"'`"
+
+Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted"]
+"""Where a marker counts, and is not prose. `fresh`: only whitespace came before it in its block. `line`: fresh, or at the
+beginning of a line. `unquoted`: not directly after a quotation mark or a backtick."""
+
+
+class Marker(Struct, frozen=True):
+    """A piece of markup, what it does, and where it counts."""
+
+    text: str
+    action: str
+    where: Where = "anywhere"
+
+
+class Position(Struct):
+    """What came before the text that is searched."""
+
+    before: str = ""
+    """The character before it; empty at the beginning of the output."""
+    fresh: bool = True
+    """Nothing but whitespace has come in the open block."""
+
+
+class MarkerSet:
+    """The markers that are live in one state.
+
+    Two markers may share their text if their conditions differ: the first whose condition holds is taken.
+    """
+
+    __slots__ = ("_by_text", "_pattern", "_prefixes", "firsts", "longest")
+
+    def __init__(self, markers: Iterable[Marker]) -> None:
+        by_text: dict[str, list[Marker]] = {}
+        prefixes: dict[str, list[Where]] = {}
+        for marker in markers:
+            by_text.setdefault(marker.text, []).append(marker)
+            for end in range(1, len(marker.text)):
+                prefixes.setdefault(marker.text[:end], []).append(marker.where)
+        self._by_text = {text: tuple(same) for text, same in by_text.items()}
+        self._prefixes = {prefix: frozenset(wheres) for prefix, wheres in prefixes.items()}
+        longest_first = sorted(by_text, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if by_text else None
+        self.longest = len(longest_first[0]) if by_text else 0
+        self.firsts = "".join(sorted({text[0] for text in by_text}))
+        """The characters with which a live marker can begin."""
+
+    def find(self, text: str, pos: int, position: Position) -> tuple[int, Marker] | None:
+        """The first live marker at or after `pos`, and where it begins."""
+        if self._pattern is None:
+            return None
+        for hit in self._pattern.finditer(text, pos):
+            for marker in self._by_text[hit.group()]:
+                if _counts(marker.where, text, pos, hit.start(), position):
+                    return hit.start(), marker
+        return None
+
+    def at(self, text: str, pos: int) -> Marker | None:
+        """The marker that stands whole at `pos`, whatever its condition."""
+        hit = self._pattern.match(text, pos) if self._pattern is not None else None
+        return self._by_text[hit.group()][0] if hit is not None else None
+
+    def begins_at(self, text: str, pos: int) -> bool:
+        """Whether `text` ends inside what may become a marker that begins at `pos`."""
+        return len(text) - pos < self.longest and text[pos:] in self._prefixes
+
+    def held(self, text: str, pos: int, position: Position) -> int:
+        """The length of the longest suffix of `text[pos:]` that is a proper prefix of a live marker."""
+        end = len(text)
+        for start in range(max(pos, end - self.longest + 1), end):
+            if text[start] in self.firsts:
+                wheres = self._prefixes.get(text[start:])
+                if wheres and any(_counts(where, text, pos, start, position) for where in wheres):
+                    return end - start
+        return 0
+
+
+def _counts(where: Where, text: str, pos: int, start: int, position: Position) -> bool:
+    if where == "anywhere":
+        return True
+    before = text[start - 1] if start > pos else position.before
+    if where == "unquoted":
+        return before == "" or before not in QUOTES
+    if where == "line" and (before == "\n" or before == ""):
+        return True
+    return position.fresh and not text[pos:start].strip(WHITESPACE)
