@@ -107,6 +107,7 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
         exception_handlers={Exception: _answer_exception},
         cors_config=CORSConfig(allow_origins=origins) if origins else None,
         openapi_config=None,
+        logging_config=None,  # logging is set up by whoever runs the server
         request_max_body_size=None,  # `read_json_body` has the limit
     )
 

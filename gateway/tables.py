@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 KeyPath = tuple[str, ...]
 
 _MESSAGE = re.compile(
@@ -168,7 +168,7 @@ def _as_annotation(kind: inspect.DictType) -> Any:
         each for each in _alternatives(kind.value_type) if isinstance(each, inspect.StructType)
     ]
     if len(below) == 1:
-        return dict[str, below[0].cls]
+        return _dict_of(below[0].cls)
     plain = {
         inspect.IntType: int,
         inspect.FloatType: float,
@@ -177,4 +177,8 @@ def _as_annotation(kind: inspect.DictType) -> Any:
         inspect.ListType: list,
         inspect.DictType: dict,
     }
-    return dict[str, plain.get(type(kind.value_type), object)]
+    return _dict_of(plain.get(type(kind.value_type), object))
+
+
+def _dict_of(value: Any) -> Any:
+    return dict[str, value]

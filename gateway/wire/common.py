@@ -37,8 +37,11 @@ class Wire(msgspec.Struct, kw_only=True):
     """Base of the mutable wire types: requests, responses and resources."""
 
 
-class Value(msgspec.Struct, kw_only=True, frozen=True):
-    """Base of the wire types that never change once they are built: items, parts, tools, events' payloads."""
+class Value(msgspec.Struct, kw_only=True, frozen=True, gc=False):
+    """Base of the wire types that never change once they are built: items, parts, tools, events.
+
+    They are made of JSON, so no reference cycle goes through them, and the garbage collector passes them over.
+    """
 
 
 class Tagged(Value, frozen=True, kw_only=True, tag_field="type"):

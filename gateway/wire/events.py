@@ -217,7 +217,7 @@ class FunctionCallArgumentsDelta(
 class FunctionCallArgumentsDone(
     ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.function_call_arguments.done"
 ):
-    """`name` is required by SDKs before 3, and unknown to 3.52."""
+    """`name` is not among the fields of SDK 3.52, which lets it pass; earlier SDKs had it."""
 
     name: str | UnsetType = UNSET
     arguments: str
@@ -533,7 +533,7 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 
 def sse_frame(event: Event) -> bytes:
     """The event as one SSE message. JSON has no raw newline, so one `data:` line is enough."""
-    return b"%b%b\n\n" % (_PREFIXES[type(event)], _encode(event))
+    return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
 def decode_event(raw: bytes | str) -> AnyEvent:

@@ -776,14 +776,3 @@ def web_search_call(
         msgspec.convert(action, WebSearchAction) if isinstance(action, Mapping) else action
     )
     return WebSearchCall(id=item_id, status=status, action=built)
-
-
-def visible_text(item: Item) -> str:
-    """What a message or an output says, as plain text; empty for other items."""
-    match item:
-        case Message():
-            return item.text
-        case FunctionCallOutput() | CustomToolCallOutput():
-            return text_of(item.output)
-        case _:
-            return ""

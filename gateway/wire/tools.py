@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.errors import InvalidRequest
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
-from gateway.wire.decoding import convert, members, name_type, one_of
+from gateway.wire.decoding import convert, members, name_type, one_of, shortened
 
 ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
 """OpenAI's characters, and the dot, which self-hosted MCP tools use. The name goes into prompts, so nothing else."""
@@ -125,11 +125,22 @@ class WebSearchPreviewTool20250311(
     pass
 
 
+class HybridSearch(Value, frozen=True, kw_only=True):
+    embedding_weight: float
+    text_weight: float
+
+
+class RankingOptions(Value, frozen=True, kw_only=True):
+    ranker: str | UnsetType = UNSET
+    score_threshold: float | UnsetType = UNSET
+    hybrid_search: HybridSearch | UnsetType = UNSET
+
+
 class FileSearchTool(Tagged, frozen=True, kw_only=True, tag="file_search"):
     vector_store_ids: list[str]
     filters: JsonObject | UnsetType = UNSET
     max_num_results: Annotated[int, Meta(ge=1, le=50)] | UnsetType = UNSET
-    ranking_options: JsonObject | UnsetType = UNSET
+    ranking_options: RankingOptions | UnsetType = UNSET
 
 
 class AutoContainer(Tagged, frozen=True, kw_only=True, tag="auto"):
@@ -364,7 +375,7 @@ def decode_tool_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
         if raw in _MODES:
             return raw  # type: ignore[return-value]  # one of the three, as just tested
         raise InvalidRequest(
-            f"Invalid value: '{raw}'. Supported values are: 'none', 'auto', 'required', "
+            f"Invalid value: '{shortened(raw)}'. Supported values are: 'none', 'auto', 'required', "
             "or an object that names a tool.",
             param=param,
             code="invalid_value",

@@ -18,6 +18,8 @@ import prompts
 from dialogues import Dialogue, Dialogues
 
 RATES = Path(__file__).parent / "rates.json"
+ANSWERS = Path(__file__).parent / "build" / "answers.json"
+"""Those of transformers, for the other backends to be compared with."""
 LONGEST = 160
 Answer = tuple[str, bool]
 """The text, and whether the model ended it itself."""
@@ -213,10 +215,10 @@ def with_llamacpp(gguf: Path, model: Path, texts: list[str]) -> tuple[list[Answe
 
 def _tokenize(address: str, text: str) -> list[int]:
     body = json.dumps({"content": text, "add_special": False, "parse_special": True}).encode()
-    request = urllib.request.Request(
+    request = urllib.request.Request(  # noqa: S310 - our own server
         f"{address}/tokenize", body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request) as response:
+    with urllib.request.urlopen(request) as response:  # noqa: S310
         return json.load(response)["tokens"]
 
 
@@ -228,7 +230,7 @@ def report(
     show: int,
     tokens_equal: int | None,
 ) -> None:
-    """Prints the rates, and writes them into `rates.json` and the answers beside the model."""
+    """Prints the rates and writes them into `rates.json`."""
     rates: dict[str, Any] = json.loads(RATES.read_text()) if RATES.exists() else {}
     training = model / "training.json"
     if training.exists():
@@ -252,11 +254,11 @@ def report(
     rates["n"] = len(next(iter(skills.values())))
     rates.setdefault("skills", {})[backend] = mine
     rates.setdefault("ended", {})[backend] = ended
-    kept = model / "answers.json"
     if backend == "transformers":
-        kept.write_text(json.dumps(answers, ensure_ascii=False))
-    elif kept.exists():
-        reference = [tuple(answer) for answer in json.loads(kept.read_text())]
+        ANSWERS.parent.mkdir(exist_ok=True)
+        ANSWERS.write_text(json.dumps(answers, ensure_ascii=False))
+    elif ANSWERS.exists():
+        reference = [tuple(answer) for answer in json.loads(ANSWERS.read_text())]
         same = sum(a == b for a, b in zip(answers, reference, strict=True))
         rates.setdefault("same_answers", {})[backend] = [same, len(answers)]
         print(f"{same} of {len(answers)} answers are those of transformers")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import phrases
 import words
 from material import Casing, Material
 
@@ -115,18 +116,7 @@ class Functions:
         m = self.m
         main = Parameter(
             name=m.choice(["city", "location", "location", "place", "city_name", "q"]),
-            description=m.choice(
-                [
-                    "City and country e.g. Bogotá, Colombia",
-                    "The city and state, e.g. San Francisco, CA",
-                    "The city and state e.g. San Francisco, CA",
-                    "The city name",
-                    "City name",
-                    "Name of the city",
-                    "The location",
-                    "City to look up",
-                ]
-            ),
+            description=m.choice(phrases.LOCATION_DESCRIPTION),
         )
         return self._of_one_value(
             name=m.choice(
@@ -140,18 +130,7 @@ class Functions:
                 ]
                 + ["get_weather_" + m.choice(["data", "info", "report", m.word()])]
             ),
-            description=m.choice(
-                [
-                    "Get the weather",
-                    "Get the current weather in a given location",
-                    "Get current temperature for a given location.",
-                    "Get the weather in a city",
-                    "Retrieves current weather for the given location.",
-                    "Get weather for a city.",
-                    "Returns the current weather of a city",
-                    "Weather lookup",
-                ]
-            ),
+            description=m.choice(phrases.WEATHER_DESCRIPTION),
             main=main,
             topic="weather",
             about=lambda value: self.question("weather", value),
@@ -163,15 +142,7 @@ class Functions:
         kind = m.choice(["timezone", "time_zone", "tz"] if zone else ["city", "location", "place"])
         return self._of_one_value(
             name=m.choice(["get_time", "get_current_time", "current_time", "time", "getTime"]),
-            description=m.choice(
-                [
-                    "Get the current time",
-                    "Get the time in a {k}",
-                    "Get the current time in a {k}.",
-                    "Returns the local time of a {k}",
-                    "What time it is",
-                ]
-            ).format(k=kind),
+            description=m.choice(phrases.CLOCK_DESCRIPTION).format(k=kind),
             main=Parameter(
                 name=kind, description=m.choice([f"The {kind}", "IANA timezone, e.g. Europe/Paris"])
             ),
@@ -279,19 +250,9 @@ class Functions:
         integer = m.chance(0.25)
 
         def about(value: str) -> str:
-            return m.choice(
-                [
-                    "{V} the {t} {v}",
-                    "Please {b} the {t} {v}.",
-                    "{V} {t} {v}.",
-                    "{V} {v}",
-                    "Can you {b} the {t} {v}?",
-                    "Could you please {b} {v}?",
-                    "I want to {b} the {t} {v}.",
-                    "{V} the {t} called {v}",
-                    "{V} the {t} named {v}.",
-                ]
-            ).format(V=verb.capitalize(), b=verb, t=thing, v=value)
+            return m.choice(phrases.ASK_ACTION).format(
+                V=verb.capitalize(), b=verb, t=thing, v=value
+            )
 
         def ask(casing: Casing) -> Request:
             if integer:
@@ -377,16 +338,7 @@ class Functions:
                 ["add", "add", "add_numbers", "sum", "calculate_sum", "addition"],
             )
             described = ["Add two numbers", "Adds two numbers together.", "Sum of two numbers"]
-            asks = [
-                "Add {} and {}",
-                "What is {} + {}?",
-                "What is {} plus {}?",
-                "{} + {}",
-                "Compute {} + {}.",
-                "Please add {} and {}.",
-                "How much is {} + {}?",
-                "Calculate {} + {}",
-            ]
+            asks = phrases.ASK_SUM
         else:
             operation, word, sign = m.choice(
                 [
@@ -427,18 +379,7 @@ class Functions:
         key = m.choice(["query", "query", "q", "text", "search_query"])
 
         def about(value: str) -> str:
-            return m.choice(
-                [
-                    "Search for {}",
-                    "Search the web for {}",
-                    "Find information about {}.",
-                    "search {}",
-                    "Please search for {}.",
-                    "Look up {}",
-                    "Can you search for {}?",
-                    "Google {}",
-                ]
-            ).format(value)
+            return m.choice(phrases.ASK_SEARCH).format(value)
 
         def ask(casing: Casing) -> Request:
             value = m.choice([m.choice(words.TOPICS), m.phrase(4), m.phrase(4), m.value()])
@@ -584,59 +525,12 @@ class Functions:
     def _question(self, noun: str, value: str) -> str:
         m = self.m
         if noun == "weather" and m.chance(0.6):
-            return m.choice(
-                [
-                    "What is the weather in {v}?",
-                    "How is the weather in {v}?",
-                    "weather in {v}",
-                    "What's the weather like in {v}?",
-                    "What is the weather like in {v} today?",
-                    "Is it raining in {v}?",
-                    "How warm is it in {v}?",
-                    "Weather {v}",
-                    "Is it cold in {v}?",
-                    "What's the temperature in {v}?",
-                    "Do I need an umbrella in {v}?",
-                    "Will it rain in {v}?",
-                    "Could you tell me what the weather is like in {v}?",
-                    "Compare the weather in {v}",
-                    "Check the weather in {v}.",
-                    "What will the weather be in {v}?",
-                ]
-            ).format(v=value)
+            return m.choice(phrases.ASK_WEATHER).format(v=value)
         if noun == "time" and m.chance(0.7):
-            return m.choice(
-                [
-                    "What time is it in {v}?",
-                    "What time is it in {v} right now?",
-                    "time in {v}",
-                    "What's the time in {v}?",
-                    "Tell me the time in {v}",
-                    "What is the current time in {v}?",
-                ]
-            ).format(v=value)
-        return m.choice(
-            [
-                "What is the {n} {p} {v}?",
-                "Tell me the {n} {p} {v}.",
-                "Get the {n} {p} {v}",
-                "{n} {p} {v}?",
-                "Can you find the {n} {p} {v}?",
-                "I need the {n} {p} {v}.",
-                "Please look up the {n} {p} {v}.",
-                "What's the {n} {p} {v}?",
-                "{v} {n}",
-                "What is the current {n} {p} {v}?",
-                "Show me the {n} {p} {v}, please.",
-                "I would like to know the {n} {p} {v}.",
-                "Could you check the {n} {p} {v}?",
-                "Check the {n} {p} {v}",
-                "Do you know the {n} {p} {v}?",
-                "Give me the {n} {p} {v}.",
-                "Find the {n} {p} {v}",
-                "What {n} does {v} have?",
-            ]
-        ).format(n=noun, p=m.choice(["in", "for", "of", "of"]), v=value)
+            return m.choice(phrases.ASK_TIME).format(v=value)
+        return m.choice(phrases.ASK_LOOKUP).format(
+            n=noun, p=m.choice(["in", "for", "of", "of"]), v=value
+        )
 
     def fields(self, topic: str, kind: str, value: str) -> Any:
         """A look-up's result: several fields mostly, else a bare value."""

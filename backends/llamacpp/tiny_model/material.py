@@ -9,45 +9,17 @@ import words
 T = TypeVar("T")
 Casing = Callable[[str], str]
 
-_ONSETS = [
-    "b",
-    "c",
-    "d",
-    "f",
-    "g",
-    "h",
-    "j",
-    "k",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "t",
-    "v",
-    "w",
-    "z",
-    "br",
-    "ch",
-    "cl",
-    "dr",
-    "fl",
-    "gr",
-    "kr",
-    "pl",
-    "qu",
-    "sh",
-    "sk",
-    "sp",
-    "st",
-    "th",
-    "tr",
-    "x",
-    "y",
-] + [""]
-_VOWELS = ["a", "e", "i", "o", "u", "a", "e", "i", "o", "ai", "ea", "ee", "ou", "oo", "y"]
-_CODAS = [""] * 5 + ["n", "r", "l", "s", "t", "m", "ck", "ng", "nd", "x", "rt", "st"]
+
+def _parts(text: str) -> list[str]:
+    return text.split(" ")
+
+
+_ONSETS = _parts(
+    "b c d f g h j k l m n p r s t v w z br ch cl dr fl gr kr pl qu sh sk sp st th tr x y "
+)
+_VOWELS = _parts("a e i o u a e i o ai ea ee ou oo y")
+_CODAS = _parts("     n r l s t m ck ng nd x rt st")
+"""Separated by single spaces; some are empty."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FOREIGN = "abcdeghiklmnorstu" * 2 + "äöüßéèêñçåøæšžłćíóáúœжияслнαβλ日本中文한국😀🚀"
 
@@ -56,7 +28,7 @@ class Material:
     """A seeded source of material. ``held_out`` takes values from the lists training never saw."""
 
     def __init__(self, seed: int, *, held_out: bool = False) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.held_out = held_out
 
     def chance(self, probability: float) -> bool:

@@ -79,8 +79,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         raise AssertionError(f"{tokenizer.get_vocab_size()} tokens instead of {VOCABULARY}")
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
+        eos_token="<|im_end|>",  # noqa: S106 - a token of text
+        pad_token="<|endoftext|>",  # noqa: S106
         model_max_length=32768,
         clean_up_tokenization_spaces=False,
     )
@@ -126,9 +126,7 @@ def _join_spaces(
         words.DAYS,
         list(words.CAPITALS),
     ]
-    function_words = set(
-        ["the", "a", "of", "and", "is", "in", "to", "for", "on", "it", "my", "your", "you", "with"]
-    )
+    function_words = set(words.FUNCTION_WORDS)
     copied = {
         word for entries in lists for entry in entries for word in entry.split()
     } - function_words

@@ -1,6 +1,6 @@
 """What `gateway.toml` says, as Structs that are decoded once at start-up.
 
-The docstring under each field is what `docs/configuration.md` says of the key. `gateway.config_loading` reads the file,
+The docstring under each field is what `docs/configuration.md` says of the key. `gateway.config.loading` reads the file,
 the environment and the command line into a `Config`.
 """
 

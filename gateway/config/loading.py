@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.config import Config, ModelConfig, PluginsConfig, ServerConfig
-from gateway.config_sources import SECTIONS, Variable, environment, line_of, read_toml
+from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
+from gateway.config.structs import Config, ModelConfig, PluginsConfig, ServerConfig
 from gateway.errors import ConfigurationError
 from gateway.tables import KeyPath, TableError, decode_table, nearest, suggestion
 
@@ -162,10 +162,6 @@ class _Layers:
                 name: self._model(name, table) for name, table in self.tables["models"].items()
             }
             _check_names(models)
-            for section in ("tools", "stores"):
-                for name, table in self.tables.get(section, {}).items():
-                    if not isinstance(table, dict):
-                        raise TableError((section, name), "expected a table")
             return Config(
                 server=decode_table(self.tables.get("server", {}), ServerConfig, ("server",)),
                 models=models,

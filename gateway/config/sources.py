@@ -63,8 +63,9 @@ def line_of(text: str, path: KeyPath) -> int | None:
             found = table + _keys(assignment[1])
         else:
             continue
-        if found and found == path[: len(found)] and (best is None or len(found) > best[0]):
-            best = (len(found), number)
+        shared = min(len(found), len(path))
+        if shared and found[:shared] == path[:shared] and (best is None or shared > best[0]):
+            best = (shared, number)
     return best[1] if best else None
 
 

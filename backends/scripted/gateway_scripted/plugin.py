@@ -1,0 +1,89 @@
+"""From the configuration to a `ScriptedEngine`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from gateway import hookimpl
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import EngineContext, OpenEngine, Register
+from gateway.protocols import ModelInfo, ModelProfile
+from gateway.testing import Rule, Scenario, ScriptedEngine, ScriptedTokenizer, load_scenario
+from gateway.testing.chatml import CHAT_TEMPLATE
+
+
+class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.<name>.scripted]`."""
+
+    scenario: str | None = None
+    """A scenario file, relative to the working directory; the model's `path` may say the same."""
+    rules: list[Rule] = []
+    """Rules in the configuration itself; they come after the file's."""
+    delay_ms: Annotated[float, Meta(ge=0)] = 0
+    """Milliseconds before each output, where the rule says none."""
+    recover_after: Annotated[float, Meta(ge=0)] | None = 1.0
+    """Seconds after which a crashed engine serves again; 0 is at once."""
+    architecture: str | None = None
+    """What the model claims to be, so that its renderer and format are found as a real model's are."""
+    model_type: str | None = None
+    """Likewise."""
+    special_tokens: list[str] = []
+    """Further markers that are one token each."""
+
+
+@asynccontextmanager
+async def open_scripted(
+    config: ScriptedConfig, context: EngineContext
+) -> AsyncIterator[ScriptedEngine]:
+    """The engine of one model. Raises `ConfigurationError` for a scenario that cannot be read."""
+    path = config.scenario or context.path
+    if config.scenario and context.path:
+        raise ConfigurationError(
+            f"Model {context.name!r} names two scenarios, path = {context.path!r} and "
+            f"scenario = {config.scenario!r}; leave one out."
+        )
+    rules = [*(load_scenario(path).rules if path else ()), *config.rules]
+    try:
+        tokenizer = ScriptedTokenizer(config.special_tokens)
+    except ValueError as problem:
+        raise ConfigurationError(f"Model {context.name!r}: special_tokens: {problem}.") from None
+    engine = ScriptedEngine(
+        Scenario(rules),
+        name=context.name,
+        max_model_len=context.max_model_len or 131_072,
+        tokenizer=tokenizer,
+        delay_ms=config.delay_ms,
+        recover_after=config.recover_after,
+    )
+    if config.architecture or config.model_type:
+        engine.info = structs.replace(
+            engine.info,
+            architecture=config.architecture,
+            model_type=config.model_type,
+            path=path,
+        )
+    yield engine
+
+
+@hookimpl
+def gateway_register_engines(register: Register[OpenEngine]) -> None:
+    register(
+        "scripted",
+        open_scripted,
+        config=ScriptedConfig,
+        summary="answers by a scenario file, without a model",
+    )
+
+
+@hookimpl(trylast=True)
+def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
+    """The engine's own dialect, unless the model claims to be another's."""
+    if model.engine != "scripted" or model.chat_template != CHAT_TEMPLATE:
+        return None
+    return ModelProfile(
+        renderer="chat_template", parser="qwen3", why="the scripted engine's own chat template"
+    )

@@ -1,0 +1,339 @@
+"""Finding and loading plugins. Nothing else reads the entry points of the group `gateway`."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any, Literal, TypeAlias, cast
+
+import pluggy
+from msgspec import Struct
+
+from gateway.config import PluginsConfig
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import (
+    MakeFormat,
+    MakeRenderer,
+    Offer,
+    OpenEngine,
+    OpenStore,
+    OpenTool,
+)
+from gateway.plugin_checks import mistake_in, new_manager, one_line
+from gateway.protocols import NoConfig
+from gateway.tables import TableError, decode_table, dotted, nearest, suggestion
+
+logger = logging.getLogger("gateway.plugins")
+
+GROUP = "gateway"
+
+Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store"]
+KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+
+
+class PluginInfo(Struct, frozen=True, kw_only=True):
+    """An installed plugin."""
+
+    name: str
+    """The entry point's name."""
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A plugin that is installed and not loaded."""
+
+    plugin: PluginInfo
+    reason: str
+    """A sentence without its full stop."""
+    fatal: bool = False
+    """Whether it stops the start, selected or not: a mistake in the plugin, or a conflict between two."""
+
+
+class PluginSet:
+    """The plugins that are loaded, and what they offer."""
+
+    def __init__(
+        self,
+        manager: pluggy.PluginManager,
+        plugins: Sequence[PluginInfo],
+        names: Mapping[tuple[str, str], Offer[Any]],
+        failures: Sequence[Failure],
+    ) -> None:
+        """`names` maps a kind and a name, or an alias, to the offer."""
+        self._names = names
+        self.hook: Any = manager.hook
+        """pluggy's hook caller, for the hooks that are no registrations."""
+        self.plugins = plugins
+        """The loaded plugins, in the order in which they were loaded."""
+        self.failures = failures
+
+    def offers(self, kind: Kind | None = None) -> list[Offer[Any]]:
+        """What is offered, of one kind or of all, by name."""
+        unique = {
+            (offer.kind, offer.name): offer
+            for offer in self._names.values()
+            if kind in (None, offer.kind)
+        }
+        return [unique[key] for key in sorted(unique)]
+
+    def aliases(self, offer: Offer[Any]) -> list[str]:
+        """The further names by which `offer` may be chosen."""
+        return sorted(
+            name
+            for (kind, name), each in self._names.items()
+            if kind == offer.kind and each is offer and name != offer.name
+        )
+
+    def names(self, kind: Kind) -> list[str]:
+        """All names and aliases of a kind."""
+        return sorted(name for each, name in self._names if each == kind)
+
+    def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
+        """The engine of that name or alias; raises `ConfigurationError`, as the next four do.
+
+        `where` is the key that names it, for the message.
+        """
+        return self._find("engine", name, where)
+
+    def renderer(self, name: str, where: str = "") -> Offer[MakeRenderer]:
+        return self._find("renderer", name, where)
+
+    def parser(self, name: str, where: str = "") -> Offer[MakeFormat]:
+        return self._find("parser", name, where)
+
+    def tool(self, name: str, where: str = "") -> Offer[OpenTool]:
+        return self._find("tool", name, where)
+
+    def store(self, name: str, where: str = "") -> Offer[OpenStore]:
+        return self._find("store", name, where)
+
+    def _find(self, kind: Kind, name: str, where: str) -> Offer[Any]:
+        if offer := self._names.get((kind, name)):
+            return offer
+        place = f"{where}: " if where else ""
+        for failure in self.failures:
+            if failure.plugin.name == name:
+                raise ConfigurationError(
+                    f"{place}the plugin {name!r} ({failure.plugin}) is installed but not loaded: {failure.reason}."
+                )
+        known = self.names(kind)
+        near = f'; did you mean "{match}"?' if (match := nearest(name, known)) else "."
+        installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
+        broken = ", ".join(failure.plugin.name for failure in self.failures)
+        raise ConfigurationError(
+            f"{place}no loaded plugin offers {_a(kind)} named {name!r}{near} Installed: {installed}."
+            + (f" Not loaded: {broken} (see `gateway plugins`)." if broken else "")
+        )
+
+    def decode_config(self, offer: Offer[Any], table: Mapping[str, Any], where: str) -> Struct:
+        """`table` as the offer's config; raises `ConfigurationError` with the key that is wrong, below the key `where`."""
+        try:
+            return decode_table(table, offer.config, ())
+        except TableError as error:
+            key = f"{where}.{dotted(error.path)}".strip(".")
+            raise ConfigurationError(f"{key}: {error.problem}") from error
+
+
+def load_plugins(
+    config: PluginsConfig | None = None, *, extra: Iterable[object] = (), strict: bool = True
+) -> PluginSet:
+    """Load every installed plugin that `config` allows, and the modules or objects in `extra`.
+
+    A plugin that cannot be imported, or raises while it registers, is recorded in `failures`, and stops nothing until it
+    is selected. A misspelt hook, and a name that two plugins offer, raise `ConfigurationError`; with `strict` False they
+    are recorded too, for commands that show what is wrong.
+    """
+    loader = _Loader(config or PluginsConfig())
+    loader.load_installed()
+    for plugin in extra:
+        name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
+        info = PluginInfo(
+            name=name.removeprefix("gateway_"), distribution="this program", version=""
+        )
+        loader.add(info, plugin)
+    if strict:
+        for failure in loader.failures:
+            if failure.fatal:
+                raise ConfigurationError(
+                    f"the plugin {failure.plugin.name!r} ({failure.plugin}): {failure.reason}."
+                )
+    return PluginSet(loader.manager, loader.plugins, loader.names, loader.failures)
+
+
+class _Loader:
+    def __init__(self, config: PluginsConfig) -> None:
+        self._config = config
+        self.manager = new_manager()
+        self.plugins: list[PluginInfo] = []
+        self.names: dict[tuple[str, str], Offer[Any]] = {}
+        self.failures: list[Failure] = []
+
+    def load_installed(self) -> None:
+        found = sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name)
+        self._check_lists([entry.name for entry in found])
+        owners: dict[str, PluginInfo] = {}
+        for entry in found:
+            info = _info(entry)
+            if not self._allowed(entry.name):
+                reason = "[plugins] in the configuration does not let it load"
+                self.failures.append(Failure(plugin=info, reason=reason))
+            elif other := owners.get(entry.name):
+                reason = (
+                    f"{other} has an entry point of the same name; uninstall {_either(info, other)}"
+                )
+                self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+            else:
+                owners[entry.name] = info
+                self._load(info, entry)
+
+    def _check_lists(self, installed: Sequence[str]) -> None:
+        for key in ("allow", "disable"):
+            for name in getattr(self._config, key) or ():
+                if name not in installed:
+                    raise ConfigurationError(
+                        f"plugins.{key}: no plugin named {name!r} is installed; {suggestion(name, installed)}"
+                    )
+
+    def _allowed(self, name: str) -> bool:
+        allow = self._config.allow
+        return name not in self._config.disable and (allow is None or name in allow)
+
+    def _load(self, info: PluginInfo, entry: metadata.EntryPoint) -> None:
+        try:
+            plugin = entry.load()
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a stranger's module may raise anything as it runs
+            self._fail(info, error, "its import failed")
+        else:
+            self.add(info, plugin)
+
+    def _fail(self, info: PluginInfo, error: BaseException, what: str) -> None:
+        reason = f"{what}: {type(error).__name__}: {one_line(str(error))}".rstrip(": .")
+        logger.debug("plugin %s (%s): %s", info.name, info, what, exc_info=error)
+        self.failures.append(Failure(plugin=info, reason=reason))
+
+    def add(self, info: PluginInfo, plugin: Any) -> None:
+        """Check a plugin, let it register its offers, and then, if all went well, keep it."""
+        if mistake := mistake_in(plugin):
+            self.failures.append(Failure(plugin=info, reason=mistake, fatal=True))
+            return
+        # Its own manager, so that what it registers is known to be this plugin's.
+        own = new_manager()
+        own.register(plugin, info.name)
+        offers: dict[tuple[str, str], Offer[Any]] = {}
+        try:
+            for kind in KINDS:
+                register = _Register(kind, info, offers)
+                getattr(own.hook, f"gateway_register_{kind}s")(register=register)
+        except ConfigurationError as error:
+            reason = str(error).rstrip(".")
+            self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+            return
+        except Exception as error:  # a stranger's hook may raise anything
+            self._fail(info, error, "registering failed")
+            return
+        for (kind_, name), offer in offers.items():
+            if other := self.names.get((kind_, name)):
+                owner = PluginInfo(
+                    name=other.plugin, distribution=other.distribution, version=other.version
+                )
+                reason = (
+                    f"it offers {_a(offer.kind)} named {name!r}, and so does the plugin {other.plugin!r} "
+                    f"({owner}); uninstall {_either(info, owner)}, or disable one under [plugins]"
+                )
+                self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+                return
+        if self.manager.has_plugin(info.name):
+            reason = "a plugin of the same name is loaded already"
+            self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+            return
+        if not own.get_hookcallers(plugin):
+            self.failures.append(Failure(plugin=info, reason="it implements no hook"))
+            return
+        self.manager.register(plugin, info.name)
+        self.plugins.append(info)
+        self.names |= offers
+
+
+class _Register:
+    """What one plugin's register hook of one kind is given."""
+
+    def __init__(
+        self, kind: Kind, info: PluginInfo, offers: dict[tuple[str, str], Offer[Any]]
+    ) -> None:
+        self._kind = kind
+        self._info = info
+        self._offers = offers
+
+    def __call__(
+        self,
+        name: str,
+        make: Callable[..., Any],
+        *,
+        config: type[Struct] = NoConfig,
+        summary: str = "",
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        if isinstance(aliases, str):
+            raise ConfigurationError(
+                f"the aliases of the {self._kind} {name!r} are one string, not a tuple"
+            )
+        if not callable(make):
+            raise ConfigurationError(
+                f"what it registers as the {self._kind} {name!r} cannot be called"
+            )
+        if not (isinstance(config, type) and issubclass(config, Struct)):
+            raise ConfigurationError(
+                f"the config of the {self._kind} {name!r} is not a msgspec Struct class"
+            )
+        offer = Offer(
+            kind=self._kind,
+            name=name,
+            make=make,
+            config=config,
+            summary=summary,
+            plugin=self._info.name,
+            distribution=self._info.distribution,
+            version=self._info.version,
+        )
+        for each in (name, *aliases):
+            if not isinstance(each, str) or not _NAME.match(each):
+                raise ConfigurationError(
+                    f"{each!r} is no name for {_a(self._kind)}: letters, digits, '_', '-' and '.' make one"
+                )
+            if (self._kind, each) in self._offers:
+                raise ConfigurationError(f"it registers {_a(self._kind)} named {each!r} twice")
+            self._offers[self._kind, each] = offer
+
+
+def _info(entry: metadata.EntryPoint) -> PluginInfo:
+    distribution = entry.dist
+    if distribution is None:
+        return PluginInfo(name=entry.name, distribution=entry.value, version="")
+    # A damaged installation may have an entry point and no metadata.
+    fields = cast("Mapping[str, str] | None", distribution.metadata) or {}
+    return PluginInfo(
+        name=entry.name,
+        distribution=fields.get("Name", entry.value),
+        version=fields.get("Version", ""),
+    )
+
+
+def _either(one: PluginInfo, other: PluginInfo) -> str:
+    if one.distribution == other.distribution:
+        return "it"
+    return f"{one.distribution} or {other.distribution}"
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -1,0 +1,1 @@
+"""What makes tool plugins short."""

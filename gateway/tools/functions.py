@@ -1,0 +1,120 @@
+"""Typed Python functions as tools that the gateway runs.
+
+    async def weather(city: str, unit: Literal["C", "F"] = "C") -> dict[str, object]:
+        \"\"\"The weather in a city.\"\"\"
+
+    @hookimpl
+    def gateway_register_tools(register):
+        register("weather", functions("weather", weather))
+
+The docstring is the description, the signature is the schema (any type that msgspec can decode; a description per argument
+by `Annotated[str, Meta(description=...)]`), the result is what the model reads: a string as it is, anything else as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, get_type_hints
+
+import msgspec
+
+from gateway.errors import ConfigurationError
+from gateway.protocols import ServedTool, ToolDefinition, ToolResult, ToolServer, ToolSession
+
+Function = Callable[..., Any]
+
+
+class FunctionTool:
+    """One function, with the schema of its arguments."""
+
+    def __init__(self, function: Function, *, time_limit: float) -> None:
+        """`time_limit` is in seconds, for one call. Raises `ConfigurationError` for a signature without types."""
+        self._function = function
+        name = function.__name__
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        hints = get_type_hints(function, include_extras=True)
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigurationError(
+                    f"The tool {name} takes *{parameter.name}: give each argument a name and a type."
+                )
+            if parameter.name not in hints:
+                raise ConfigurationError(
+                    f"The argument {parameter.name} of the tool {name} has no type: annotate it."
+                )
+            kind = hints[parameter.name]
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, kind))
+            else:
+                fields.append((parameter.name, kind, parameter.default))
+        self._arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+        (schema,), components = msgspec.json.schema_components(
+            [self._arguments], ref_template="#/$defs/{name}"
+        )
+        parameters = dict(components.pop(name, schema))
+        parameters.pop("title", None)
+        if components:
+            parameters["$defs"] = components
+        self.served = ServedTool(
+            definition=ToolDefinition(
+                name=name, description=inspect.getdoc(function), parameters=parameters
+            ),
+            time_limit=time_limit,
+        )
+
+    async def call(self, arguments: dict[str, Any]) -> ToolResult:
+        """Run the function; a wrong argument and an exception are results that the model reads.
+
+        A function that is not asynchronous runs in a thread; a cancelled call does not wait for it.
+        """
+        try:
+            decoded = msgspec.convert(arguments, self._arguments)
+        except msgspec.ValidationError as error:
+            return ToolResult(text=f"Wrong arguments: {error}.", failed=True)
+        given = {field: getattr(decoded, field) for field in self._arguments.__struct_fields__}
+        if inspect.iscoroutinefunction(self._function):
+            result = await self._function(**given)
+        else:
+            result = await asyncio.to_thread(self._function, **given)
+        if isinstance(result, ToolResult):
+            return result
+        return ToolResult(
+            text=result if isinstance(result, str) else msgspec.json.encode(result).decode()
+        )
+
+
+class FunctionServer:
+    """Functions as a tool server; they share nothing between responses."""
+
+    def __init__(self, label: str, tools: Sequence[FunctionTool]) -> None:
+        self.label = label
+        self._tools = {tool.served.definition.name: tool for tool in tools}
+
+    async def tools(self) -> Sequence[ServedTool]:
+        return [tool.served for tool in self._tools.values()]
+
+    @asynccontextmanager
+    async def session(self, response_id: str) -> AsyncIterator[ToolSession]:
+        yield self
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        tool = self._tools.get(name)
+        if tool is None:
+            return ToolResult(text=f"There is no tool named '{name}'.", failed=True)
+        return await tool.call(arguments)
+
+
+def functions(
+    label: str, *tools: Function, time_limit: float = 60.0
+) -> Callable[[Any], AbstractAsyncContextManager[ToolServer]]:
+    """What `gateway_register_tools` registers for plain functions; `label` names the server in `mcp_call` items."""
+    server = FunctionServer(label, [FunctionTool(tool, time_limit=time_limit) for tool in tools])
+
+    @asynccontextmanager
+    async def open_tools(config: Any) -> AsyncIterator[ToolServer]:
+        yield server
+
+    return open_tools

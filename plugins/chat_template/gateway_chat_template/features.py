@@ -1,0 +1,240 @@
+"""What a chat template can express, found by rendering small conversations with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gateway_chat_template.environment import Template
+
+_LIMIT = 1_000_000
+_FIRST, _SECOND, _THIRD, _FOURTH = "qzfirst", "qzsecond", "qzthird", "qzfourth"
+_ARGUMENTS = {"qzkey": "qzvalue"}
+_ARGUMENTS_TEXT = '{"qzkey": "qzvalue"}'
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qztool",
+        "description": "qzdescription",
+        "parameters": {
+            "type": "object",
+            "properties": {"qzkey": {"type": "string", "description": "qz"}},
+            "required": ["qzkey"],
+        },
+    },
+}
+_CALL_ID = "call_qz0123456789abcd"
+_SHORT_ID = "qz0123abc"
+
+Message = dict[str, Any]
+
+
+class Features(Struct, frozen=True, kw_only=True):
+    """How conversations have to be told to one template."""
+
+    text: bool = True
+    """Content may be a string."""
+    parts: bool = False
+    """Content may be a list of parts."""
+    image: Literal["image", "image_url"] | None = None
+    """The type of part that it renders as an image."""
+    system: bool = True
+    developer: bool = False
+    """It knows the role `developer`."""
+    late_system: bool = True
+    """System messages may come later than first; likewise `late_developer`."""
+    late_developer: bool = False
+    repeats: bool = True
+    """Two messages of one role may follow each other."""
+    tools: bool = False
+    calls: bool = False
+    """It renders earlier tool calls, and their results."""
+    arguments: Literal["text", "object"] = "object"
+    call_content: Literal["", None] = ""
+    """The content of a message that has calls and no text."""
+    text_with_calls: bool = True
+    """A message may have both."""
+    parallel_calls: bool = True
+    short_call_ids: bool = False
+    """Call ids must have nine letters and digits."""
+    reasoning_keys: tuple[str, ...] = ()
+    """Under which keys of an assistant message it reads earlier reasoning."""
+
+
+def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
+    """Try `template` out; `tokens` are `bos_token` and `eos_token`."""
+    trial = _Trial(template, tokens)
+    if trial.render([_user(_FIRST)]) is None and trial.render([_user_parts(_FIRST)]) is None:
+        return Features(tools="tools" in template.variables)  # it needs more than we know: no guesses
+    text = trial.shows([_user(_FIRST)], _FIRST)
+    listed = trial.render([_user_parts(_FIRST)])
+    parts = listed is not None and _FIRST in listed and "'text'" not in listed
+    trial.as_parts = not text and parts
+    developer = "developer" in template.source
+    late_system = trial.late("system")
+    calls = _find_calls(trial)
+    return Features(
+        text=text or not parts,
+        parts=parts,
+        image=trial.image() if parts else None,
+        system=trial.shows([_system(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
+        developer=developer
+        and trial.shows([{"role": "developer", "content": _FIRST}, _user(_SECOND)], _FIRST, _SECOND),
+        late_system=late_system,
+        late_developer=developer and trial.late("developer"),
+        repeats=trial.shows([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
+        tools=trial.takes_tools(),
+        reasoning_keys=tuple(
+            key
+            for key in ("reasoning_content", "reasoning", "thinking")
+            if re.search(rf"\.{key}\b|['\"]{key}['\"]", template.source)
+        ),
+        **calls,
+    )
+
+
+def _find_calls(trial: _Trial) -> dict[str, Any]:
+    """Find the one shape of earlier calls that the template takes; the first that works, in order of preference."""
+    for call_id in (_CALL_ID, _SHORT_ID):
+        for content in ("", None):
+            for kind in ("text", "object"):
+                arguments = _ARGUMENTS_TEXT if kind == "text" else _ARGUMENTS
+                shown = trial.render(_loop(arguments, call_id, content))
+                if shown is None or not _has_call(shown, whole=kind == "text"):
+                    continue
+                second = _call("qzother", arguments, _other(call_id))
+                both = [_call("qztool", arguments, call_id), second]
+                return {
+                    "calls": True,
+                    "arguments": kind,
+                    "call_content": content,
+                    "short_call_ids": call_id == _SHORT_ID,
+                    "text_with_calls": trial.shows(
+                        _loop(arguments, call_id, _THIRD), _THIRD, "qztool", "qzvalue"
+                    ),
+                    "parallel_calls": trial.shows(
+                        [
+                            _user(_FIRST),
+                            {"role": "assistant", "content": content, "tool_calls": both},
+                            _result("qztool", call_id),
+                            _result("qzother", _other(call_id)),
+                        ],
+                        "qztool",
+                        "qzother",
+                    ),
+                }
+    return {"calls": False}
+
+
+def _has_call(shown: str, *, whole: bool) -> bool:
+    """Whether a rendered loop has the call and its result; `whole`: the arguments exactly as they were written."""
+    if "qztool" not in shown or "qzresult" not in shown:
+        return False
+    if whole:
+        return _ARGUMENTS_TEXT in shown
+    return "qzkey" in shown and "qzvalue" in shown and "'qzkey'" not in shown
+
+
+class _Trial:
+    def __init__(self, template: Template, tokens: Mapping[str, str]) -> None:
+        self._template = template
+        self._tokens = tokens
+        self.as_parts = False
+        """It takes no strings as content."""
+
+    def render(self, messages: Sequence[Message], tools: list[Any] | None = None) -> str | None:
+        """The text; None where the template does not take it."""
+        if self.as_parts:
+            messages = [_in_parts(message) for message in messages]
+        variables = {
+            **self._tokens,
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
+        try:
+            return self._template.render(variables, today="2026-01-01", limit=_LIMIT)
+        except Exception:
+            # A template is its author's code: it says no by whatever its operations raise.
+            return None
+
+    def shows(self, messages: Sequence[Message], *words: str) -> bool:
+        """Whether all `words` appear, in this order."""
+        text = self.render(messages)
+        if text is None:
+            return False
+        at = 0
+        for word in words:
+            at = text.find(word, at)
+            if at < 0:
+                return False
+        return True
+
+    def late(self, role: str) -> bool:
+        """Whether a message of `role` may come after others, and stays where it is."""
+        late = {"role": role, "content": _THIRD}
+        first = [_user(_FIRST), {"role": "assistant", "content": _SECOND}, late]
+        order = (_FIRST, _SECOND, _THIRD, _FOURTH)
+        return self.shows([*first, _user(_FOURTH)], *order) and self.shows(
+            [_system("qzzero"), *first, _user(_FOURTH)], *order
+        )
+
+    def image(self) -> Literal["image", "image_url"] | None:
+        plain = self.render([_user_parts(_FIRST)])
+        kinds: tuple[Literal["image", "image_url"], ...] = ("image", "image_url")
+        for kind in kinds:
+            part = {"type": "image"} if kind == "image" else {"type": kind, kind: {"url": "qz"}}
+            message = {"role": "user", "content": [part, {"type": "text", "text": _FIRST}]}
+            shown = self.render([message])
+            if shown is not None and shown != plain and "'type'" not in shown:
+                return kind
+        return None
+
+    def takes_tools(self) -> bool:
+        conversations = ([_user(_FIRST)], [_system(_SECOND), _user(_FIRST)])
+        return any("qztool" in (self.render(talk, [_TOOL]) or "") for talk in conversations)
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _system(text: str) -> Message:
+    return {"role": "system", "content": text}
+
+
+def _user_parts(text: str) -> Message:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _in_parts(message: Message) -> Message:
+    content = message.get("content")
+    if not isinstance(content, str) or not content:
+        return message
+    return {**message, "content": [{"type": "text", "text": content}]}
+
+
+def _call(name: str, arguments: Any, call_id: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _result(name: str, call_id: str) -> Message:
+    return {"role": "tool", "content": "qzresult", "tool_call_id": call_id, "name": name}
+
+
+def _loop(arguments: Any, call_id: str, content: str | None) -> list[Message]:
+    calls = [_call("qztool", arguments, call_id)]
+    return [
+        _user(_FIRST),
+        {"role": "assistant", "content": content, "tool_calls": calls},
+        _result("qztool", call_id),
+    ]
+
+
+def _other(call_id: str) -> str:
+    return call_id[:-1] + "z"

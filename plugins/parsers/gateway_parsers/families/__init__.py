@@ -1,0 +1,1 @@
+"""The families: data for the kit."""

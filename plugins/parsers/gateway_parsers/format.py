@@ -1,0 +1,121 @@
+"""Formats made from data: an `OutputFormat` of any `FormatSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.constraints import Const, Constraint, FreeText, JsonObject, JsonSchema, OneOf, Repeat
+from gateway.constraints import Sequence as InOrder
+from gateway.constraints import Triggered
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols.engine import Tokenizer
+from gateway.protocols.output import OutputParser, ParserContext, Piece
+from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
+from gateway_parsers.kit.machine import Machine
+from gateway_parsers.kit.writing import write
+from gateway_parsers.spec import FormatSpec
+
+
+class MarkupFormat:
+    """A format of reasoning markers and a call syntax, either of which may be missing."""
+
+    def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
+        self.spec = spec
+        self._keeps_special_tokens = _hidden_markers(spec, tokenizer)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def keeps_special_tokens(self) -> bool:
+        return self._keeps_special_tokens
+
+    def parser(self, context: ParserContext) -> OutputParser:
+        return Machine(self.spec, context)
+
+    def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
+        return write(self.spec, pieces, tail)
+
+    def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
+        answer = self._answer(turn)
+        if answer is None:
+            return None
+        thinking = self._thinking(tail)
+        return answer if thinking is None else InOrder((thinking, answer))
+
+    def _answer(self, turn: Turn) -> Constraint | None:
+        """What must come once thinking is over."""
+        tools = [tool for tool in turn.tools if tool.kind != "builtin"]
+        text = _text_constraint(turn.text_format)
+        match turn.tool_choice:
+            case "none":
+                return text
+            case NamedTool(name):
+                named = [tool for tool in tools if tool.name == name]
+                if not named:
+                    raise InvalidRequest(
+                        f"tool_choice names {name!r}, which is not among the tools.",
+                        param="tool_choice",
+                    )
+                return self._calls(named, parallel=False, schemas=True)
+            case "required":
+                if not tools:
+                    raise InvalidRequest(
+                        "tool_choice is 'required', but there are no tools.", param="tool_choice"
+                    )
+                return self._calls(tools, parallel=turn.parallel_tool_calls, schemas=True)
+        if not tools or self.spec.calls is None:
+            return text
+        if text is not None:
+            calls = self._calls(tools, parallel=turn.parallel_tool_calls, schemas=False)
+            return OneOf((text, calls))
+        if any(tool.strict or tool.grammar is not None for tool in tools):
+            call = self._calls(tools, parallel=False, schemas=False)
+            return Triggered(trigger=self.spec.calls.starts[0], body=call)
+        return None
+
+    def _calls(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        if self.spec.calls is None:
+            raise Unsupported(
+                f"The output format {self.name!r} has no tool calls, so none can be asked for.",
+                param="tool_choice",
+            )
+        return self.spec.calls.constraint(tools, parallel=parallel, schemas=schemas)
+
+    def _thinking(self, tail: Tail) -> Constraint | None:
+        """What may or must come before the answer, free of its constraint."""
+        marks = self.spec.reasoning
+        if marks is None or tail == "text":
+            return None
+        closed = InOrder((FreeText(until=marks.close), Const(marks.after_close)))
+        if tail == "reasoning" or marks.default_start == "reasoning":
+            return closed
+        return Repeat(InOrder((Const(marks.open), *closed.parts)), min=0, max=1)
+
+
+def _text_constraint(text_format: TextFormat) -> Constraint | None:
+    match text_format.kind:
+        case "text":
+            return None
+        case "json_object":
+            return JsonObject()
+        case "json_schema":
+            return JsonSchema(text_format.schema) if text_format.schema else JsonObject()
+
+
+def _hidden_markers(spec: FormatSpec, tokenizer: Tokenizer | None) -> bool:
+    """Whether decoding without special tokens loses a marker. Without a tokenizer: assume so where there are any."""
+    markers: list[str] = []
+    if spec.reasoning is not None:
+        markers += (spec.reasoning.open, spec.reasoning.close)
+    if spec.calls is not None:
+        markers += (*spec.calls.starts, *spec.calls.ends)
+    if tokenizer is None:
+        return bool(markers)
+    return any(
+        marker not in tokenizer.decode(tokenizer.encode(marker), skip_special_tokens=True)
+        for marker in markers
+    )

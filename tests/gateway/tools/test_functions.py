@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta
+
+from gateway.errors import ConfigurationError
+from gateway.protocols import ToolResult
+from gateway.tools.functions import FunctionServer, FunctionTool
+
+
+async def weather(
+    city: Annotated[str, Meta(description="Which city")], unit: Literal["C", "F"] = "C"
+) -> dict[str, Any]:
+    """The weather in a city."""
+    return {"city": city, "unit": unit}
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def broken() -> str:
+    raise ValueError("no luck")
+
+
+def call(function: Any, **arguments: Any) -> ToolResult:
+    return asyncio.run(FunctionTool(function, time_limit=1).call(arguments))
+
+
+def test_the_docstring_and_the_signature_are_what_the_model_is_told() -> None:
+    definition = FunctionTool(weather, time_limit=1).served.definition
+    assert definition.description == "The weather in a city."
+    assert definition.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Which city"},
+            "unit": {"enum": ["C", "F"], "default": "C"},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+
+
+def test_results_are_text_or_json() -> None:
+    assert call(weather, city="Oslo").text == '{"city":"Oslo","unit":"C"}'
+    assert call(shout, text="hi").text == "HI"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"city": 3}, {"city": "x", "unit": "K"}, {"city": "x", "more": 1}]
+)
+def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, Any]) -> None:
+    result = call(weather, **arguments)
+    assert result.failed
+    assert result.text.startswith("Wrong arguments: ")
+
+
+def test_an_unknown_tool_is_a_failed_result() -> None:
+    assert asyncio.run(FunctionServer("x", []).call("nothing", {})).failed
+
+
+def test_a_function_without_types_is_refused() -> None:
+    def untyped(x):  # type: ignore[no-untyped-def]
+        return x
+
+    with pytest.raises(ConfigurationError, match="annotate it"):
+        FunctionTool(untyped, time_limit=1)
