@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import uvicorn
 from gateway.cli.logs import set_up_logging
-from gateway.config import config_from
-from gateway.plugins import load_plugins
-from gateway.wire.events import OutputTextDelta, sse_frame
 
 from benchmarks import null_engine
 from benchmarks.null_engine import Ticker
+from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.plugins import load_plugins
 from gateway.server import run
+from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL_MS = 50.0
 PARSERS = {"plain": "plain", "qwen": "qwen3"}
@@ -28,18 +28,18 @@ PARSERS = {"plain": "plain", "qwen": "qwen3"}
 def gateway(port: int) -> None:
     """Models named `<parser>-paced` and `<parser>-flat`."""
     models = {
-        f"{name}-{pace}": {
-            "engine": "null",
-            "renderer": "chat_template",
-            "parser": parser,
-            "max_running": 100_000,
-            "null": {"interval_ms": interval},
-        }
+        f"{name}-{pace}": ModelConfig(
+            engine="null",
+            renderer="chat_template",
+            parser=parser,
+            max_running=100_000,
+            options={"null": {"interval_ms": interval}},
+        )
         for name, parser in PARSERS.items()
         for pace, interval in (("paced", INTERVAL_MS), ("flat", 0.0))
     }
     set_up_logging("warning")
-    config = config_from({"server": {"port": port}, "models": models})
+    config = Config(server=ServerConfig(port=port), models=models)
     run(config, load_plugins(config.plugins, extra=[null_engine]))
 
 

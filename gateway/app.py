@@ -25,13 +25,13 @@ from gateway.errors import (
 )
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
-from gateway.protocols import ResponseStore
+from gateway.protocols import SpeaksFormat
 from gateway.routes.answers import JSON, error_body
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.models import list_models, retrieve_model
 from gateway.routes.responses import create_response, delete_response, retrieve_response
 from gateway.routes.state import HttpRequest, keep_services
-from gateway.selection import open_model, resolve_model
+from gateway.selection import OpenedModel, Selection, open_model, select
 from gateway.served import RunSettings, ServedModel, Services
 from gateway.toolset import OfferedTools, RunnableTool
 from gateway.wire.ids import new_id
@@ -113,66 +113,58 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
 
 
 async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
-    """Open all that `config` selects, inside `stack`."""
-    counters = Metrics()
+    """Open all that `config` selects, inside `stack`. Raises `ConfigurationError`."""
+    selection = select(config, plugins)
+    metrics = Metrics()
     models: list[ServedModel] = []
     aliases: dict[str, str] = {}
-    for name, model_config in config.models.items():
-        opened = await open_model(resolve_model(name, model_config, plugins), stack)
-        admission = Admission(
-            name, max_running=model_config.max_running, max_waiting=model_config.max_waiting
-        )
-        counters.watch_model(name, admission)
-        models.append(
-            ServedModel(
-                name=name,
-                config=model_config,
-                engine=opened.engine,
-                renderer=opened.renderer,
-                output_format=opened.output_format,
-                admission=admission,
-                info=opened.engine.info,
-                created=int(time.time()),
-                why=opened.why,
-            )
-        )
-        aliases.update(dict.fromkeys(model_config.aliases, name))
-        logger.info("model %s: %s", name, opened.why)
+    for plan in selection.models:
+        opened = await open_model(plan, stack)
+        logger.info("model %s: %s", opened.name, opened.why)
+        model = _served(opened)
+        metrics.watch_model(model.name, model.admission)
+        models.append(model)
+        aliases.update(dict.fromkeys(model.config.aliases, model.name))
+    store = None
+    if selection.store is not None:
+        offer, store_config = selection.store
+        store = await stack.enter_async_context(offer.make(store_config))
     return Services(
         config=config,
         models=models,
         aliases=aliases,
-        store=await _open_store(config, plugins, stack),
-        offered_tools=await _open_tools(config, plugins, stack),
-        metrics=counters,
+        store=store,
+        offered_tools=await _open_tools(selection, stack),
+        metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
     )
 
 
-async def _open_store(
-    config: Config, plugins: PluginSet, stack: AsyncExitStack
-) -> ResponseStore | None:
-    name = config.server.store
-    if name == "none":
-        return None
-    offer = plugins.store(name)
-    table = config.stores.get(name, {})
-    store: ResponseStore = await stack.enter_async_context(
-        offer.make(plugins.decode_config(offer, table, f"stores.{name}"))
+def _served(opened: OpenedModel) -> ServedModel:
+    config = opened.config
+    if isinstance(opened.engine, SpeaksFormat):
+        opened.engine.speak(opened.output_format)
+    return ServedModel(
+        name=opened.name,
+        config=config,
+        engine=opened.engine,
+        renderer=opened.renderer,
+        output_format=opened.output_format,
+        admission=Admission(
+            opened.name, max_running=config.max_running, max_waiting=config.max_waiting
+        ),
+        info=opened.info,
+        created=int(time.time()),
+        why=opened.why,
     )
-    await store.health()
-    return store
 
 
-async def _open_tools(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> OfferedTools:
+async def _open_tools(selection: Selection, stack: AsyncExitStack) -> OfferedTools:
     always: list[RunnableTool] = []
     by_type: dict[str, list[RunnableTool]] = {}
-    for name, table in config.tools.items():
-        offer = plugins.tool(name)
-        server = await stack.enter_async_context(
-            offer.make(plugins.decode_config(offer, table, f"tools.{name}"))
-        )
+    for offer, config in selection.tools:
+        server = await stack.enter_async_context(offer.make(config))
         for tool in await server.tools():
             entry = RunnableTool(server, tool)
             if tool.request_type is None:

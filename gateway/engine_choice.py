@@ -18,7 +18,12 @@ def choose_engine(path: str | None, plugins: PluginSet) -> tuple[str, str]:
     """The engine for a model that names none, and why. Raises `ConfigurationError` if none fits that is installed."""
     installed = plugins.names("engine")
     if path is None:
-        return _installed("llamacpp", "it brings a model of its own", installed, plugins)
+        return _installed(
+            "llamacpp",
+            "no path is set, and this engine brings a model of its own",
+            installed,
+            plugins,
+        )
     place = Path(path).expanduser()
     if path.endswith(".gguf") and not place.exists():
         raise ConfigurationError(f"there is no file {path!r}.")
@@ -54,7 +59,7 @@ def _installed(name: str, why: str, installed: list[str], plugins: PluginSet) ->
         plugins.engine(name)  # raises with the reason
     known = f", or name one of the installed engines: {', '.join(installed)}" if installed else ""
     raise ConfigurationError(
-        f"{why}, for which the engine {name!r} is missing: install litegate-{name}{known}."
+        f"the engine {name!r} is not installed ({why}): install litegate-{name}{known}."
     )
 
 

@@ -68,6 +68,7 @@ class PluginSet:
         failures: Sequence[Failure],
     ) -> None:
         """`names` maps a kind and a name, or an alias, to the offer."""
+        self._manager = manager
         self._names = names
         self.hook: Any = manager.hook
         """pluggy's hook caller, for the hooks that are no registrations."""
@@ -95,6 +96,12 @@ class PluginSet:
     def names(self, kind: Kind) -> list[str]:
         """All names and aliases of a kind."""
         return sorted(name for each, name in self._names if each == kind)
+
+    def hooks_of(self, plugin: PluginInfo) -> list[str]:
+        """The hooks of a plugin that are no registrations."""
+        loaded = self._manager.get_plugin(plugin.name)
+        hooks = (caller.name for caller in self._manager.get_hookcallers(loaded) or ())
+        return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
         """The engine of that name or alias; raises `ConfigurationError`, as the next four do.

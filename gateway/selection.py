@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from gateway.tables import dotted, suggestion
 
 logger = logging.getLogger("gateway.selection")
 
-COMPOSE = "compose"
+COMPOSE = "composed"
 """The parser that makes one format of a `reasoning` and a `tools` half."""
 
 
@@ -58,6 +58,8 @@ class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
     info: ModelInfo
     """The engine's, with the chat template that the configuration sets."""
     renderer: PromptRenderer
+    renderer_name: str
+    """As it is registered."""
     output_format: OutputFormat
     profile: ModelProfile | None
     """What the plugins know of the model; None where the configuration leaves nothing open, or no plugin knows it."""
@@ -83,6 +85,30 @@ def select(config: Config, plugins: PluginSet) -> Selection:
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
+
+
+def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
+    """Kind and name of what the configuration selects, as far as it can be known without opening a model.
+
+    Mistakes are passed over: for listings.
+    """
+    chosen: list[Offer[Any]] = []
+    for name, model in config.models.items():
+        with suppress(ConfigurationError):
+            chosen.append(resolve_model(name, model, plugins).engine)
+        if model.renderer is not None:
+            with suppress(ConfigurationError):
+                chosen.append(plugins.renderer(model.renderer))
+        if model.parser is not None:
+            with suppress(ConfigurationError):
+                chosen.append(plugins.parser(model.parser))
+    for name in config.tools:
+        with suppress(ConfigurationError):
+            chosen.append(plugins.tool(name))
+    if config.server.store != "none":
+        with suppress(ConfigurationError):
+            chosen.append(plugins.store(config.server.store))
+    return {(offer.kind, offer.name) for offer in chosen}
 
 
 def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[OpenTool], Struct]:
@@ -243,6 +269,7 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
         engine=engine,
         info=info,
         renderer=made_renderer,
+        renderer_name=renderer.name,
         output_format=made_format,
         profile=profile,
         why=_why(plan, renderer, parser, halves, profile),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -98,4 +98,13 @@ class OutputFormat(Protocol):
 
         Raises `Unsupported` for a choice that this format cannot express.
         """
+        ...
+
+
+@runtime_checkable
+class SpeaksFormat(Protocol):
+    """An engine that writes output itself instead of a model, and so must know the format (the scripted engine)."""
+
+    def speak(self, output_format: OutputFormat) -> None:
+        """Write outputs in this format from now on. Called once, before the first request."""
         ...

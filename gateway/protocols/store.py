@@ -1,14 +1,21 @@
-"""Stores: where responses live."""
+"""Stores: where responses, their event logs and conversations live.
+
+Values are immutable. Everything is bounded in time and size: a response goes with its items and its events together, and
+never while it is queued or in progress. An owner sees only what is theirs: what another stored is a miss. A miss is None
+or False, never an exception; a store that does not answer raises `StoreUnavailable`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from gateway.wire.items import Item
-from gateway.wire.response import Response
+from gateway.wire.response import Conversation, Response, ResponseStatus
+
+Order = Literal["asc", "desc"]
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
@@ -18,22 +25,40 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     input: Sequence[Item]
     """The items of this request alone, each with an id."""
     previous_response_id: str | None = None
+    conversation_id: str | None = None
     owner: str | None = None
     """Who may see it: the owner's key id, or None in anonymous mode."""
+    streamed: bool = False
+    """Made with `stream: true` in the background: it has an event log that may be read."""
+    request: bytes | None = None
+    """The request's body, where an orphan may have to be run again."""
 
     @property
     def id(self) -> str:
         return self.response.id
 
 
-class ResponseStore(Protocol):
-    """Where responses live. Values are immutable; bounded in time and size; an owner sees only what is theirs.
+class ItemPage(Struct, frozen=True, kw_only=True):
+    """A part of a list of items, in the order asked for."""
 
-    A miss is None or False, never an exception. A store that does not answer raises `StoreUnavailable`.
-    """
+    items: Sequence[Item]
+    has_more: bool
+
+
+class Responses(Protocol):
+    """Responses and their histories."""
 
     async def put(self, record: StoredResponse) -> None:
         """Keep `record` under its response's id, replacing what was there."""
+        ...
+
+    async def advance(
+        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+    ) -> bool:
+        """Replace the stored record if its status is among `expected`, atomically; False, and no change, if not.
+
+        It is how a response reaches a terminal status exactly once, whoever tries.
+        """
         ...
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None: ...
@@ -41,14 +66,124 @@ class ResponseStore(Protocol):
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
         """All items up to and including that response's output, oldest first; None where it is not stored.
 
-        A response keeps its ancestors' items alive: evicting or deleting an ancestor does not break its descendants.
+        Costs time in proportion to its length, in a bounded number of round trips. A response keeps its ancestors'
+        items alive: evicting or deleting an ancestor does not break its descendants. A response of a conversation has
+        its own input and output alone here: what came before is the conversation's.
         """
         ...
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
-        """Forget a response, its items and its events; False where there was none."""
+        """Forget a response, its items and its events; False where there was none. Readers of its events are ended."""
+        ...
+
+
+class EventLogs(Protocol):
+    """The events of background responses, as encoded JSON, in the order of their sequence numbers from 0."""
+
+    async def append_events(
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+    ) -> None:
+        """Add events to a response's log, in one round trip; `last` says that the log ends with them.
+
+        Does nothing for a response that was deleted meanwhile.
+        """
+        ...
+
+    def read_events(
+        self, response_id: str, *, after: int = -1
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        """The events whose sequence number is above `after`: those that are logged, then those that come.
+
+        Without gap or duplicate; what is there at once comes in one batch. Ends after the log's last event, or when the
+        response is deleted. Waits without polling. Any number of readers at once.
+        """
+        ...
+
+
+class Leases(Protocol):
+    """Who runs what: so that a replica can tell a dead owner from a slow one."""
+
+    async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
+        """`holder` runs these responses, for `seconds` from now unless it says so again. One round trip."""
+        ...
+
+    async def release(self, holder: str, response_id: str) -> None:
+        """`holder` runs this response no more."""
+        ...
+
+    async def take_orphans(
+        self, holder: str, *, seconds: float, limit: int = 100
+    ) -> Sequence[StoredResponse]:
+        """Unfinished responses whose lease has run out, each leased to `holder` from now on: no two callers get one."""
+        ...
+
+    async def request_cancel(self, response_id: str) -> None:
+        """Ask whoever runs the response to cancel it."""
+        ...
+
+    def cancel_requests(self) -> AsyncGenerator[str, None]:
+        """Ids of responses that anybody asks to cancel, from the first `anext` on; endless. One reader per process."""
+        ...
+
+
+class Conversations(Protocol):
+    """Conversations and their items."""
+
+    async def put_conversation(
+        self, conversation: Conversation, *, owner: str | None = None
+    ) -> None:
+        """Keep a conversation, new or changed; its items stay as they are."""
+        ...
+
+    async def get_conversation(
+        self, conversation_id: str, *, owner: str | None = None
+    ) -> Conversation | None: ...
+
+    async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
+        """Forget a conversation and its items."""
+        ...
+
+    async def append_items(
+        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+    ) -> bool:
+        """Add items at the end, all of them next to each other; False where there is no such conversation.
+
+        An item whose id is in the conversation already is not added twice.
+        """
+        ...
+
+    async def list_items(
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        order: Order = "asc",
+        owner: str | None = None,
+    ) -> ItemPage | None:
+        """A page of a conversation's items: those that follow the item `after`, in `order`; all where `limit` is None.
+
+        None where there is no such conversation, or no item `after` in it.
+        """
+        ...
+
+    async def get_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> Item | None: ...
+
+    async def delete_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> bool: ...
+
+
+class ResponseStore(Responses, EventLogs, Leases, Conversations, Protocol):
+    """Everything that a gateway keeps."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes see what this one stores."""
         ...
 
     async def health(self) -> None:
-        """Return if the store answers; raise `StoreUnavailable` if not."""
+        """Return if the store answers; raise `StoreUnavailable` if not. Cheap; polled."""
         ...

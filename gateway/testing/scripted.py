@@ -63,7 +63,8 @@ class ScriptedEngine:
     are written in the syntax of the format handed to `speak`. Sampling is ignored but for stops, limits and log
     probabilities.
 
-    `clock` gives seconds; `delay_ms` is the pause before each output of rules that say none.
+    `architecture` and `model_type` are what the model claims to be. `recover_after` is how many seconds a crash lasts;
+    None is for ever. `clock` gives seconds; `delay_ms` is the pause before each output of rules that say none.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class ScriptedEngine:
         scenario: Scenario | None = None,
         *,
         name: str = "scripted",
-        info: ModelInfo | None = None,
+        architecture: str | None = None,
+        model_type: str | None = None,
+        path: str | None = None,
         max_model_len: int = 131_072,
         tokenizer: ScriptedTokenizer | None = None,
         delay_ms: float = 0,
@@ -87,16 +90,19 @@ class ScriptedEngine:
         """The request ids of generations that run now."""
         self._tokenizer = tokenizer or ScriptedTokenizer()
         eos = (self._tokenizer.id_of("<|im_end|>"), self._tokenizer.id_of("<|endoftext|>"))
-        self._info = info or ModelInfo(
+        self._info = ModelInfo(
             name=name,
             engine="scripted",
+            architecture=architecture,
+            model_type=model_type,
+            path=path,
             max_model_len=max_model_len,
             chat_template=CHAT_TEMPLATE,
             eos_token="<|im_end|>",  # noqa: S106 (not a password)
             eos_token_ids=eos,
             description="Answers by a script, without a model",
         )
-        self._max_model_len = self._info.max_model_len or max_model_len
+        self._max_model_len = max_model_len
         self._format: OutputFormat | None = None
         self._delay = delay_ms / 1000
         self._recover_after = recover_after

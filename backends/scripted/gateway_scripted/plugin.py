@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from gateway import hookimpl
 from gateway.errors import ConfigurationError
@@ -25,8 +25,8 @@ class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Rules in the configuration itself; they come after the file's."""
     delay_ms: Annotated[float, Meta(ge=0)] = 0
     """Milliseconds before each output, where the rule says none."""
-    recover_after: Annotated[float, Meta(ge=0)] | None = 1.0
-    """Seconds after which a crashed engine serves again; 0 is at once."""
+    recover_after: Annotated[float, Meta(ge=0)] = 1.0
+    """Seconds after which a crashed engine serves again."""
     architecture: str | None = None
     """What the model claims to be, so that its renderer and format are found as a real model's are."""
     model_type: str | None = None
@@ -51,22 +51,17 @@ async def open_scripted(
         tokenizer = ScriptedTokenizer(config.special_tokens)
     except ValueError as problem:
         raise ConfigurationError(f"Model {context.name!r}: special_tokens: {problem}.") from None
-    engine = ScriptedEngine(
+    yield ScriptedEngine(
         Scenario(rules),
         name=context.name,
+        architecture=config.architecture,
+        model_type=config.model_type,
+        path=path,
         max_model_len=context.max_model_len or 131_072,
         tokenizer=tokenizer,
         delay_ms=config.delay_ms,
         recover_after=config.recover_after,
     )
-    if config.architecture or config.model_type:
-        engine.info = structs.replace(
-            engine.info,
-            architecture=config.architecture,
-            model_type=config.model_type,
-            path=path,
-        )
-    yield engine
 
 
 @hookimpl

@@ -124,9 +124,7 @@ def _check_free(args: Mapping[str, Any], known: Collection[str], model: str) -> 
                 f"{where}.args.{name} cannot be set there; use {_RESERVED[name]} instead."
             )
         if name in Config.__struct_fields__:
-            raise ConfigurationError(
-                f"{where}.args.{name} has a place of its own: {where}.{name}."
-            )
+            raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
         if name not in known:
             raise ConfigurationError(
                 f"{where}.args.{name}: vLLM has no such engine argument; {suggestion(name, known)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 from jinja2 import meta, nodes
@@ -42,18 +42,18 @@ RESERVED = frozenset(
 """Variables that a request's `chat_template_kwargs` may not set."""
 
 
-class TemplateRefusal(Exception):  # noqa: N818 - the template's own word, not a failure of ours
+class TemplateRefusal(Exception):
     """The template called `raise_exception`: it cannot express this conversation."""
 
 
-class TemplateTooLong(Exception):  # noqa: N818 - likewise
+class TemplateTooLong(Exception):
     """The rendered text went over the limit."""
 
 
 class _Generation(Extension):
     """`{% generation %}` marks what a model is trained on. It changes nothing in a prompt."""
 
-    tags = frozenset({"generation"})
+    tags: ClassVar[set[str]] = {"generation"}  # type: ignore[misc]
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -123,9 +123,7 @@ class Template:
         """Whether it does without `strftime_now` where there is none."""
         self._template = _ENVIRONMENT.from_string(tree)
 
-    def render(
-        self, variables: Mapping[str, Any], *, today: str | None = None, limit: int
-    ) -> str:
+    def render(self, variables: Mapping[str, Any], *, today: str | None = None, limit: int) -> str:
         """The text. Raises `TemplateRefusal`, `TemplateTooLong` (over `limit` characters), or whatever a template's
         own mistakes raise.
 

@@ -55,8 +55,9 @@ class Features(Struct, frozen=True, kw_only=True):
     arguments: Literal["text", "object"] = "object"
     call_content: Literal["", None] = ""
     """The content of a message that has calls and no text."""
-    text_with_calls: bool = True
-    """A message may have both."""
+    text_and_calls: Literal["together", "apart"] = "together"
+    """Whether a message has both, or two messages after each other have one each. A template that takes neither is
+    given both, and shows the calls."""
     parallel_calls: bool = True
     short_call_ids: bool = False
     """Call ids must have nine letters and digits."""
@@ -68,7 +69,9 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     """Try `template` out; `tokens` are `bos_token` and `eos_token`."""
     trial = _Trial(template, tokens)
     if trial.render([_user(_FIRST)]) is None and trial.render([_user_parts(_FIRST)]) is None:
-        return Features(tools="tools" in template.variables)  # it needs more than we know: no guesses
+        return Features(
+            tools="tools" in template.variables
+        )  # it needs more than we know: no guesses
     text = trial.shows([_user(_FIRST)], _FIRST)
     listed = trial.render([_user_parts(_FIRST)])
     parts = listed is not None and _FIRST in listed and "'text'" not in listed
@@ -82,7 +85,9 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
         image=trial.image() if parts else None,
         system=trial.shows([_system(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
         developer=developer
-        and trial.shows([{"role": "developer", "content": _FIRST}, _user(_SECOND)], _FIRST, _SECOND),
+        and trial.shows(
+            [{"role": "developer", "content": _FIRST}, _user(_SECOND)], _FIRST, _SECOND
+        ),
         late_system=late_system,
         late_developer=developer and trial.late("developer"),
         repeats=trial.shows([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
@@ -112,9 +117,7 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                     "arguments": kind,
                     "call_content": content,
                     "short_call_ids": call_id == _SHORT_ID,
-                    "text_with_calls": trial.shows(
-                        _loop(arguments, call_id, _THIRD), _THIRD, "qztool", "qzvalue"
-                    ),
+                    "text_and_calls": _text_and_calls(trial, _loop(arguments, call_id, content)),
                     "parallel_calls": trial.shows(
                         [
                             _user(_FIRST),
@@ -127,6 +130,18 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                     ),
                 }
     return {"calls": False}
+
+
+def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together", "apart"]:
+    user, call, *results = loop
+    words = (_THIRD, "qztool", "qzvalue", _FOURTH)
+    answer = {"role": "assistant", "content": _FOURTH}
+    if trial.shows([user, {**call, "content": _THIRD}, *results, answer], *words):
+        return "together"
+    said = {"role": "assistant", "content": _THIRD}
+    if trial.shows([user, said, call, *results, answer], *words):
+        return "apart"
+    return "together"
 
 
 def _has_call(shown: str, *, whole: bool) -> bool:

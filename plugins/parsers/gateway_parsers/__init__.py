@@ -49,7 +49,9 @@ def compose(reasoning: str | None, tools: str | None) -> FormatSpec:
         marks = _half(reasoning, "reasoning").reasoning
     if tools is not None:
         calls = _half(tools, "calls").calls
-    return FormatSpec(name=f"{reasoning or 'plain'}+{tools or 'plain'}", reasoning=marks, calls=calls)
+    return FormatSpec(
+        name=f"{reasoning or 'plain'}+{tools or 'plain'}", reasoning=marks, calls=calls
+    )
 
 
 def _half(name: str, half: Literal["reasoning", "calls"]) -> FormatSpec:
@@ -83,9 +85,7 @@ def _started(spec: FormatSpec, start: Literal["text", "reasoning"] | None) -> Fo
 def gateway_register_parsers(register: Register[MakeFormat]) -> None:
     for spec in FORMATS:
         make: Callable[[FormatConfig, ModelContext], MarkupFormat] = partial(_make, spec)
-        register(
-            spec.name, make, config=FormatConfig, summary=spec.summary, aliases=spec.aliases
-        )
+        register(spec.name, make, config=FormatConfig, summary=spec.summary, aliases=spec.aliases)
     register(
         "composed",
         _make_composed,

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.constraints import Const, Constraint, FreeText, JsonObject, JsonSchema, OneOf, Repeat
+from gateway.constraints import (
+    Const,
+    Constraint,
+    FreeText,
+    JsonObject,
+    JsonSchema,
+    OneOf,
+    Repeat,
+    Triggered,
+)
 from gateway.constraints import Sequence as InOrder
-from gateway.constraints import Triggered
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols.engine import Tokenizer
 from gateway.protocols.output import OutputParser, ParserContext, Piece
 from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
+from gateway_parsers.kit.live import LiveMarkers
 from gateway_parsers.kit.machine import Machine
 from gateway_parsers.kit.writing import write
 from gateway_parsers.spec import FormatSpec
@@ -21,6 +30,7 @@ class MarkupFormat:
 
     def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
         self.spec = spec
+        self._sets = LiveMarkers(spec)
         self._keeps_special_tokens = _hidden_markers(spec, tokenizer)
 
     @property
@@ -32,7 +42,7 @@ class MarkupFormat:
         return self._keeps_special_tokens
 
     def parser(self, context: ParserContext) -> OutputParser:
-        return Machine(self.spec, context)
+        return Machine(self.spec, self._sets, context)
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
         return write(self.spec, pieces, tail)

@@ -24,6 +24,7 @@ _FOREIGN = (
     ("<|tool_call|>", "granite"),
     ("<|START_ACTION|>", "cohere"),
 )
+THINK_ALONE = "think"
 _JSON_CALL = re.compile(r"\\?[\"']arguments\\?[\"']")
 
 
@@ -38,7 +39,7 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
     if foreign is not None:
         return ModelProfile(
             renderer="chat_template",
-            parser=_reasoning_alone(model) if thinks else "plain",
+            parser=THINK_ALONE if thinks else "plain",
             why=f"its chat template writes calls as {foreign} does, which no installed format reads: calls stay text",
         )
     if calls:
@@ -51,14 +52,9 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
     if thinks:
         return ModelProfile(
             renderer="chat_template",
-            parser=_reasoning_alone(model),
+            parser=THINK_ALONE,
             why="its chat template has <think>, and no call markup that is known",
         )
     return ModelProfile(
         renderer="chat_template", parser="plain", why="its chat template has no known markup"
     )
-
-
-def _reasoning_alone(model: ModelInfo) -> str:
-    """The prompt's tail says where an output starts; the name only decides where it does not."""
-    return "deepseek_r1"

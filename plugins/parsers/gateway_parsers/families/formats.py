@@ -19,6 +19,11 @@ FORMATS = (
         reasoning=THINK_FROM_START,
         summary="<think> reasoning that the prompt opens, no tool calls (DeepSeek-R1 and distills)",
     ),
+    FormatSpec(
+        name="think",
+        reasoning=THINK,
+        summary="<think> reasoning that the prompt or the model opens, no tool calls",
+    ),
     FormatSpec(name="plain", summary="no markup: all output is text"),
 )
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from gateway.deltas import BlockEnded, CallEnded, Delta, ReasoningDelta, TextDelta
 from gateway.protocols.engine import EngineOutput, FinishReason
 from gateway.protocols.output import ParserContext
+from gateway_parsers.kit.live import LiveMarkers, State
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.meter import ReasoningMeter, Span
-from gateway_parsers.kit.syntax import Accept, CallReader, CallSyntax
-from gateway_parsers.spec import FormatSpec, Reasoning
-
-OPEN, CLOSE, CALL, SWALLOW = "open", "close", "call", "swallow"
+from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.spec import FormatSpec
 
 
 class Machine:
@@ -24,11 +22,12 @@ class Machine:
     stands before. All else is given out as it comes.
     """
 
-    def __init__(self, spec: FormatSpec, context: ParserContext) -> None:
+    def __init__(self, spec: FormatSpec, sets: LiveMarkers, context: ParserContext) -> None:
         start = context.tail
         if start == "unknown":
             start = spec.reasoning.default_start if spec.reasoning is not None else "text"
         self._spec = spec
+        self._sets = sets
         self._tools = context.tools
         self._syntax = spec.calls if context.parse_tools else None
         self._reasoning = start == "reasoning" and spec.reasoning is not None
@@ -115,13 +114,13 @@ class Machine:
         return all(first not in text for first in firsts)
 
     def _markers(self) -> MarkerSet:
-        return _live_markers(
-            self._spec.reasoning,
-            self._syntax,
-            self._reasoning,
-            self._ended_by_call,
-            self._unclosed_call,
+        state = State(
+            inside=self._reasoning,
+            calls=self._syntax is not None,
+            ended_by_call=self._ended_by_call,
+            unclosed_call=self._unclosed_call,
         )
+        return self._sets.of(state)
 
     def _advance(self, text: str, *, final: bool) -> None:
         """Read `text`: what was held, and what is new."""
@@ -156,14 +155,14 @@ class Machine:
 
     def _act(self, marker: Marker, offset: int, before: str) -> None:
         """A marker has been read; `offset` is where it ends."""
-        if marker.action == CALL:
+        if marker.action == "call":
             self._begin_call(marker.text, offset, before)
             return
-        if marker.action == OPEN:
+        if marker.action == "open":
             self._reasoning = True
             self._meter.border(offset - self._feed_start, True)
             self._break = self._last is ReasoningDelta
-        elif marker.action == CLOSE:
+        elif marker.action == "close":
             self._reasoning = False
             self._meter.border(offset - self._feed_start, False)
         else:
@@ -268,33 +267,6 @@ class Machine:
                 self._out.append(BlockEnded())
         self._last = type(delta)
         self._out.append(delta)
-
-
-@lru_cache(maxsize=1024)
-def _live_markers(
-    reasoning: Reasoning | None,
-    calls: CallSyntax | None,
-    inside: bool,
-    ended_by_call: bool,
-    unclosed_call: bool,
-) -> MarkerSet:
-    """The markers that are live inside reasoning (`inside`) or in text."""
-    markers: list[Marker] = []
-    if reasoning is not None:
-        if inside:
-            markers.append(Marker(reasoning.close, CLOSE))
-            markers.append(Marker(reasoning.open, SWALLOW, "fresh"))
-        else:
-            markers.append(Marker(reasoning.open, OPEN, "line"))
-            late = "anywhere" if ended_by_call else "fresh"
-            markers.append(Marker(reasoning.close, SWALLOW, late))
-    if calls is not None:
-        for start in calls.starts:
-            markers.append(Marker(start, CALL, "unquoted" if inside else "anywhere"))
-        if not inside:
-            for end in calls.ends:
-                markers.append(Marker(end, SWALLOW, "anywhere" if unclosed_call else "fresh"))
-    return MarkerSet(markers)
 
 
 def _refuse(name: str) -> bool:

@@ -16,11 +16,15 @@ Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted"]
 beginning of a line. `unquoted`: not directly after a quotation mark or a backtick."""
 
 
+Action: TypeAlias = Literal["open", "close", "call", "swallow", "stop"]
+"""open, close: reasoning begins, ends. call: calls begin. swallow: markup out of place, not shown. stop: ends a value."""
+
+
 class Marker(Struct, frozen=True):
     """A piece of markup, what it does, and where it counts."""
 
     text: str
-    action: str
+    action: Action
     where: Where = "anywhere"
 
 

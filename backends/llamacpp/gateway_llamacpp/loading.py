@@ -1,0 +1,187 @@
+"""Opening a GGUF file with llama.cpp."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import EngineContext
+from gateway.protocols import ModelInfo
+from gateway_llamacpp.completion import CompletionBuilder
+from gateway_llamacpp.config import LlamaCppConfig
+from gateway_llamacpp.engine import LlamaCppEngine
+from gateway_llamacpp.gguf_header import read_metadata
+from gateway_llamacpp.tokenizer import LlamaCppTokenizer
+from gateway_llamacpp.vocabulary import Vocabulary
+from gateway_llamacpp.worker import NativeServer
+
+TINY_MODEL = Path(__file__).parent / "models" / "tiny-qwen3.gguf"
+_DEFAULT_CONTEXT = 8192
+_END_TOKENS = ("eos", "eot", "eom")
+
+
+async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine:
+    """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, for what cannot be loaded."""
+    path = model_file(context.path)
+    metadata, vocabulary = await asyncio.to_thread(_read, path)
+    n_ctx = _context_length(config, context, metadata, path)
+    folder = Path(tempfile.mkdtemp(prefix="litegate-"))
+    key = secrets.token_urlsafe()
+    try:
+        server = await asyncio.to_thread(_open, path, config, n_ctx, folder / "s", key)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    tokenizer = LlamaCppTokenizer(server.listening_address, key, vocabulary)
+    actual = await asyncio.to_thread(_slot_context, tokenizer)
+    info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
+    return LlamaCppEngine(
+        server,
+        info=info,
+        vocabulary=vocabulary,
+        tokenizer=tokenizer,
+        builder=CompletionBuilder(config, vocabulary, tokenizer, min(n_ctx, actual)),
+        n_parallel=config.n_parallel,
+        clean_up=lambda: shutil.rmtree(folder, ignore_errors=True),
+    )
+
+
+def model_file(path: str | None) -> Path:
+    """The GGUF file that `path` means: itself, the one (or first of the split ones) in a folder; None: the tiny model."""
+    if path is None:
+        return TINY_MODEL
+    found = Path(path).expanduser()
+    if found.is_dir():
+        files = sorted(found.glob("*.gguf"))
+        first = [file for file in files if "-00001-of-" in file.name] or files
+        if len(first) != 1:
+            raise ConfigurationError(
+                f"The folder {path} has {len(first)} GGUF models; name the file that llamacpp shall load."
+            )
+        return first[0]
+    if not found.is_file():
+        raise ConfigurationError(
+            f"There is no file {path}; llamacpp loads a GGUF file from this machine, and downloads nothing."
+        )
+    return found
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Vocabulary]:
+    try:
+        metadata = read_metadata(path)
+        return metadata, Vocabulary(metadata)
+    except ValueError as error:
+        raise ConfigurationError(f"llamacpp cannot load {path}: {error}.") from error
+    except OSError as error:
+        raise ConfigurationError(f"llamacpp cannot read {path}: {error.strerror}.") from error
+
+
+def _context_length(
+    config: LlamaCppConfig, context: EngineContext, metadata: Mapping[str, Any], path: Path
+) -> int:
+    trained = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+    limit = context.max_model_len
+    if config.n_ctx is not None:
+        return config.n_ctx if limit is None else min(config.n_ctx, limit)
+    if limit is not None:
+        return limit
+    return min(int(trained), _DEFAULT_CONTEXT) if trained else _DEFAULT_CONTEXT
+
+
+def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: str) -> NativeServer:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = config.n_parallel
+    # llama.cpp divides the context among the slots.
+    params.n_ctx = n_ctx * config.n_parallel
+    params.n_batch = config.n_batch
+    params.n_ubatch = min(config.n_ubatch, config.n_batch)
+    if config.n_threads is not None:
+        params.cpuparams.n_threads = config.n_threads
+        params.cpuparams_batch.n_threads = config.n_threads
+    if config.n_gpu_layers is not None:
+        params.n_gpu_layers = config.n_gpu_layers
+    params.flash_attn_type = {
+        "auto": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_AUTO,
+        "on": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        "off": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    }[config.flash_attention]
+    params.cache_type_k = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_k.upper()}"]
+    params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_v.upper()}"]
+    params.cache_ram_mib = config.cache_ram_mib
+    params.warmup = config.warmup
+    params.verbosity = 3 if config.verbose else -1
+    # Text is made from token ids here; llama.cpp's own must then show every token, so that lost ones can be told.
+    params.special = True
+    params.ui = False
+    params.endpoint_slots = False
+    params.endpoint_props = False
+    # The routes are for this process alone: a private socket where there are such, and a secret key.
+    params.api_keys = [key]
+    params.n_threads_http = 2
+    if hasattr(socket, "AF_UNIX") and os.name == "posix":
+        params.hostnames = [f"{address}.sock"]
+    try:
+        server: NativeServer = xllamacpp.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"llama.cpp could not load {path}: {error} Set `verbose = true` to read its log."
+        ) from error
+    return server
+
+
+class _Settings(msgspec.Struct):
+    n_ctx: int
+
+
+class _Props(msgspec.Struct):
+    default_generation_settings: _Settings
+
+
+def _slot_context(tokenizer: LlamaCppTokenizer) -> int:
+    """How many tokens a slot really has: llama.cpp may have rounded, or fitted it to the memory."""
+    props = msgspec.json.decode(tokenizer.request("GET", "/props"), type=_Props)
+    return props.default_generation_settings.n_ctx
+
+
+def _info(
+    context: EngineContext,
+    path: Path,
+    metadata: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    max_model_len: int,
+) -> ModelInfo:
+    def token(name: str) -> int | None:
+        index = metadata.get(f"tokenizer.ggml.{name}_token_id")
+        return index if index is not None and index < len(vocabulary) else None
+
+    def text(index: int | None) -> str | None:
+        return None if index is None else vocabulary.text_of[index]
+
+    ends = dict.fromkeys(index for name in _END_TOKENS if (index := token(name)) is not None)
+    architecture = metadata.get("general.architecture")
+    return ModelInfo(
+        name=context.name,
+        engine="llamacpp",
+        architecture=architecture,
+        model_type=architecture,
+        path=str(path),
+        max_model_len=max_model_len,
+        chat_template=metadata.get("tokenizer.chat_template"),
+        bos_token=text(token("bos")),
+        eos_token=text(token("eos")),
+        eos_token_ids=tuple(ends),
+        description=metadata.get("general.description") or metadata.get("general.name"),
+    )

@@ -1,0 +1,46 @@
+"""The token ids that llama.cpp's stream leaves out.
+
+Its server sends no chunk for a token that ends inside a UTF-8 character. Their number and their text are known from the
+next chunk; which tokens they were is found in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway_llamacpp.vocabulary import Vocabulary
+
+
+def ends_inside_character(data: bytes) -> bool:
+    """Whether `data` ends in an unfinished UTF-8 sequence, by the rule of llama.cpp's `validate_utf8`."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 0
+        if length:
+            return back < length
+    return False
+
+
+def recover(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] | None:
+    """`count` tokens that spell `data`, each ending inside a character; None if there are none.
+
+    Where several spellings fit, the one with the smallest largest id: tokenizers give their first merges the lowest
+    ids, so it is the one that a model was trained on.
+    """
+    return min(_spellings(vocabulary, data, count), key=lambda ids: sorted(ids, reverse=True), default=None)
+
+
+def _spellings(vocabulary: Vocabulary, data: bytes, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        token = vocabulary.id_of(data)
+        if token is not None and ends_inside_character(data):
+            yield (token,)
+        return
+    for cut in range(1, len(data) - count + 2):
+        if not ends_inside_character(data[:cut]):
+            continue
+        token = vocabulary.id_of(data[:cut])
+        if token is None:
+            continue
+        for rest in _spellings(vocabulary, data[cut:], count - 1):
+            yield (token, *rest)

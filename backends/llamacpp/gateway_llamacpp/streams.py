@@ -1,0 +1,127 @@
+"""The bridge between llama.cpp's blocking threads and the event loop.
+
+A thread appends what it has to its stream, and marks the stream in the engine's one mailbox. Only the first mark wakes the
+loop; the loop then serves every stream that was marked until it got there. What a stream's reader finds is everything
+that is ready: it is handed on as one output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+
+from gateway.protocols import EngineOutput
+
+
+class Stream:
+    """One running request. A thread writes, one coroutine reads.
+
+    What is unread grows with the tokens that the request may generate, and no further.
+    """
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._ready: deque[EngineOutput] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        self.marked = False
+        self.aborted = False
+        """Set by the reader; the thread looks at it at each chunk."""
+        self.failure: Exception | None = None
+        self._outside: Exception | None = None
+        self.ended = False
+        """Set by the thread when it has done with llama.cpp."""
+
+    def put(self, output: EngineOutput) -> None:
+        """Hand `output` to the reader. In the thread."""
+        self._ready.append(output)
+        self._mailbox.mark(self)
+
+    def end(self, failure: Exception | None) -> None:
+        """Nothing follows. In the thread."""
+        self.failure = failure
+        self.ended = True
+        self._mailbox.mark(self)
+
+    def abandon(self, failure: Exception) -> None:
+        """Abort the request from outside: its reader gets `failure`. In the loop."""
+        self.aborted = True
+        self._ready.clear()
+        self._outside = failure
+        self.wake()
+
+    async def take(self) -> EngineOutput:
+        """All that is ready, waiting if there is nothing. Raises the failure that ended the stream."""
+        while not self._ready or self._outside is not None:
+            if self._outside is not None:
+                raise self._outside
+            if self.ended:
+                raise self.failure or EOFError
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return self._merged()
+
+    def wake(self) -> None:
+        """In the loop."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _merged(self) -> EngineOutput:
+        output = self._ready.popleft()
+        if not self._ready:
+            return output
+        texts = [output.text]
+        ids = list(output.token_ids)
+        logprobs = list(output.logprobs) if output.logprobs is not None else None
+        while self._ready:
+            more = self._ready.popleft()
+            texts.append(more.text)
+            ids += more.token_ids
+            if logprobs is not None:
+                logprobs += more.logprobs or ()
+            output.finish_reason, output.stop_reason = more.finish_reason, more.stop_reason
+        output.text = "".join(texts)
+        output.token_ids = ids
+        output.logprobs = logprobs
+        return output
+
+
+class Mailbox:
+    """Which streams have news. One wake-up of the loop serves them all."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, ended: Callable[[Stream], None]
+    ) -> None:
+        """`ended` is called in the loop, once for each stream that ends."""
+        self._loop = loop
+        self._ended = ended
+        self._marked: deque[Stream] = deque()
+        self._scheduled = False
+        self.wakes = 0
+        """How often the loop was woken."""
+
+    def mark(self, stream: Stream) -> None:
+        """Tell the loop that `stream` has news. In any thread."""
+        # Flags are cleared before what they announce is read, so a mark between the two costs a needless wake-up at worst.
+        if not stream.marked:
+            stream.marked = True
+            self._marked.append(stream)
+        if not self._scheduled:
+            self._scheduled = True
+            # The loop is closed: nobody reads any more, and the thread ends at its next chunk.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        self.wakes += 1
+        while self._marked:
+            stream = self._marked.popleft()
+            stream.marked = False
+            if stream.ended:
+                self._ended(stream)
+            stream.wake()

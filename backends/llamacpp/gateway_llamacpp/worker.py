@@ -1,0 +1,111 @@
+"""What a request's thread does: the blocking calls of llama.cpp, chunk by chunk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.errors import EngineError, EngineUnavailable, GatewayError, InvalidRequest
+from gateway.protocols import EngineOutput
+from gateway_llamacpp.chunks import Failure, decode_chunk
+from gateway_llamacpp.completion import Completion
+from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.streams import Stream
+
+
+class NativeServer(Protocol):
+    """The part of `xllamacpp.Server` that is used."""
+
+    @property
+    def listening_address(self) -> str: ...
+
+    def handle_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> object:
+        """Blocks until the completion has ended. A callback that returns True aborts it."""
+        ...
+
+
+class Worker:
+    """Runs one completion, and tells its stream. `run` is the thread's whole life."""
+
+    def __init__(
+        self, server: NativeServer, completion: Completion, generation: Generation, stream: Stream
+    ) -> None:
+        self._server = server
+        self._completion = completion
+        self._generation = generation
+        self._stream = stream
+        self._before = 0
+        self._until: int | None = None
+        self._finished = False
+        self._begun = False
+        self._failure: Exception | None = None
+        self._head: EngineOutput | None = EngineOutput(prompt_tokens=len(completion.prompt))
+        """What the first output says besides its tokens."""
+
+    def run(self) -> None:
+        """Generate; never raises. The stream is ended last."""
+        try:
+            opening = self._completion.opening()
+            if opening is not None:
+                body, self._until = opening
+                self._call(body)
+                self._until = None
+            if not (self._finished or self._failure or self._gone()):
+                self._before = self._generation.count
+                self._call(self._completion.rest(self._generation.tokens))
+            if not (self._finished or self._failure or self._gone()):
+                self._failure = EngineUnavailable("llama.cpp ended a generation without a word.")
+        except Exception as error:  # whatever the native side throws must reach the reader
+            self._failure = EngineError(f"llama.cpp failed: {error}")
+        self._stream.end(self._failure)
+
+    def _call(self, body: dict[str, Any]) -> None:
+        self._server.handle_completions(msgspec.json.encode(body), self._chunk)
+
+    def _gone(self) -> bool:
+        """Whether nobody reads any more: the reader left, or the interpreter is shutting down."""
+        return self._stream.aborted or not threading.main_thread().is_alive()
+
+    def _chunk(self, data: bytes) -> bool:
+        """llama.cpp's callback. True aborts the completion there."""
+        try:
+            return self._gone() or self._read(data)
+        except Exception as error:  # an exception must not unwind through llama.cpp's frames
+            self._failure = EngineError(f"llama.cpp's answer could not be read: {error}")
+            return True
+
+    def _read(self, data: bytes) -> bool:
+        chunk = decode_chunk(data)
+        if chunk.error is not None:
+            self._failure = _translated(chunk.error)
+            return True
+        if chunk.prompt_progress is not None:
+            if self._head is not None:
+                self._head.cached_tokens = chunk.prompt_progress.cache
+            return False
+        if chunk.details is None:
+            return False
+        output = self._generation.feed(chunk.details, before=self._before)
+        if output is not None:
+            if self._head is not None:
+                output.prompt_tokens = self._head.prompt_tokens
+                output.cached_tokens = self._head.cached_tokens
+                self._head = None
+            self._stream.put(output)
+            if output.finish_reason is not None:
+                self._finished = True
+                return True
+        return self._until is not None and self._generation.count >= self._until
+
+
+def _translated(failure: Failure) -> GatewayError:
+    if failure.type == "exceed_context_size_error":
+        return InvalidRequest(failure.message, param="input", code="context_length_exceeded")
+    if 400 <= failure.code < 500:
+        return InvalidRequest(f"llama.cpp refuses the request: {failure.message}")
+    if failure.code == 503:
+        return EngineUnavailable(f"llama.cpp is not available: {failure.message}")
+    return EngineError(f"llama.cpp failed: {failure.message}")

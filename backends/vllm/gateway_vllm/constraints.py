@@ -1,0 +1,241 @@
+"""A constraint tree as what vLLM enforces: one of its structured outputs, or a structural tag of xgrammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Literal, assert_never
+
+from msgspec import Struct
+
+from gateway.constraints import (
+    Const,
+    Constraint,
+    FreeText,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OneOf,
+    Regex,
+    Repeat,
+    Sequence,
+    Triggered,
+)
+from gateway.errors import Unsupported
+from gateway_vllm.json_schemas import passed_over
+from gateway_vllm.triggers import after_trigger
+
+Format = dict[str, Any]
+"""A format of xgrammar's structural tags, as its JSON."""
+
+
+class Enforcement(Struct, frozen=True, kw_only=True):
+    """What the translation depends on besides the tree."""
+
+    backend: Literal["xgrammar", "guidance"] = "xgrammar"
+    max_json_whitespace: int | None = None
+    special: Mapping[str, int] = {}
+    """Ids of the special tokens by their text."""
+    ending: frozenset[int] = frozenset()
+    """Ids that end an output."""
+    lark_to_ebnf: Callable[[str], str]
+    """Raises ValueError for a grammar that is none."""
+
+
+def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
+    """The keyword arguments of vLLM's `StructuredOutputsParams`; None where anything is allowed.
+
+    Raises `Unsupported` for what cannot be enforced, naming it.
+    """
+    if constraint == FreeText():
+        return None
+    if by.backend == "xgrammar":
+        _refuse_dropped(constraint)
+    single = _single(constraint, by)
+    if single is not None:
+        return single
+    if by.backend != "xgrammar":
+        raise Unsupported(
+            f'vLLM\'s structured outputs backend "{by.backend}" enforces single schemas, patterns and grammars, not '
+            f'{type(constraint).__name__}; "xgrammar" does.'
+        )
+    tag = {"type": "structural_tag", "format": _format(constraint, by)}
+    return {"structural_tag": json.dumps(tag)}
+
+
+def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int]:
+    """The special tokens that the constraint does not speak of.
+
+    xgrammar takes every token for the text that it is written with, so that `<|im_start|>` may stand in any JSON
+    string; left out of the text afterwards, the string would be another one than was checked.
+    """
+    literals = "\0".join(_literals(constraint))
+    return [
+        token_id
+        for text, token_id in by.special.items()
+        if token_id not in by.ending and text not in literals
+    ]
+
+
+def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
+    """The kinds that vLLM knows under names of their own."""
+    bounded = by.backend == "xgrammar" and by.max_json_whitespace is not None
+    match constraint:
+        case JsonSchema(schema) if not bounded:
+            return {"json": schema}
+        case JsonObject() if not bounded:
+            return {"json_object": True}
+        case Regex(pattern):
+            return {"regex": _pattern(pattern, by)}
+        case Grammar("lark", definition) if by.backend == "guidance" or "::=" not in definition:
+            # vLLM tells the two syntaxes apart by this sign.
+            return {"grammar": definition}
+        case Grammar("gbnf", definition):
+            return {"grammar": definition}
+        case OneOf(options) if by.backend == "guidance" and options:
+            texts = [option.text for option in options if isinstance(option, Const)]
+            return {"choice": texts} if len(texts) == len(options) else None
+        case Const(text) if by.backend == "guidance":
+            return {"choice": [text]}
+    return None
+
+
+def _format(node: Constraint, by: Enforcement) -> Format:
+    inside = partial(_format, by=by)
+    match node:
+        case Const(text):
+            return _const(text, by)
+        case JsonSchema(schema):
+            return _json(schema, by)
+        case JsonObject():
+            return _json({"type": "object"}, by)
+        case Regex(pattern):
+            return {"type": "regex", "pattern": _pattern(pattern, by)}
+        case Grammar("lark", definition):
+            try:
+                return {"type": "grammar", "grammar": by.lark_to_ebnf(definition)}
+            except ValueError as error:
+                raise Unsupported(f"The Lark grammar cannot be enforced: {error}") from error
+        case Grammar(_, definition):
+            return {"type": "grammar", "grammar": definition}
+        case FreeText(None):
+            return {"type": "any_text"}
+        case FreeText(until):
+            free = {"type": "any_text", "excludes": [until]}
+            return _sequence([free, _const(until or "", by)])
+        case Sequence(parts):
+            return _sequence(list(map(inside, parts)))
+        case OneOf(()):
+            raise Unsupported("A choice between no options cannot be enforced.")
+        case OneOf((option,)):
+            return inside(option)
+        case OneOf(options):
+            return {"type": "or", "elements": list(map(inside, options))}
+        case Repeat(_, _, 0):
+            return _const("", by)
+        case Repeat(body, least, most):
+            repeated = inside(body)
+            return {
+                "type": "repeat",
+                "min": least,
+                "max": -1 if most is None else most,
+                "content": repeated,
+            }
+        case Triggered(trigger, body):
+            return {
+                "type": "dispatch",
+                "rules": [[trigger, inside(after_trigger(body, trigger))]],
+                "loop": True,
+            }
+        case _:
+            assert_never(node)
+
+
+def _json(schema: Mapping[str, Any], by: Enforcement) -> Format:
+    made: Format = {"type": "json_schema", "json_schema": schema}
+    if by.max_json_whitespace is not None:
+        made["max_whitespace_cnt"] = by.max_json_whitespace
+    return made
+
+
+def _sequence(elements: list[Format]) -> Format:
+    flat: list[Format] = []
+    for element in elements:
+        flat += element["elements"] if element["type"] == "sequence" else [element]
+    flat = [element for element in flat if element != {"type": "const_string", "value": ""}]
+    if not flat:
+        return {"type": "const_string", "value": ""}
+    return flat[0] if len(flat) == 1 else {"type": "sequence", "elements": flat}
+
+
+def _const(text: str, by: Enforcement) -> Format:
+    """The text, its special tokens as the tokens that they are, and not spelt out in others."""
+    for special, token_id in by.special.items():
+        if special not in text:
+            continue
+        if token_id in by.ending:
+            raise Unsupported(
+                f"'{special}' ends this model's output, so that it cannot be enforced inside."
+            )
+        before, after = text.split(special, 1)
+        token: Format = {"type": "token", "token": token_id}
+        return _sequence([_const(before, by), token, _const(after, by)])
+    return {"type": "const_string", "value": text}
+
+
+def _pattern(pattern: str, by: Enforcement) -> str:
+    """xgrammar's `.` stands for line ends too, everybody else's does not."""
+    if by.backend != "xgrammar" or "." not in pattern:
+        return pattern
+    made: list[str] = []
+    escaped = in_class = False
+    for character in pattern:
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character == ".":
+            character = r"[^\n]"
+        made.append(character)
+    return "".join(made)
+
+
+def nodes(constraint: Constraint) -> Iterator[Constraint]:
+    """The tree's nodes, a parent before its children."""
+    yield constraint
+    match constraint:
+        case Sequence(parts) | OneOf(parts):
+            for part in parts:
+                yield from nodes(part)
+        case Repeat(body) | Triggered(_, body):
+            yield from nodes(body)
+
+
+def _literals(constraint: Constraint) -> Iterator[str]:
+    for node in nodes(constraint):
+        match node:
+            case Const(text) | Regex(text) | Grammar(_, text) | Triggered(text):
+                yield text
+            case FreeText(str(until)):
+                yield until
+            case JsonSchema(schema):
+                yield json.dumps(schema, ensure_ascii=False)
+
+
+def _refuse_dropped(constraint: Constraint) -> None:
+    for node in nodes(constraint):
+        if isinstance(node, JsonSchema) and (keyword := passed_over(node.schema)) is not None:
+            raise UnenforceableSchemaError(node, keyword)
+
+
+class UnenforceableSchemaError(Unsupported):
+    """A schema of the tree says what the backend cannot enforce."""
+
+    def __init__(self, node: JsonSchema, keyword: str) -> None:
+        super().__init__(f"The JSON schema's {keyword} cannot be enforced by this engine.")
+        self.node = node

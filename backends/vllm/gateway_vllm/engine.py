@@ -1,0 +1,347 @@
+"""The engine: requests into vLLM's `AsyncLLM`, its outputs out of it. Imports vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import xgrammar  # type: ignore[import-not-found,unused-ignore]
+from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
+    GracefulHTTPError,
+    VLLMClientError,
+    VLLMServerError,
+)
+from vllm.inputs import tokens_input  # type: ignore[import-not-found,unused-ignore]
+from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignore]
+    RequestOutputKind,
+    SamplingParams,
+    StructuredOutputsParams,
+)
+from vllm.v1.engine.exceptions import (  # type: ignore[import-not-found,unused-ignore]
+    EngineDeadError,
+)
+
+from gateway.constraints import Constraint
+from gateway.errors import (
+    ConfigurationError,
+    EngineError,
+    EngineUnavailable,
+    InvalidRequest,
+    RateLimited,
+    Unsupported,
+)
+from gateway.hookspecs import EngineContext
+from gateway.protocols import (
+    Capability,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    ModelInfo,
+    TokensPrompt,
+)
+from gateway_vllm.blame import blame
+from gateway_vllm.config import Config
+from gateway_vllm.constraints import Enforcement, structured_outputs, unwanted_special_tokens
+from gateway_vllm.error_log import ErrorLog
+from gateway_vllm.errors import refused
+from gateway_vllm.logprobs import TextAligner, prompt_logprobs
+from gateway_vllm.model_info import capabilities, ending_tokens, model_info
+from gateway_vllm.sampling import sampling_arguments
+from gateway_vllm.tokenizer import HfTokenizer
+
+_INT64 = 2**63
+# Enough to rule a token out, and the most that vLLM's own server lets a client ask for.
+_RULED_OUT = -100.0
+_FINISH: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "abort": "abort",
+    "repetition": "stop",
+}
+
+
+class VllmEngine:
+    """vLLM in process. Its model runs in processes of its own; this one sends requests and reads outputs."""
+
+    def __init__(
+        self, llm: Any, config: Config, context: EngineContext, errors: ErrorLog | None
+    ) -> None:
+        self._llm = llm
+        self._errors = errors
+        self._closing = False
+        self._tokenizer = HfTokenizer(llm.get_tokenizer())
+        self._info = model_info(llm, config, context)
+        self._capabilities = capabilities(config)
+        self._vocabulary: int = max(
+            llm.model_config.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
+        )
+        self._length: int = llm.model_config.max_model_len
+        self._defaults: dict[str, Any] = llm.model_config.get_diff_sampling_param()
+        self._takes_priority = config.scheduling_policy == "priority"
+        self._traces = llm.observability_config.otlp_traces_endpoint is not None
+        self._speculates = llm.vllm_config.speculative_config is not None
+        self._enforcement = Enforcement(
+            backend=config.structured_outputs,
+            max_json_whitespace=config.max_json_whitespace,
+            special=self._tokenizer.special,
+            ending=frozenset(ending_tokens(llm)),
+            lark_to_ebnf=_lark_to_ebnf,
+        )
+        self._adapters = {
+            name: LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
+            for number, (name, path) in enumerate(config.lora_modules.items(), start=1)
+        }
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._capabilities
+
+    @property
+    def tokenizer(self) -> HfTokenizer:
+        return self._tokenizer
+
+    @property
+    def running(self) -> int:
+        """Requests that have given a token, and not all of them. Counted at each call, without asking vLLM."""
+        return len(self._states()) - self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not given a token yet: in vLLM's queue, or in the middle of their prompt."""
+        return sum(state.is_prefilling for state in self._states())
+
+    async def load_adapters(self) -> None:
+        """Load every LoRA adapter now. Raises `ConfigurationError` for one that cannot be loaded."""
+        for name, adapter in self._adapters.items():
+            try:
+                await self._llm.add_lora(adapter)
+            except Exception as error:  # vLLM hands its engine's errors over as bare exceptions.
+                raise ConfigurationError(
+                    f"vLLM cannot load the adapter '{name}' from {adapter.lora_path}: {error}"
+                ) from error
+
+    async def end_requests(self) -> None:
+        """Take nothing new, and abort what still runs."""
+        self._closing = True
+        if running := list(self._llm.output_processor.request_states):
+            await self._llm.abort(running, internal=True)
+
+    async def health(self) -> None:
+        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
+        self._require_life()
+
+    async def check(self, request: EngineRequest) -> None:
+        """Refuse at once what `generate` would refuse. Starts nothing."""
+        self._require_life()
+        params = self._sampling(request, len(self._prompt(request)))
+        self._adapter(request)
+        try:
+            self._verify(params)
+        except (VLLMClientError, ValueError) as error:
+            raise self._refusal(error, request) from error
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        """Generate for `request`; closing the generator, or cancelling its task, aborts it in vLLM."""
+        self._require_life()
+        sampling = request.sampling
+        prompt_ids = self._prompt(request)
+        params = self._sampling(request, len(prompt_ids))
+        piece = self._tokenizer.piece
+        aligner = None
+        if sampling.logprobs is not None:
+            hidden = self._tokenizer.special_ids if sampling.skip_special_tokens else frozenset()
+            aligner = TextAligner(piece, hidden)
+        outputs = self._llm.generate(
+            tokens_input(prompt_ids, cache_salt=request.cache_salt or None),
+            params,
+            request.request_id,
+            lora_request=self._adapter(request),
+            trace_headers=request.trace_headers if self._traces else None,
+            priority=request.priority,
+            # Trees say themselves where reasoning ends: a reasoning parser of vLLM's has no say.
+            reasoning_ended=None if params.structured_outputs is None else True,
+        )
+        began = False
+        try:
+            async with aclosing(outputs):
+                async for output in outputs:
+                    made = output.outputs[0]
+                    if made.finish_reason is None and began and aligner is None:
+                        yield EngineOutput(text=made.text, token_ids=made.token_ids)
+                        continue
+                    given = EngineOutput(text=made.text, token_ids=made.token_ids)
+                    if not began:
+                        began = True
+                        given.prompt_tokens = len(prompt_ids)
+                        given.cached_tokens = output.num_cached_tokens
+                        if output.prompt_logprobs:
+                            given.prompt_logprobs = prompt_logprobs(output.prompt_logprobs, piece)
+                    if made.finish_reason is not None:
+                        _end(given, made)
+                    if aligner is not None:
+                        given.logprobs = aligner.push(
+                            made.logprobs,
+                            made.text,
+                            ended_by_token=given.finish_reason == "stop"
+                            and not isinstance(given.stop_reason, str)
+                            and not sampling.include_stop_str_in_output,
+                            last=given.finish_reason is not None,
+                        )
+                    yield given
+        except EngineDeadError as error:
+            raise self._dead() from error
+        except GracefulHTTPError as error:
+            raise RateLimited(error.message) from error
+        except VLLMClientError as error:
+            raise self._refusal(error, request) from error
+        except VLLMServerError as error:
+            if self._llm.errored:
+                raise self._dead() from error
+            raise EngineError(f"vLLM failed on this request: {error.__cause__ or error}") from error
+
+    def _prompt(self, request: EngineRequest) -> list[int]:
+        prompt = request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported("This engine takes prompts as tokens, not as messages.")
+        if request.multi_modal:
+            raise Unsupported("This engine takes text only.", param="input")
+        ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
+        if not ids:
+            raise InvalidRequest("The prompt is empty.", param="input")
+        if len(ids) >= self._length:
+            raise InvalidRequest(
+                f"The input has {len(ids)} tokens, and the model's context is {self._length} tokens for input and "
+                "output together. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
+        if min(ids) < 0 or max(ids) >= self._vocabulary:
+            wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
+            raise InvalidRequest(
+                f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
+                param="input",
+            )
+        return ids
+
+    def _sampling(self, request: EngineRequest, prompt_length: int) -> Any:
+        if request.priority and not self._takes_priority:
+            raise InvalidRequest(
+                "This model does not schedule by priority. Leave priority out, or have the server set "
+                'scheduling_policy = "priority".',
+                param="priority",
+            )
+        if not -_INT64 <= request.priority < _INT64:
+            raise InvalidRequest("priority must be a 64-bit integer.", param="priority")
+        arguments = sampling_arguments(
+            request.sampling, defaults=self._defaults, room=self._length - prompt_length
+        )
+        try:
+            if request.constraint is not None:
+                self._constrain(arguments, request)
+            # The parameters are this request's alone: vLLM need not copy them.
+            return SamplingParams(output_kind=RequestOutputKind.DELTA, skip_clone=True, **arguments)
+        except (VLLMClientError, ValueError) as error:
+            raise self._refusal(error, request) from error
+        except Unsupported as error:
+            blame(error, request, self._enforceable)
+            raise
+
+    def _constrain(self, arguments: dict[str, Any], request: EngineRequest) -> None:
+        assert request.constraint is not None
+        enforced = structured_outputs(request.constraint, self._enforcement)
+        if enforced is None:
+            return
+        if request.sampling.ignore_eos:
+            raise InvalidRequest(
+                "ignore_eos cannot be combined with an enforced output, which ends where it is complete.",
+                param="ignore_eos",
+            )
+        arguments["structured_outputs"] = StructuredOutputsParams(**enforced)
+        unwanted = unwanted_special_tokens(request.constraint, self._enforcement)
+        # vLLM takes no bias together with speculation.
+        if unwanted and not self._speculates:
+            bias = dict.fromkeys(unwanted, _RULED_OUT)
+            arguments["logit_bias"] = {**bias, **arguments.get("logit_bias", {})}
+
+    def _adapter(self, request: EngineRequest) -> Any | None:
+        if request.adapter is None:
+            return None
+        adapter = self._adapters.get(request.adapter)
+        if adapter is None:
+            raise InvalidRequest(
+                f"There is no adapter '{request.adapter}'; known: {', '.join(self._adapters) or 'none'}.",
+                param="model",
+                code="model_not_found",
+            )
+        return adapter
+
+    def _refusal(self, error: Exception, request: EngineRequest) -> InvalidRequest:
+        refusal = refused(error)
+        blame(refusal, request, self._enforceable)
+        return refusal
+
+    def _enforceable(self, node: Constraint) -> bool:
+        try:
+            enforced = structured_outputs(node, self._enforcement)
+            if enforced is not None:
+                self._verify(SamplingParams(structured_outputs=StructuredOutputsParams(**enforced)))
+        except (InvalidRequest, VLLMClientError, ValueError):
+            return False
+        return True
+
+    def _verify(self, params: Any) -> None:
+        """vLLM's own look at a request; raises its validation errors."""
+        llm = self._llm
+        tokenizer = llm.get_tokenizer()
+        params.verify(
+            llm.model_config,
+            llm.vllm_config.speculative_config,
+            llm.vllm_config.structured_outputs_config,
+            tokenizer,
+        )
+        if params.bad_words:
+            params.update_from_tokenizer(tokenizer)
+
+    def _states(self) -> Any:
+        return self._llm.output_processor.request_states.values()
+
+    def _require_life(self) -> None:
+        if self._closing:
+            raise EngineUnavailable("The engine is shutting down.")
+        if self._llm.errored:
+            raise self._dead()
+
+    def _dead(self) -> EngineUnavailable:
+        if self._closing:
+            return EngineUnavailable("The engine is shutting down.")
+        reason = self._errors.cause() if self._errors is not None else None
+        if reason is None:
+            manager = self._llm.engine_core.resources.engine_manager
+            for process in getattr(manager, "processes", ()):
+                if process.exitcode is not None and process.exitcode < 0:
+                    reason = f"its process was killed by signal {-process.exitcode}"
+        return EngineUnavailable(f"vLLM has died: {reason or 'see the log'}. Restart the server.")
+
+
+def _end(given: EngineOutput, made: Any) -> None:
+    """Fill in how the generation ended. Raises `EngineError` where vLLM gave up on it."""
+    finish = _FINISH.get(made.finish_reason)
+    if finish is None:
+        raise EngineError("vLLM gave up on this request. Its log says why; others may succeed.")
+    given.finish_reason = finish
+    given.stop_reason = made.stop_reason
+    if finish == "stop" and made.stop_reason is None and made.token_ids:
+        given.stop_reason = made.token_ids[-1]
+
+
+def _lark_to_ebnf(definition: str) -> str:
+    try:
+        return str(xgrammar.Grammar.from_lark(definition))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,114 @@
+"""Starting vLLM, and ending it. vLLM and torch are imported here, inside `open_engine`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import EngineContext
+from gateway.protocols import Engine
+from gateway_vllm.config import Config, engine_arguments
+from gateway_vllm.environment import children_without_interrupts, set_defaults
+from gateway_vllm.error_log import ErrorLog
+
+logger = logging.getLogger("gateway.vllm")
+
+
+@asynccontextmanager
+async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[Engine]:
+    """Load the model and serve it until the context is left, which ends vLLM's processes within seconds.
+
+    Raises `ConfigurationError` for an installation without vLLM, a wrong argument, a model that cannot be loaded, or
+    one that does not fit into memory: with vLLM's own reason.
+    """
+    engine_arguments(config, context, known=config.args)
+    set_defaults(config)
+    starting = asyncio.ensure_future(asyncio.to_thread(_start, config, context))
+    try:
+        llm, errors = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # The thread cannot be stopped: what it starts has to be ended all the same.
+        (done,), _ = await asyncio.wait([starting])
+        if done.exception() is None:
+            llm, errors = done.result()
+            await asyncio.to_thread(_end, llm, errors, config)
+        raise
+    try:
+        from gateway_vllm.engine import VllmEngine
+
+        engine = VllmEngine(llm, config, context, errors)
+        await engine.load_adapters()
+        try:
+            yield engine
+        finally:
+            await engine.end_requests()
+    finally:
+        await asyncio.to_thread(_end, llm, errors, config)
+
+
+def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None]:
+    try:
+        arg_utils = importlib.import_module("vllm.engine.arg_utils")
+        async_llm = importlib.import_module("vllm.v1.engine.async_llm")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] == "vllm":
+            raise ConfigurationError(
+                f"The model '{context.name}' uses the engine \"vllm\", and vLLM is not installed in this environment: "
+                "pip install vllm (for GPUs), or see the README of litegate-vllm for the CPU build."
+            ) from error
+        raise ConfigurationError(
+            f"vLLM cannot be imported: {error}. Install what it needs beside it."
+        ) from error
+    except ImportError as error:
+        raise ConfigurationError(f"vLLM cannot be imported: {error}") from error
+    known = {field.name for field in dataclasses.fields(arg_utils.AsyncEngineArgs)}
+    arguments = engine_arguments(config, context, known)
+    errors = _error_log(arguments)
+    try:
+        with children_without_interrupts():
+            engine_args = arg_utils.AsyncEngineArgs(**arguments)
+            return async_llm.AsyncLLM.from_engine_args(engine_args), errors
+    except (
+        Exception
+    ) as error:  # Whatever it is, the model cannot be served, and the reason is what helps.
+        reason = errors.cause() if errors is not None else None
+        if errors is not None:
+            errors.close()
+        raise ConfigurationError(
+            f"vLLM cannot serve the model '{context.name}': {reason or _first_sentence(error)}"
+        ) from error
+
+
+def _error_log(arguments: dict[str, Any]) -> ErrorLog | None:
+    """Have vLLM's errors written to a second place, unless the user has configured its logging; then None."""
+    vllm_logger = importlib.import_module("vllm.logger")
+    envs = importlib.import_module("vllm.envs")
+    own = arguments.keys() & {"logging_config", "log_config_file"}
+    if own or not envs.VLLM_CONFIGURE_LOGGING or envs.VLLM_LOGGING_CONFIG_PATH:
+        return None
+    errors = ErrorLog(vllm_logger.DEFAULT_LOGGING_CONFIG, envs.VLLM_LOGGING_LEVEL)
+    arguments["log_config_file"] = str(Path(errors.config_file))
+    return errors
+
+
+def _end(llm: Any, errors: ErrorLog | None, config: Config) -> None:
+    try:
+        llm.shutdown(timeout=config.shutdown_timeout)
+    finally:
+        if errors is not None:
+            errors.close()
+
+
+def _first_sentence(error: Exception) -> str:
+    """An error's own words; pydantic's without its framing."""
+    details = getattr(error, "errors", None)
+    if callable(details) and (listed := details()):
+        return str(listed[0].get("msg", error)).removeprefix("Value error, ")
+    return str(error) or type(error).__name__

@@ -1,0 +1,27 @@
+"""What follows a trigger: a constraint without the text that it begins with."""
+
+from __future__ import annotations
+
+from gateway.constraints import Const, Constraint, OneOf, Repeat, Sequence
+from gateway.errors import Unsupported
+
+
+def after_trigger(body: Constraint, trigger: str) -> Constraint:
+    """`body` without `trigger`, with which all of its texts begin. Raises `Unsupported` where that cannot be seen."""
+    match body:
+        case _ if not trigger:
+            return body
+        case Const(text) if text.startswith(trigger):
+            return Const(text[len(trigger) :])
+        case Sequence((Const(text), *rest)) if trigger.startswith(text):
+            return after_trigger(Sequence(tuple(rest)), trigger[len(text) :])
+        case Sequence((first, *rest)):
+            return Sequence((after_trigger(first, trigger), *rest))
+        case OneOf(options) if options:
+            return OneOf(tuple(after_trigger(option, trigger) for option in options))
+        case Repeat(again, least, most) if least > 0:
+            remaining = Repeat(again, least - 1, None if most is None else most - 1)
+            return Sequence((after_trigger(again, trigger), remaining))
+    raise Unsupported(
+        f"What the trigger '{trigger}' begins must itself begin with that text, to be enforced."
+    )

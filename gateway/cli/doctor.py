@@ -1,0 +1,130 @@
+"""`gateway doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from gateway.cli.common import Commands, add_config_argument, configuration
+from gateway.cli.logs import set_up_logging
+from gateway.config import Config
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.plugins import PluginSet, load_plugins
+from gateway.selection import resolve_model, resolve_store, resolve_tool
+
+STORE_SECONDS = 10
+"""How long a store may take to open and answer."""
+
+
+class Check(Struct, frozen=True):
+    """One line of the report."""
+
+    what: str
+    outcome: Literal["ok", "warn", "FAIL"]
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outcome:4}  {self.what}{f': {self.detail}' if self.detail else ''}"
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check a configuration without serving it",
+        description="Check the configuration, the plugins, the models' files, the tools' settings, the store and the "
+        "port, without opening a model. One line per check; the exit code is 1 if one failed.",
+    )
+    add_config_argument(parser)
+    parser.set_defaults(command=examine)
+
+
+def examine(arguments: argparse.Namespace) -> int:
+    """Print the checks as they are made."""
+    set_up_logging("error")
+    failed = False
+    for check in _checks(arguments):
+        print(check, flush=True)
+        failed = failed or check.outcome == "FAIL"
+    return 1 if failed else 0
+
+
+def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
+    try:
+        config = configuration(arguments)
+    except ConfigurationError as error:
+        yield Check("configuration", "FAIL", str(error))
+        return
+    yield Check("configuration", "ok", config.source)
+    try:
+        plugins = load_plugins(config.plugins, strict=False)
+    except ConfigurationError as error:
+        yield Check("plugins", "FAIL", str(error))
+        return
+    for info in plugins.plugins:
+        yield Check(f"plugin {info.name}", "ok", str(info))
+    for failure in plugins.failures:
+        outcome: Literal["warn", "FAIL"] = "FAIL" if failure.fatal else "warn"
+        yield Check(f"plugin {failure.plugin.name}", outcome, f"{failure.plugin}: {failure.reason}")
+    for name in config.models:
+        yield _model(name, config, plugins)
+    for name in config.tools:
+        try:
+            resolve_tool(name, config, plugins)
+        except ConfigurationError as error:
+            yield Check(f"tool {name}", "FAIL", str(error))
+        else:
+            yield Check(f"tool {name}", "ok")
+    yield asyncio.run(_store(config, plugins))
+    yield _port(config)
+
+
+def _model(name: str, config: Config, plugins: PluginSet) -> Check:
+    what = f"model {name}"
+    model = config.models[name]
+    try:
+        plan = resolve_model(name, model, plugins)
+    except ConfigurationError as error:
+        return Check(what, "FAIL", str(error))
+    path = Path(model.path).expanduser() if model.path else None
+    local = path is not None and (path.is_absolute() or path.suffix == ".gguf")
+    if path is not None and local and not path.exists():
+        return Check(what, "FAIL", f"models.{name}.path: there is no {model.path!r}.")
+    return Check(what, "ok", f"engine {plan.engine.name} ({plan.why})")
+
+
+async def _store(config: Config, plugins: PluginSet) -> Check:
+    what = f"store {config.server.store}"
+    try:
+        selected = resolve_store(config, plugins)
+        if selected is None:
+            return Check(what, "ok", "responses are not kept")
+        offer, store_config = selected
+        async with asyncio.timeout(STORE_SECONDS), offer.make(store_config) as store:
+            await store.health()
+    except ConfigurationError as error:
+        return Check(what, "FAIL", str(error))
+    except TimeoutError:
+        return Check(what, "FAIL", f"no answer within {STORE_SECONDS} s")
+    except GatewayError as error:
+        return Check(what, "FAIL", error.message)
+    except Exception as error:  # a plugin may raise anything; the other checks go on
+        return Check(what, "FAIL", f"{type(error).__name__}: {error}")
+    return Check(what, "ok", f"{offer.distribution} {offer.version}")
+
+
+def _port(config: Config) -> Check:
+    # The server brings the whole web framework; listing and help do without.
+    from gateway.server import bind
+
+    what = f"address {config.server.host} port {config.server.port}"
+    try:
+        bind(config).close()
+    except ConfigurationError as error:
+        return Check(what, "FAIL", str(error))
+    return Check(what, "ok")

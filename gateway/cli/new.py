@@ -1,0 +1,97 @@
+"""`gateway new`."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import re
+from collections.abc import Iterator
+from importlib import metadata, resources
+from pathlib import Path
+from string import Template
+
+from gateway.cli.common import Commands
+from gateway.errors import ConfigurationError
+from gateway.plugins import Kind, load_plugins
+
+SKELETONS: dict[str, Kind] = {"tool": "tool", "engine": "engine", "parser": "parser"}
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "new",
+        help="write the skeleton of a plugin",
+        description="Write a small plugin that works, with tests that pass, into the folder ./gateway_NAME.",
+    )
+    parser.add_argument("kind", choices=SKELETONS, help="what the plugin offers")
+    parser.add_argument(
+        "name", metavar="NAME", help="its name in gateway.toml: small letters, digits and _"
+    )
+    parser.set_defaults(command=write_skeleton)
+
+
+def write_skeleton(arguments: argparse.Namespace) -> int:
+    """Write the files, and say what to do next. Raises `ConfigurationError` rather than overwrite anything."""
+    kind, name = arguments.kind, arguments.name.replace("-", "_")
+    if not _NAME.match(name) or keyword.iskeyword(name):
+        raise ConfigurationError(
+            f"{arguments.name!r} is no name for a plugin: small letters, digits and '_' make one, a letter first."
+        )
+    for offer in load_plugins(strict=False).offers(SKELETONS[kind]):
+        if offer.name == name:
+            raise ConfigurationError(
+                f"{offer.distribution} offers the {kind} {name!r} already; choose another name."
+            )
+    folder = Path(f"gateway_{name}")
+    try:
+        for path, text in skeleton(kind, name):
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except FileExistsError as error:
+        raise ConfigurationError(
+            f"{error.filename} exists already; choose another name, or remove it first."
+        ) from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename or folder} cannot be written: {error.strerror}."
+        ) from error
+    print(f"Wrote the {kind} {name} to {folder}. Next:\n")
+    print(f"    pip install -e './{folder}[test]'\n    pytest {folder}\n    gateway plugins")
+    return 0
+
+
+def skeleton(kind: str, name: str) -> Iterator[tuple[Path, str]]:
+    """The files of a new plugin, with their paths in its folder."""
+    version = metadata.version("litegate").split(".")
+    words = {
+        "name": name,
+        "kind": kind,
+        "title": "".join(word.capitalize() for word in name.split("_")),
+        "distribution": f"litegate-{name.replace('_', '-')}",
+        "this_version": ".".join(version[:2]),
+        "next_version": f"{version[0]}.{int(version[1]) + 1}",
+        "usage": _USAGE[kind].substitute(name=name),
+    }
+    files = {
+        "pyproject.toml": "pyproject.toml",
+        "README.md": "README.md",
+        f"gateway_{name}/__init__.py": f"{kind}.py",
+        f"tests/test_{name}.py": f"{kind}_test.py",
+    }
+    folder = resources.files("gateway.cli") / "templates"
+    for target, source in files.items():
+        template = (folder / f"{source}.tmpl").read_text(encoding="utf-8")
+        yield Path(target), Template(template).substitute(words)
+    yield Path(f"gateway_{name}/py.typed"), ""
+
+
+_USAGE = {
+    "tool": Template('[tools.${name}]\ngreeting = "Good morning"'),
+    "engine": Template('[models.my-model]\nengine = "${name}"'),
+    "parser": Template('[models.my-model]\npath = "model.gguf"\nparser = "${name}"'),
+}

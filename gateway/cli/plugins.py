@@ -1,0 +1,120 @@
+"""`gateway plugins`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from msgspec import Struct, to_builtins
+
+from gateway.cli.common import Commands, add_config_argument, configuration, table
+from gateway.config import Config
+from gateway.errors import ConfigurationError
+from gateway.plugins import PluginSet, load_plugins
+from gateway.selection import selected_offers
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A line of the listing, and an object of its JSON."""
+
+    kind: str
+    name: str
+    aliases: list[str] = []
+    plugin: str
+    distribution: str
+    version: str
+    state: str
+    """`selected`, `available`, `active` (hooks that always run), or `failed`."""
+    note: str = ""
+    """Its summary, or why it failed."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "plugins",
+        help="list what is installed",
+        description="List what the installed plugins offer, what the configuration selects, and what could not load.",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_config_argument(parser)
+    parser.set_defaults(command=show)
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """List the plugins, also where the configuration has a mistake: then the exit code is 2."""
+    config: Config | None = None
+    mistake: ConfigurationError | None = None
+    try:
+        config = configuration(arguments)
+        plugins = load_plugins(config.plugins, strict=False)
+    except ConfigurationError as error:
+        mistake, config = error, None
+        plugins = load_plugins(strict=False)
+    rows = list_plugins(plugins, config)
+    if arguments.json:
+        print(json.dumps(to_builtins(rows), indent=2, ensure_ascii=False))
+    elif rows:
+        print(_as_text(rows))
+    else:
+        print(
+            "No plugin is installed. `pip install -r requirements.txt` installs the standard ones."
+        )
+    if mistake is not None:
+        print(f"gateway: {mistake}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
+    """Every offer, every plugin that only listens, and every failure; `config` says what is selected."""
+    selected = selected_offers(config, plugins) if config is not None else set()
+    rows = [
+        Row(
+            kind=offer.kind,
+            name=offer.name,
+            aliases=plugins.aliases(offer),
+            plugin=offer.plugin,
+            distribution=offer.distribution,
+            version=offer.version,
+            state="selected" if (offer.kind, offer.name) in selected else "available",
+            note=offer.summary,
+        )
+        for offer in plugins.offers()
+    ]
+    for info in plugins.plugins:
+        if hooks := plugins.hooks_of(info):
+            rows.append(
+                Row(
+                    kind="hooks",
+                    name=info.name,
+                    plugin=info.name,
+                    distribution=info.distribution,
+                    version=info.version,
+                    state="active",
+                    note=", ".join(hooks),
+                )
+            )
+    for failure in plugins.failures:
+        rows.append(
+            Row(
+                kind="-",
+                name=failure.plugin.name,
+                plugin=failure.plugin.name,
+                distribution=failure.plugin.distribution,
+                version=failure.plugin.version,
+                state="failed",
+                note=failure.reason,
+            )
+        )
+    return rows
+
+
+def _as_text(rows: list[Row]) -> str:
+    cells = [("KIND", "NAME", "DISTRIBUTION", "VERSION", "STATE", "")]
+    for row in rows:
+        aliases = f" (also {', '.join(row.aliases)})" if row.aliases else ""
+        note = f"{row.note}{aliases}".strip()
+        cells.append((row.kind, row.name, row.distribution, row.version, row.state, note))
+    return table(cells)

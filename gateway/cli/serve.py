@@ -1,0 +1,60 @@
+"""`gateway serve`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import get_args
+
+from gateway.cli.common import Commands, add_config_argument, configuration
+from gateway.cli.logs import set_up_logging
+from gateway.config import LogLevel
+from gateway.plugins import load_plugins
+from gateway.selection import select
+
+logger = logging.getLogger("gateway.serve")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve models",
+        description="Serve the models of the configuration, or MODEL alone.",
+    )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a GGUF file, a folder of weights, a hub id, or the name of one model of the configuration",
+    )
+    parser.add_argument("--engine", metavar="NAME", help="the engine (default: by what MODEL is)")
+    add_config_argument(parser)
+    parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="the port; 0 for any free one (default: 8000)")
+    parser.add_argument("--workers", type=int, metavar="N", help="server processes (default: 1)")
+    parser.add_argument("--log-level", choices=get_args(LogLevel), help="(default: info)")
+    parser.set_defaults(command=serve)
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Check the whole configuration, then serve until stopped."""
+    config = configuration(
+        arguments,
+        server={
+            "host": arguments.host,
+            "port": arguments.port,
+            "workers": arguments.workers,
+            "log_level": arguments.log_level,
+        },
+        model=arguments.model,
+        engine=arguments.engine,
+    )
+    set_up_logging(config.server.log_level)
+    plugins = load_plugins(config.plugins)
+    for plan in select(config, plugins).models:
+        logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)
+    # The server brings the whole web framework, which the other commands do without.
+    from gateway.server import run
+
+    return run(config, plugins)

@@ -1,0 +1,18 @@
+"""Prompts from the model's own Jinja chat template."""
+
+from __future__ import annotations
+
+from gateway.hookspecs import MakeRenderer, Register, hookimpl
+from gateway_chat_template.renderer import ChatTemplateRenderer, Config
+
+__all__ = ["ChatTemplateRenderer", "Config"]
+
+
+@hookimpl
+def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
+    register(
+        "chat_template",
+        ChatTemplateRenderer,
+        config=Config,
+        summary="the model's own Jinja chat template, in a sandbox",
+    )

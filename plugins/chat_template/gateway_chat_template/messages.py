@@ -1,0 +1,230 @@
+"""Entries as the messages that one template takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gateway.errors import InvalidRequest
+from gateway_chat_template.conversation import Call, Done, Entry, Result, Said
+from gateway_chat_template.features import Features
+
+Message: TypeAlias = dict[str, Any]
+
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def messages_of(
+    entries: Sequence[Entry], instructions: str | None, features: Features
+) -> tuple[list[Message], list[str]]:
+    """The messages, and the URLs of the images in them, in their order.
+
+    Raises `InvalidRequest`, naming the item, for what the template cannot take.
+    """
+    if instructions:
+        entries = [Said("system", [instructions], "instructions"), *entries]
+    entries = _arranged(entries, features)
+    images: list[str] = []
+    messages: list[Message] = []
+    for index, entry in enumerate(entries):
+        match entry:
+            case Said():
+                content = _content(entry, features, images)
+                messages.append({"role": entry.role, "content": content})
+            case Done():
+                results = [*_results_after(entries, index)]
+                messages += _done(entry, results, features)
+            case Result():
+                if not features.calls:
+                    raise _no_calls(entry.param)
+                if features.parallel_calls or not _told_already(entries, index):
+                    messages.append(_result(entry, features))
+    return messages if features.repeats else _alternating(messages), images
+
+
+def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
+    """The entries with system and developer messages where the template takes them, under the role it knows."""
+    head: list[Said] = []
+    rest: list[Entry] = []
+    for entry in entries:
+        if not isinstance(entry, Said) or entry.role == "user":
+            rest.append(entry)
+            continue
+        if entry.role == "developer" and not features.developer:
+            entry = Said("system", entry.content, entry.param)
+        late = features.late_system if entry.role == "system" else features.late_developer
+        if rest and late:
+            rest.append(entry)
+        else:
+            head.append(entry)
+    if not head:
+        return rest
+    # One message at the head: many templates look at the first alone.
+    joined = _join(head)
+    if features.system or (joined.role == "developer" and features.developer):
+        return [joined, *rest]
+    for index, entry in enumerate(rest):
+        if isinstance(entry, Said):
+            rest[index] = Said("user", [*joined.content, "\n\n", *entry.content], entry.param)
+            return rest
+    return [Said("user", joined.content, joined.param), *rest]
+
+
+def _join(said: Sequence[Said]) -> Said:
+    content = list(said[0].content)
+    for entry in said[1:]:
+        content += ["\n\n", *entry.content]
+    return Said(said[0].role, content, said[0].param)
+
+
+def _content(said: Said, features: Features, images: list[str]) -> Any:
+    """Content as the template takes it: one string, if it can be."""
+    texts = [part for part in said.content if isinstance(part, str)]
+    if len(texts) == len(said.content):
+        return _text("".join(texts), features)
+    if features.image is None:
+        raise InvalidRequest("This model takes no images.", param=said.param)
+    parts: list[dict[str, Any]] = []
+    for part in said.content:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+        else:
+            images.append(part.url)
+            parts.append(
+                {"type": "image"}
+                if features.image == "image"
+                else {"type": "image_url", "image_url": {"url": part.url}}
+            )
+    return parts
+
+
+def _text(text: str, features: Features) -> Any:
+    return text if features.text else [{"type": "text", "text": text}]
+
+
+def _results_after(entries: Sequence[Entry], index: int) -> list[Result]:
+    results = []
+    for entry in entries[index + 1 :]:
+        if not isinstance(entry, Result):
+            break
+        results.append(entry)
+    return results
+
+
+def _told_already(entries: Sequence[Entry], index: int) -> bool:
+    """Whether the result at `index` was told next to its call, by `_done`."""
+    result = entries[index]
+    while index and isinstance(entries[index], Result):
+        index -= 1
+    before = entries[index]
+    return (
+        isinstance(before, Done)
+        and isinstance(result, Result)
+        and len(before.calls) > 1
+        and any(call.call_id == result.call_id for call in before.calls)
+    )
+
+
+def _done(done: Done, results: Sequence[Result], features: Features) -> list[Message]:
+    """What the model did, as one message; as several where the template takes no more at once."""
+    text = "\n\n".join(filter(None, done.text))
+    first: Message = {"role": "assistant", "content": _text(text, features)}
+    if done.reasoning:
+        reasoning = "\n\n".join(done.reasoning)
+        first.update((key, reasoning) for key in features.reasoning_keys)
+    if not done.calls:
+        return [first]
+    if not features.calls:
+        raise _no_calls(done.param)
+    messages = [first]
+    if not text:
+        first["content"] = features.call_content
+    elif features.text_and_calls == "apart":
+        messages.append({"role": "assistant", "content": features.call_content})
+    calls = [_call(call, features) for call in done.calls]
+    if features.parallel_calls or len(calls) == 1:
+        messages[-1]["tool_calls"] = calls
+        return messages
+    for index, call in enumerate(done.calls):
+        if index:
+            messages.append({"role": "assistant", "content": features.call_content})
+        messages[-1]["tool_calls"] = [calls[index]]
+        messages += [_result(entry, features) for entry in results if entry.call_id == call.call_id]
+    return messages
+
+
+def _call(call: Call, features: Features) -> dict[str, Any]:
+    arguments: Any = call.arguments.strip() or "{}"
+    if features.arguments == "object":
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            arguments = {
+                "arguments": arguments
+            }  # a call that was cut off, or that no JSON reader reads
+        if not isinstance(arguments, dict):
+            arguments = {"arguments": arguments}
+    return {
+        "id": _call_id(call.call_id, features),
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def _result(result: Result, features: Features) -> Message:
+    return {
+        "role": "tool",
+        "content": _text(result.text, features),
+        "tool_call_id": _call_id(result.call_id, features),
+        "name": result.name,
+    }
+
+
+def _call_id(call_id: str, features: Features) -> str:
+    if not features.short_call_ids or (
+        len(call_id) == 9 and call_id.isascii() and call_id.isalnum()
+    ):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8], "big")
+    digits = []
+    for _ in range(9):
+        number, digit = divmod(number, 36)
+        digits.append(_BASE36[digit])
+    return "".join(digits)
+
+
+def _alternating(messages: Sequence[Message]) -> list[Message]:
+    """Neighbours of one role as one message, where the template wants roles to alternate."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last["role"] == message["role"] != "tool"
+            and "tool_calls" not in last
+        ):
+            content = _merged(last["content"], message["content"])
+            merged[-1] = {**last, **message, "content": content}
+        else:
+            merged.append(message)
+    return merged
+
+
+def _merged(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return first + ("\n\n" if first and second else "") + second
+    return [*_as_parts(first), {"type": "text", "text": "\n\n"}, *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content or ""}]
+
+
+def _no_calls(param: str) -> InvalidRequest:
+    return InvalidRequest(
+        "This model's chat template has no place for tool calls and their results.", param=param
+    )

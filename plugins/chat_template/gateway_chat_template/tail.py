@@ -1,0 +1,38 @@
+"""What the end of a prompt says about where the output starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.protocols.prompt import Tail
+
+THINKING_MARKERS: tuple[tuple[str, str], ...] = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<reasoning>", "</reasoning>"),
+    ("◁think▷", "◁/think▷"),
+)
+"""What opens and closes reasoning, in the families that are known."""
+
+_WINDOW = 4096
+
+
+def tail_of(prompt: str, markers: Sequence[tuple[str, ...]] = THINKING_MARKERS) -> Tail:
+    """`reasoning` if the prompt ends with a marker that opens it, `text` if with one that closes it.
+
+    Only whitespace may follow the marker: what a user wrote never stands last, since the template's own markup does.
+    """
+    end = prompt[-_WINDOW:].rstrip()
+    for opening, closing in markers:
+        if end.endswith(opening):
+            return "reasoning"
+        if end.endswith(closing):
+            return "text"
+    return "unknown"

@@ -1,0 +1,42 @@
+"""From the configuration to a `MemoryStore`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from gateway import hookimpl
+from gateway.hookspecs import OpenStore, Register
+from gateway_memory.store import MemoryStore
+
+
+class MemoryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[stores.memory]`."""
+
+    max_responses: Annotated[int, Meta(ge=1)] = 10_000
+    """The most responses that are kept; the one that was not used for longest goes first."""
+    max_bytes: Annotated[int, Meta(ge=1)] = 256 * 1024 * 1024
+    """The most bytes that they may take, counted as JSON."""
+    ttl: Annotated[float, Meta(gt=0)] = 86_400.0
+    """Seconds after which a response that nobody used is forgotten."""
+
+
+@asynccontextmanager
+async def open_memory(config: MemoryConfig) -> AsyncIterator[MemoryStore]:
+    """An empty store; what it holds is gone when the context is left."""
+    yield MemoryStore(
+        max_responses=config.max_responses, max_bytes=config.max_bytes, ttl=config.ttl
+    )
+
+
+@hookimpl
+def gateway_register_stores(register: Register[OpenStore]) -> None:
+    register(
+        "memory",
+        open_memory,
+        config=MemoryConfig,
+        summary="in this process, bounded by time and size; gone when the server stops",
+    )
