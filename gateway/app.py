@@ -15,6 +15,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
 from gateway.admission import Admission
+from gateway.background import BackgroundRuns
 from gateway.config import Config
 from gateway.errors import (
     ConfigurationError,
@@ -27,9 +28,26 @@ from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
 from gateway.protocols import SpeaksFormat
 from gateway.routes.answers import JSON, error_body
+from gateway.routes.conversations import (
+    create_conversation,
+    create_items,
+    delete_conversation,
+    delete_item,
+    list_items,
+    retrieve_conversation,
+    retrieve_item,
+    update_conversation,
+)
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.models import list_models, retrieve_model
-from gateway.routes.responses import create_response, delete_response, retrieve_response
+from gateway.routes.responses import (
+    cancel_response,
+    count_input_tokens,
+    create_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
 from gateway.routes.state import HttpRequest, keep_services
 from gateway.selection import OpenedModel, Selection, open_model, select
 from gateway.served import RunSettings, ServedModel, Services
@@ -94,7 +112,10 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
             yield
 
     handlers = [
-        create_response, retrieve_response, delete_response,
+        create_response, retrieve_response, delete_response, cancel_response,
+        list_input_items, count_input_tokens,
+        create_conversation, retrieve_conversation, update_conversation, delete_conversation,
+        create_items, list_items, retrieve_item, delete_item,
         list_models, retrieve_model,
         health, ready,
     ]  # fmt: skip
@@ -125,10 +146,12 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         metrics.watch_model(model.name, model.admission)
         models.append(model)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))
-    store = None
+    store = background = None
     if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
+        background = BackgroundRuns(store, lease_seconds=config.server.lease_seconds)
+        await stack.enter_async_context(background.kept())
     return Services(
         config=config,
         models=models,
@@ -138,6 +161,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
+        background=background,
     )
 
 

@@ -244,6 +244,13 @@ class ResponseAssembler:
         self.response.status = "cancelled"
         return out
 
+    def spoil(self, code: str, message: str) -> None:
+        """What had ended well has failed after all: it could not be kept."""
+        self.response.status = "failed"
+        self.response.completed_at = None
+        self.response.incomplete_details = None
+        self.response.error = ResponseError(code=code, message=message)
+
     def terminal(self) -> events.Event:
         """The one terminal event, made after the response is stored."""
         number = self._next()

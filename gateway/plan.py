@@ -6,16 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.protocols import Sampling, StoredResponse, TextFormat, Turn
+from gateway.protocols import ResponseStore, Sampling, StoredResponse, TextFormat, Turn
 from gateway.served import ServedModel, Services
 from gateway.toolset import Toolset, build_toolset
 from gateway.wire import items
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
-from gateway.wire.response import Response
+from gateway.wire.response import ConversationReference, Response
 from gateway.wire.text import TextConfig
 
 
@@ -32,6 +32,8 @@ class Plan(Struct, kw_only=True):
     sampling: Sampling
     store: bool
     stream: bool
+    background: bool
+    conversation_id: str | None
     wants_logprobs: bool
     owner: str | None
     previous_response_id: str | None
@@ -39,6 +41,8 @@ class Plan(Struct, kw_only=True):
     cache_salt: str | None
     priority: int
     trace_headers: Mapping[str, str] | None
+    truncate: bool
+    """Whether the oldest turns may be left out of a prompt that is too long."""
     size: int
     """Bytes of the request's body: a hint of how long rendering takes."""
 
@@ -47,8 +51,6 @@ class Plan(Struct, kw_only=True):
 _REFUSED = {
     "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
     "moderation": "Moderation is not available on this server. Leave the parameter out.",
-    "background": "Background responses are not available on this server yet. Send background: false.",
-    "conversation": "Conversations are not available on this server yet. Use previous_response_id.",
     "context_management": "Context management is not available on this server. Leave it out.",
 }
 
@@ -62,7 +64,7 @@ async def make_plan(
     trace_headers: Mapping[str, str] | None = None,
 ) -> Plan:
     """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault."""
-    _refuse(request)
+    _refuse(request, services)
     model = services.model(request.model)
     own = assign_ids(request.input or ())
     history = await _history(request, services, owner)
@@ -97,6 +99,8 @@ async def make_plan(
         sampling=sampling,
         store=store,
         stream=bool(request.stream),
+        background=bool(request.background),
+        conversation_id=request.conversation_id,
         wants_logprobs=logprobs is not None,
         owner=owner,
         previous_response_id=request.previous_response_id,
@@ -104,14 +108,35 @@ async def make_plan(
         cache_salt=request.cache_salt,
         priority=request.priority or 0,
         trace_headers=trace_headers,
+        truncate=request.truncation == "auto",
         size=size,
     )
 
 
-def _refuse(request: ResponseRequest) -> None:
+def _refuse(request: ResponseRequest, services: Services) -> None:
+    """Refuse what cannot be honoured, by itself or together."""
     for name, message in _REFUSED.items():
         if getattr(request, name, None):
             raise Unsupported(message, param=name)
+    if request.previous_response_id is not None and request.conversation is not None:
+        raise InvalidRequest(
+            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
+            param="conversation",
+            code="mutually_exclusive_parameters",
+        )
+    if request.background and request.store is False:
+        raise InvalidRequest(
+            "A background response is fetched later, so it must be stored. Leave store out, or background.",
+            param="background",
+        )
+    if services.store is None:
+        for name in ("background", "conversation", "previous_response_id"):
+            if getattr(request, name):
+                raise Unsupported(
+                    f"This server stores nothing (store = \"none\"), so '{name}' cannot be honoured. "
+                    "Send all items as input.",
+                    param=name,
+                )
 
 
 def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
@@ -146,16 +171,15 @@ def resolve_references(
 async def _history(
     request: ResponseRequest, services: Services, owner: str | None
 ) -> Sequence[items.Item]:
+    store = services.store
+    if store is None:
+        return ()
+    if request.conversation_id is not None:
+        return await conversation_history(store, request.conversation_id, owner)
     previous = request.previous_response_id
     if previous is None:
         return ()
-    if services.store is None:
-        raise Unsupported(
-            "This server stores no responses, so previous_response_id cannot be honoured. "
-            "Send the earlier items as input.",
-            param="previous_response_id",
-        )
-    parent: StoredResponse | None = await services.store.get(previous, owner=owner)
+    parent: StoredResponse | None = await store.get(previous, owner=owner)
     history = None
     if parent is not None:
         if parent.response.status in ("queued", "in_progress"):
@@ -164,7 +188,7 @@ async def _history(
                 param="previous_response_id",
                 code="previous_response_not_finished",
             )
-        history = await services.store.history(previous, owner=owner)
+        history = await store.history(previous, owner=owner)
     if history is None:
         raise NotFound(
             f"Previous response with id '{previous}' not found.",
@@ -172,6 +196,20 @@ async def _history(
             code="previous_response_not_found",
         )
     return history
+
+
+async def conversation_history(
+    store: ResponseStore, conversation_id: str, owner: str | None
+) -> Sequence[items.Item]:
+    """All items of a conversation, oldest first."""
+    page = await store.list_items(conversation_id, owner=owner)
+    if page is None:
+        raise NotFound(
+            f"Conversation with id '{conversation_id}' not found.",
+            param="conversation",
+            code="conversation_not_found",
+        )
+    return page.items
 
 
 def _text_format(request: ResponseRequest) -> TextFormat:
@@ -241,6 +279,10 @@ def _skeleton(
     """The response before anything is generated, with every field that the API promises."""
     return Response(
         id=new_id("resp_"),
+        background=bool(request.background),
+        conversation=(
+            ConversationReference(id=request.conversation_id) if request.conversation_id else UNSET
+        ),
         created_at=int(time.time()),
         model=model.name,
         status="in_progress",

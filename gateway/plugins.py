@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any, Literal, TypeAlias, cast
 
 import pluggy
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from gateway.config import PluginsConfig
 from gateway.errors import ConfigurationError
@@ -303,6 +303,13 @@ class _Register:
             raise ConfigurationError(
                 f"the config of the {self._kind} {name!r} is not a msgspec Struct class"
             )
+        try:
+            inspect.type_info(config)
+        except (NameError, TypeError) as error:
+            raise ConfigurationError(
+                f"the config of the {self._kind} {name!r} has an annotation that msgspec cannot use "
+                f"({one_line(str(error))}); what it names must be imported at run time"
+            ) from error
         offer = Offer(
             kind=self._kind,
             name=name,

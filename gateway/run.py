@@ -23,6 +23,7 @@ from gateway.errors import (
 from gateway.logprobs import LogprobAligner
 from gateway.plan import Plan
 from gateway.protocols import (
+    UNFINISHED,
     EngineOutput,
     EngineRequest,
     FinishReason,
@@ -34,6 +35,7 @@ from gateway.protocols import (
 )
 from gateway.served import ServedModel, Services
 from gateway.tool_calls import ToolCalls
+from gateway.truncation import turn_starts, without_oldest
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import (
@@ -51,6 +53,11 @@ Sink = Callable[[Sequence[Event]], Awaitable[None]]
 
 MAX_TURNS = 64
 """Generations in one response: a model that calls tools without end stops here, incomplete."""
+
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+
+KEPT_IN_CONVERSATION = ("completed", "incomplete")
+"""What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
 
 RENDER_IN_THREAD = 200_000
 """Characters of conversation beyond which rendering and tokenizing leave the event loop."""
@@ -132,12 +139,47 @@ class ResponseRun:
         )
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
+        self._cancelled = False
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
-        self._first = await self._generation(self.plan.turn)
-        await self.model.engine.check(self._first.request)
+        self._first = await self._fitting(self.plan.turn)
+        if self.plan.store and self.services.store is not None:
+            await self.services.store.health()
         self._reservation = self.model.admission.reserve()
+
+    async def _fitting(self, turn: Turn) -> Generation:
+        """The first generation, which the engine has looked at; shortened where the request allows it and must be."""
+        generation = await self._generation(turn)
+        try:
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if not self.plan.truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
+                raise
+            # The fewest turns to leave out, by halving: each try renders the whole prompt.
+            low, high = 1, len(turn_starts(turn.items)) - 1
+            found: Generation | None = None
+            while low <= high:
+                middle = (low + high) // 2
+                shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
+                tried = await self._generation(shorter)
+                if await self._fits(tried):
+                    found, high = tried, middle - 1
+                else:
+                    low = middle + 1
+            if found is None:
+                raise
+            return found
+        return generation
+
+    async def _fits(self, generation: Generation) -> bool:
+        try:
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if error.code != CONTEXT_LENGTH_EXCEEDED:
+                raise
+            return False
+        return True
 
     def abandon(self) -> None:
         """Give back what `prepare` took, if `run` was never called."""
@@ -150,50 +192,77 @@ class ResponseRun:
             self._stopped_by = error
             self._task.cancel()
 
+    def cancel(self) -> None:
+        """End the run as cancelled, keeping what was written. Does nothing once it has ended, or twice."""
+        if not self._cancelled and self._stopped_by is None:
+            self._cancelled = True
+            if self._task is not None:
+                self._task.cancel()
+
+    def record(self) -> StoredResponse:
+        """The response as it is now, as it is stored."""
+        plan = self.plan
+        return StoredResponse(
+            response=snapshot(self.response),
+            input=plan.input,
+            previous_response_id=plan.previous_response_id,
+            conversation_id=plan.conversation_id,
+            owner=plan.owner,
+            streamed=plan.background and plan.stream,
+        )
+
     async def run(self, sink: Sink) -> Response:
         """Make the response, handing its events to `sink`; returns it in its terminal status."""
         self._task = asyncio.current_task()
         self.services.runs.add(self)
         try:
-            await sink(self._assembler.start())
+            await sink(self._assembler.start("queued" if self.plan.background else "in_progress"))
             closing = await self._until_end(sink)
-            await self._store()
-            self._tell_plugins()
-            await sink([*closing, self._assembler.terminal()])
+            self._task = None  # from here on there is nothing to stop
+            if await self._store():
+                self._tell_plugins()
+                await sink([*closing, self._assembler.terminal()])
         finally:
+            self._task = None
             self.abandon()
             self.services.runs.discard(self)
-            self._task = None
         return self.response
 
     async def _until_end(self, sink: Sink) -> list[Event]:
         """Run all turns; the events that close the response, but for the terminal one."""
         assembler, reservation = self._assembler, self._reservation
         assert reservation is not None, "prepare comes before run"
+        error: GatewayError
         try:
+            if self._cancelled:
+                return assembler.cancel(self._tokens.usage())
             async with (
                 asyncio.timeout(self.services.settings.request_timeout),
                 reservation.slot(),
                 AsyncExitStack() as sessions,
             ):
+                if self.plan.background:
+                    await self._leave_queue(sink)
                 await self._turns(sink, sessions)
             return assembler.finish(self._tokens.usage())
         except TimeoutError:
-            error: GatewayError = DeadlineExceeded(
+            error = DeadlineExceeded(
                 f"The response took longer than {self.services.settings.request_timeout:g} seconds, "
                 "which is this server's limit."
             )
         except GatewayError as failure:
             error = failure
         except asyncio.CancelledError:
+            if self._task is not None and (self._cancelled or self._stopped_by is not None):
+                self._task.uncancel()
+            if self._cancelled:
+                return assembler.cancel(self._tokens.usage())
             if self._stopped_by is None:
                 assembler.cancel(self._tokens.usage())
                 # The client has gone: nobody reads on, but what was made is kept.
                 await asyncio.shield(self._store())
                 self._tell_plugins()
                 raise
-            if self._task is not None:
-                self._task.uncancel()
             error = self._stopped_by
         except Exception:
             # A plugin or the gateway itself is at fault; the client is told that, the log is told what.
@@ -202,10 +271,20 @@ class ResponseRun:
         self.error = error
         return assembler.fail(failure_code(error), error.message, self._tokens.usage())
 
+    async def _leave_queue(self, sink: Sink) -> None:
+        """A background response begins to run; where it has been ended from elsewhere, it does not."""
+        events = self._assembler.progress()
+        store = self.services.store
+        if store is not None and not await store.advance(self.record(), expected={"queued"}):
+            self._cancelled = True
+            raise asyncio.CancelledError
+        await sink(events)
+
     async def _turns(self, sink: Sink, sessions: AsyncExitStack) -> None:
         assembler = self._assembler
         generation = self._first
         assert generation is not None, "prepare comes before run"
+        turn = generation.turn
         self._first = None
         for _ in range(MAX_TURNS):
             await self._generate(generation, sink)
@@ -214,15 +293,15 @@ class ResponseRun:
             await self._run_calls(sink, sessions)
             if assembler.calls_client:
                 return
-            generation = await self._generation(self._next_turn())
+            generation = await self._generation(self._next_turn(turn))
             await self.model.engine.check(generation.request)
         raise GatewayError(
             f"The model called tools in {MAX_TURNS} turns without coming to an answer.",
             code="max_turns_exceeded",
         )
 
-    def _next_turn(self) -> Turn:
-        turn = self.plan.turn
+    def _next_turn(self, turn: Turn) -> Turn:
+        """The first turn, with all that was made since."""
         return msgspec.structs.replace(
             turn,
             items=[*turn.items, *self._assembler.finished_items],
@@ -327,23 +406,30 @@ class ResponseRun:
             async for call, result in results:
                 await sink(assembler.call_finished(call, result))
 
-    async def _store(self) -> None:
-        """Keep the response; where the store fails, the client is told in the log's words and nothing else is lost."""
-        store = self.services.store
-        if store is None or not self.plan.store:
-            return
+    async def _store(self) -> bool:
+        """Keep the response, before anybody is told that it has ended. False: somebody else has ended it already.
+
+        A foreground response that cannot be stored has failed: completed means kept.
+        """
+        store, plan = self.services.store, self.plan
+        if store is None or not plan.store:
+            return True
         try:
-            await store.put(
-                StoredResponse(
-                    response=snapshot(self.response),
-                    input=self.plan.input,
-                    previous_response_id=self.plan.previous_response_id,
-                    owner=self.plan.owner,
+            if not plan.background:
+                await store.put(self.record())
+            elif not await store.advance(self.record(), expected=UNFINISHED):
+                return False
+            if plan.conversation_id is not None and self.response.status in KEPT_IN_CONVERSATION:
+                await store.append_items(
+                    plan.conversation_id, [*plan.input, *self.response.output], owner=plan.owner
                 )
-            )
-        except StoreUnavailable:
-            logger.exception("response %s could not be stored", self.response.id)
-            self.response.store = False
+        except StoreUnavailable as error:
+            if plan.background:
+                raise
+            logger.warning("response %s could not be stored: %s", self.response.id, error.message)
+            self.error = error
+            self._assembler.spoil(failure_code(error), f"Not stored: {error.message}")
+        return True
 
     def _tell_plugins(self) -> None:
         self.services.metrics.response_finished(self.model.name, self.response)

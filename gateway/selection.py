@@ -356,13 +356,18 @@ def _why(
     halves: Mapping[str, str],
     profile: ModelProfile | None,
 ) -> str:
-    reason = (profile and profile.why) or "its profile"
-    by_name = "named in the configuration"
-    whole = plan.config.parser is not None
-    configured = whole or all(getattr(plan.config, half) is not None for half in halves)
+    config = plan.config
     named = " + ".join(halves.values()) if halves else parser.name
-    return (
-        f"engine {plan.engine.name} ({plan.why}), "
-        f"renderer {renderer.name} ({by_name if plan.config.renderer else reason}), "
-        f"parser {named} ({by_name if whole or (halves and configured) else reason})"
+    parser_is_configured = config.parser is not None or (
+        halves != {} and all(getattr(config, half) == name for half, name in halves.items())
     )
+    by_profile = (profile and profile.why) or "its profile"
+    in_config = "named in the configuration"
+    reasons = [
+        in_config if config.renderer is not None else by_profile,
+        in_config if parser_is_configured else by_profile,
+    ]
+    engine = f"engine {plan.engine.name} ({plan.why})"
+    if reasons[0] == reasons[1]:
+        return f"{engine}, renderer {renderer.name} and parser {named} ({reasons[0]})"
+    return f"{engine}, renderer {renderer.name} ({reasons[0]}), parser {named} ({reasons[1]})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from gateway.errors import GatewayError, InvalidRequest, ModelNotFound, ServerSh
 from gateway.metrics import Metrics
 from gateway.protocols import Engine, ModelInfo, OutputFormat, PromptRenderer, ResponseStore
 from gateway.toolset import OfferedTools
+
+if TYPE_CHECKING:
+    from gateway.background import BackgroundRuns
 
 
 class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
@@ -62,6 +65,7 @@ class Services:
         metrics: Metrics,
         settings: RunSettings,
         hook: Any,
+        background: BackgroundRuns | None = None,
     ) -> None:
         """`hook` is the plugin manager's hook caller; `aliases` map further names to those of `models`."""
         self.config = config
@@ -72,6 +76,7 @@ class Services:
         self.metrics = metrics
         self.settings = settings
         self.hook = hook
+        self.background = background
         self.runs: set[Run] = set()
         self.draining = False
 

@@ -67,6 +67,7 @@ class _Layers:
         self.tables: dict[str, Any] = {}
         self.text = ""
         self.origins: dict[KeyPath, str] = {}
+        self.source = "the built-in configuration" if file is None else str(file)
         if file is not None:
             self.tables, self.text = read_toml(file)
         for section, table in self.tables.items():
@@ -100,6 +101,7 @@ class _Layers:
             name = model_name(model)
             self.tables["models"] = {name: {"path": model}}
             self.origins["models", name] = COMMAND_LINE
+            self.source = COMMAND_LINE
         elif self.file is None:
             models[DEFAULT_MODEL] = {}
 
@@ -168,7 +170,7 @@ class _Layers:
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),
                 plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
-                source=str(self.file) if self.file else "the built-in configuration",
+                source=self.source,
             )
         except TableError as error:
             raise self.mistake(error) from error

@@ -28,6 +28,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     elsewhere."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
     """The store that responses are kept in, by name; `none` keeps nothing."""
+    lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
+    """Seconds after which a background response whose process has died is ended by another that shares its store."""
     max_body_bytes: Positive = 32 * 1024 * 1024
     """The largest request body, in bytes; a larger one is refused with 413."""
     body_timeout: Seconds = 60.0

@@ -45,6 +45,7 @@ from gateway.protocols.prompt import (
     Turn,
 )
 from gateway.protocols.store import (
+    UNFINISHED,
     Conversations,
     EventLogs,
     ItemPage,
@@ -62,6 +63,7 @@ from gateway.protocols.tools import (
 )
 
 __all__ = [
+    "UNFINISHED",
     "CallPiece",
     "Capability",
     "ChatPrompt",

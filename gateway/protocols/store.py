@@ -8,14 +8,17 @@ or False, never an exception; a store that does not answer raises `StoreUnavaila
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, Response, ResponseStatus
 
-Order = Literal["asc", "desc"]
+Order: TypeAlias = Literal["asc", "desc"]
+
+UNFINISHED: Final[frozenset[ResponseStatus]] = frozenset(("queued", "in_progress"))
+"""The statuses of a response that is still being made."""
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
@@ -87,6 +90,10 @@ class EventLogs(Protocol):
 
         Does nothing for a response that was deleted meanwhile.
         """
+        ...
+
+    async def count_events(self, response_id: str) -> int:
+        """How many events the log has: the next one's sequence number."""
         ...
 
     def read_events(

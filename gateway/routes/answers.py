@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from gateway.errors import GatewayError
 from gateway.run import ResponseRun
+from gateway.served import Services
 from gateway.wire.common import encode
-from gateway.wire.events import SSE_DONE, Event, sse_frame
+from gateway.wire.events import SSE_DONE, Event, sse_frame, sse_frame_of
 from gateway.wire.response import ErrorBody, ErrorEnvelope
 
 JSON = "application/json"
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
 
 
 def json_answer(body: object, *, status: int = 200) -> ASGIResponse:
@@ -92,17 +98,38 @@ class EventStream:
                     {
                         "type": "http.response.start",
                         "status": 200,
-                        "headers": [
-                            (b"content-type", b"text/event-stream; charset=utf-8"),
-                            (b"cache-control", b"no-cache"),
-                            (b"x-accel-buffering", b"no"),
-                        ],
+                        "headers": SSE_HEADERS,
                     }
                 )
                 await self._run.run(write)
                 await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
         finally:
             self._run.abandon()
+            metrics.stream_closed()
+
+
+class LogStream:
+    """A background response's event log as server-sent events: what is logged, then what comes, to its end."""
+
+    def __init__(self, services: Services, response_id: str, *, after: int = -1) -> None:
+        self._services = services
+        self._response_id = response_id
+        self._after = after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        store, metrics = self._services.store, self._services.metrics
+        assert store is not None, "only what is stored has a log"
+        metrics.stream_opened()
+        try:
+            async with ClientGone().watch(receive):
+                await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+                log = store.read_events(self._response_id, after=self._after)
+                async with aclosing(log) as batches:
+                    async for batch in batches:
+                        body = b"".join(map(sse_frame_of, batch))
+                        await send({"type": "http.response.body", "body": body, "more_body": True})
+                await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+        finally:
             metrics.stream_closed()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
-from gateway.routes.state import HttpRequest
+from gateway.routes.state import HttpRequest, services_of
 
 
 class UnsupportedMediaType(GatewayError):
@@ -24,8 +24,13 @@ class BodyTimeout(GatewayError):
     default_code = "request_timeout"
 
 
-async def read_json_body(request: HttpRequest, *, limit: int, seconds: float) -> bytes:
-    """The whole body, at most `limit` bytes, within `seconds`; not yet decoded."""
+async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> bytes:
+    """The whole body of a JSON request, not yet decoded.
+
+    At most `server.max_body_bytes`, within `server.body_timeout` seconds; both are the server's configuration.
+    """
+    server = services_of(request).config.server
+    limit, seconds = server.max_body_bytes, server.body_timeout
     headers = request.headers
     media_type = headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
@@ -55,6 +60,6 @@ async def read_json_body(request: HttpRequest, *, limit: int, seconds: float) ->
             f"The body did not arrive within {seconds:g} seconds.",
             headers={"connection": "close"},
         ) from None
-    if not parts:
+    if not parts and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)

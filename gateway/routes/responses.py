@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
 from litestar import delete, get, post
 from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.pages import page_of, page_query
 from gateway.plan import make_plan
-from gateway.protocols import ResponseStore, StoredResponse
-from gateway.routes.answers import EventStream, PlainAnswer, json_answer
-from gateway.routes.body import read_json_body
-from gateway.routes.state import HttpRequest, services_of
+from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
+from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
+from gateway.routes.body import read_body
+from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.run import ResponseRun
 from gateway.wire.request import decode_response_request
-from gateway.wire.response import DeletedResponse
+from gateway.wire.response import DeletedResponse, InputTokens
 
 TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 @post("/v1/responses", status_code=200)
 async def create_response(request: HttpRequest) -> ASGIApp:
-    """Make a response, streamed or plain."""
+    """Make a response: streamed, plain, or in the background."""
     services = services_of(request)
-    limits = services.config.server
-    body = await read_json_body(request, limit=limits.max_body_bytes, seconds=limits.body_timeout)
+    body = await read_body(request)
     decoded = decode_response_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/responses")
@@ -31,35 +32,102 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         decoded,
         services,
         size=len(body),
+        owner=owner_of(request),
         trace_headers={k: v for k in TRACE_HEADERS if (v := request.headers.get(k))} or None,
     )
     run = ResponseRun(plan, services)
     await run.prepare()
-    return EventStream(run) if plan.stream else PlainAnswer(run)
+    if not plan.background:
+        return EventStream(run) if plan.stream else PlainAnswer(run)
+    assert services.background is not None, (
+        "a plan is in the background only where there is a store"
+    )
+    queued = await services.background.start(run)
+    return LogStream(services, queued.id) if plan.stream else json_answer(queued.response)
 
 
 @get("/v1/responses/{response_id:str}")
 async def retrieve_response(request: HttpRequest, response_id: str) -> ASGIApp:
-    """A stored response."""
-    if request.query_params.get("stream", "false").lower() in ("true", "1"):
+    """A stored response; with `stream`, the events of a background one, from `starting_after` on."""
+    record = await _record(request, response_id)
+    query = request.query_params
+    if query.get("stream", "false").lower() not in ("true", "1"):
+        if "starting_after" in query:
+            raise InvalidRequest(
+                "starting_after is for streams. Send stream=true with it.", param="starting_after"
+            )
+        return json_answer(record.response)
+    if not record.streamed:
         raise InvalidRequest(
-            f"Response '{response_id}' was not made in the background, so it cannot be streamed. "
-            "Retrieve it without stream.",
+            f"Response '{response_id}' was not made with background: true and stream: true, so its events are "
+            "not kept. Retrieve it without stream.",
             param="stream",
         )
-    store = _store(request)
-    record: StoredResponse | None = await store.get(response_id)
-    if record is None:
-        raise _unknown(response_id)
-    return json_answer(record.response)
+    after = query.get("starting_after", "-1")
+    try:
+        number = int(after)
+    except ValueError:
+        raise InvalidRequest(
+            f"starting_after is the sequence number of an event, and '{after}' is not a whole number.",
+            param="starting_after",
+        ) from None
+    return LogStream(services_of(request), response_id, after=number)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
 async def delete_response(request: HttpRequest, response_id: str) -> ASGIApp:
-    """Forget a stored response."""
-    if not await _store(request).delete(response_id):
+    """Forget a stored response; one that is running is stopped."""
+    record = await _record(request, response_id)
+    store = _store(request)
+    if record.response.status in UNFINISHED:
+        await store.request_cancel(response_id)
+    if not await store.delete(response_id, owner=owner_of(request)):
         raise _unknown(response_id)
     return json_answer(DeletedResponse(id=response_id))
+
+
+@post("/v1/responses/{response_id:str}/cancel", status_code=200)
+async def cancel_response(request: HttpRequest, response_id: str) -> ASGIApp:
+    """Cancel a background response; one that is over is answered as it is."""
+    record = await _record(request, response_id)
+    if not record.response.background:
+        raise InvalidRequest(
+            f"Response '{response_id}' was not made with background: true, so it cannot be cancelled. "
+            "Close its connection instead.",
+            param="response_id",
+        )
+    background = services_of(request).background
+    assert background is not None, "what is stored has a store"
+    return json_answer((await background.cancel(record)).response)
+
+
+@get("/v1/responses/{response_id:str}/input_items")
+async def list_input_items(request: HttpRequest, response_id: str) -> ASGIApp:
+    """A page of the items that a response was made from."""
+    record = await _record(request, response_id)
+    query = page_query(request.query_params, default_order="desc")
+    return json_answer(page_of(list(record.input), query))
+
+
+@post("/v1/responses/input_tokens", status_code=200)
+async def count_input_tokens(request: HttpRequest) -> ASGIApp:
+    """How many tokens a request's prompt has, by the real renderer and tokenizer."""
+    services = services_of(request)
+    body = await read_body(request)
+    decoded = decode_response_request(body, require_input=False)
+    plan = await make_plan(
+        msgspec.structs.replace(decoded, background=None, stream=None),
+        services,
+        size=len(body),
+        owner=owner_of(request),
+    )
+    prompt = plan.model.renderer.render(plan.turn).prompt
+    if not isinstance(prompt, TokensPrompt):
+        raise Unsupported(
+            f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
+            param="model",
+        )
+    return json_answer(InputTokens(input_tokens=len(prompt.token_ids)))
 
 
 def _store(request: HttpRequest) -> ResponseStore:
@@ -67,6 +135,13 @@ def _store(request: HttpRequest) -> ResponseStore:
     if store is None:
         raise Unsupported('This server stores no responses (store = "none").')
     return store
+
+
+async def _record(request: HttpRequest, response_id: str) -> StoredResponse:
+    record = await _store(request).get(response_id, owner=owner_of(request))
+    if record is None:
+        raise _unknown(response_id)
+    return record
 
 
 def _unknown(response_id: str) -> NotFound:

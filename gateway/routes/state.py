@@ -28,3 +28,9 @@ def services_in(app: Litestar) -> Services:
 def services_of(request: HttpRequest) -> Services:
     """The running gateway that serves `request`."""
     return services_in(request.app)
+
+
+def owner_of(request: HttpRequest) -> str | None:
+    """Whose request it is: the id of its API key, or None in anonymous mode."""
+    owner: str | None = request.scope.get("owner")  # type: ignore[assignment]
+    return owner

@@ -267,14 +267,14 @@ def _guessed_kind(schema: Mapping[str, Any]) -> str:
 
 
 def _string(schema: Mapping[str, Any]) -> str:
-    least = schema.get("minLength", 0)
+    least = int(schema.get("minLength", 0))
     most = schema.get("maxLength")
     if "pattern" in schema:
         found = shortest_match(schema["pattern"], at_least=least, search=True)
         if found is None or (most is not None and len(found) > most):
             raise NoInstanceError(f"no text is found for the pattern {schema['pattern']!r}")
         return found
-    value = _OF_FORMAT.get(schema.get("format", ""), "")
+    value = _OF_FORMAT.get(str(schema.get("format")), "")
     return value + "a" * max(0, least - len(value))
 
 

@@ -79,7 +79,7 @@ class _Writer:
             case "BRANCH":
                 return self.sequence(argument[1][0])
             case "GROUPREF":
-                return self._groups.get(argument, "")
+                return self._groups.get(int(argument), "")
             case "AT" | "ASSERT" | "ASSERT_NOT":
                 return ""
             case _:
@@ -90,7 +90,8 @@ class _Writer:
         negated = str(members[0][0]) == "NEGATE"
         if not negated:
             return self._example(*members[0])
-        for candidate in (*_FILLERS, *map(chr, range(33, 0x250))):
+        candidates: list[str] = [*_FILLERS, *map(chr, range(33, 0x250))]
+        for candidate in candidates:
             if not any(_contains(str(o), a, candidate) for o, a in members[1:]):
                 return candidate
         raise _DeadEnd("a set without members")

@@ -107,7 +107,7 @@ class ScriptedTokenizer:
     @property
     def vocab_size(self) -> int:
         """One more than the largest id."""
-        return _FIRST[_WIDTH] + 256**_WIDTH
+        return _FIRST[_WIDTH] + (1 << 8 * _WIDTH)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. There is no token that a text must begin with: `add_special_tokens` adds nothing.

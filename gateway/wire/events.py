@@ -536,6 +536,12 @@ def sse_frame(event: Event) -> bytes:
     return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
+def sse_frame_of(encoded: bytes) -> bytes:
+    """An event that `encode` has written, as one SSE message; without decoding it."""
+    start = encoded.index(b'"type":"') + 8
+    return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
+
+
 def decode_event(raw: bytes | str) -> AnyEvent:
     """An event from the JSON of its `data:` line, or from an event log."""
     event: AnyEvent = _DECODER.decode(raw)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,12 +24,12 @@ def test_each_token_is_given_once_with_the_text_it_begins(
     text = text.encode("utf-8", "replace").decode()
     raw = text.encode()
     points = sorted({min(i, len(raw)) for i in byte_cuts} | {0, len(raw)})
-    tokens = [token(raw[a:b]) for a, b in zip(points, points[1:], strict=False)]
+    tokens = [token(raw[a:b]) for a, b in itertools.pairwise(points)]
     aligner = LogprobAligner()
     aligner.push(EngineOutput(text=text, logprobs=tokens))
     ends = sorted({min(i, len(text)) for i in char_cuts} | {0, len(text)})
     taken = []
-    for a, b in zip(ends, ends[1:], strict=False):
+    for a, b in itertools.pairwise(ends):
         got = aligner.take(a, text[a:b])
         taken += got
     assert taken == tokens

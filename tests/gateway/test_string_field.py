@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 
 from hypothesis import given
@@ -17,13 +18,15 @@ def read(pieces: list[str], field: str = "input") -> str:
 
 def cut(text: str, at: list[int]) -> list[str]:
     points = sorted({min(i, len(text)) for i in at} | {0, len(text)})
-    return [text[a:b] for a, b in zip(points, points[1:], strict=False)]
+    return [text[a:b] for a, b in itertools.pairwise(points)]
 
 
 @given(TEXT, st.lists(st.integers(0, 60)), st.booleans())
-def test_the_text_comes_out_whole_however_it_is_cut(text: str, at: list[int], ascii: bool) -> None:
+def test_the_text_comes_out_whole_however_it_is_cut(
+    text: str, at: list[int], escaped: bool
+) -> None:
     text = text.encode("utf-8", "replace").decode()
-    written = json.dumps({"input": text}, ensure_ascii=ascii)
+    written = json.dumps({"input": text}, ensure_ascii=escaped)
     assert read(cut(written, at)) == text
 
 

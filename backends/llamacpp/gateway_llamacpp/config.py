@@ -19,7 +19,11 @@ class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Tokens of one request, prompt and output together; every slot has its own. None: `max_model_len` of the model's
     table, or what the model was trained for, at most 8192."""
     n_threads: Positive | None = None
-    """Threads of the computation; None: one per physical core."""
+    """Threads of the computation; None: one per physical core, and a single one for a model of less than 64 MiB, where
+    threads wait for each other longer than they compute."""
+    poll: Annotated[int, Meta(ge=0, le=100)] = 0
+    """How hard the computation's threads spin while they wait, 0 to 100. Spinning is faster on cores that nothing else
+    uses, and very much slower on cores that are shared (the event loop needs one)."""
     n_gpu_layers: int | None = None
     """Layers on the GPU; None: as many as fit."""
     n_batch: Positive = 2048

@@ -27,6 +27,8 @@ from gateway_llamacpp.worker import NativeServer
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny-qwen3.gguf"
 _DEFAULT_CONTEXT = 8192
+_SMALL = 64 * 2**20
+"""Bytes of weights below which one thread is faster than several."""
 _END_TOKENS = ("eos", "eot", "eom")
 
 
@@ -108,9 +110,13 @@ def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: st
     params.n_ctx = n_ctx * config.n_parallel
     params.n_batch = config.n_batch
     params.n_ubatch = min(config.n_ubatch, config.n_batch)
-    if config.n_threads is not None:
-        params.cpuparams.n_threads = config.n_threads
-        params.cpuparams_batch.n_threads = config.n_threads
+    n_threads = config.n_threads
+    if n_threads is None and path.stat().st_size < _SMALL:
+        n_threads = 1
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.poll = config.poll
+        if n_threads is not None:
+            cpu.n_threads = n_threads
     if config.n_gpu_layers is not None:
         params.n_gpu_layers = config.n_gpu_layers
     params.flash_attn_type = {

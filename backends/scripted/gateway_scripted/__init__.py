@@ -2,14 +2,12 @@
 
 from gateway_scripted.plugin import (
     ScriptedConfig,
-    gateway_model_profile,
     gateway_register_engines,
     open_scripted,
 )
 
 __all__ = [
     "ScriptedConfig",
-    "gateway_model_profile",
     "gateway_register_engines",
     "open_scripted",
 ]

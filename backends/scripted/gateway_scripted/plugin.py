@@ -11,9 +11,7 @@ from msgspec import Meta, Struct
 from gateway import hookimpl
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import ModelInfo, ModelProfile
 from gateway.testing import Rule, Scenario, ScriptedEngine, ScriptedTokenizer, load_scenario
-from gateway.testing.chatml import CHAT_TEMPLATE
 
 
 class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,14 +69,4 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
         open_scripted,
         config=ScriptedConfig,
         summary="answers by a scenario file, without a model",
-    )
-
-
-@hookimpl(trylast=True)
-def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
-    """The engine's own dialect, unless the model claims to be another's."""
-    if model.engine != "scripted" or model.chat_template != CHAT_TEMPLATE:
-        return None
-    return ModelProfile(
-        renderer="chat_template", parser="qwen3", why="the scripted engine's own chat template"
     )

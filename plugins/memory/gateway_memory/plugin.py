@@ -18,17 +18,22 @@ class MemoryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     max_responses: Annotated[int, Meta(ge=1)] = 10_000
     """The most responses that are kept; the one that was not used for longest goes first."""
+    max_conversations: Annotated[int, Meta(ge=1)] = 10_000
+    """The most conversations that are kept."""
     max_bytes: Annotated[int, Meta(ge=1)] = 256 * 1024 * 1024
-    """The most bytes that they may take, counted as JSON."""
+    """The most bytes of responses, events and conversations together, counted as JSON."""
     ttl: Annotated[float, Meta(gt=0)] = 86_400.0
-    """Seconds after which a response that nobody used is forgotten."""
+    """Seconds after which what nobody used is forgotten."""
 
 
 @asynccontextmanager
 async def open_memory(config: MemoryConfig) -> AsyncIterator[MemoryStore]:
     """An empty store; what it holds is gone when the context is left."""
     yield MemoryStore(
-        max_responses=config.max_responses, max_bytes=config.max_bytes, ttl=config.ttl
+        max_responses=config.max_responses,
+        max_conversations=config.max_conversations,
+        max_bytes=config.max_bytes,
+        ttl=config.ttl,
     )
 
 

@@ -49,8 +49,8 @@ class MarkupFormat:
 
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
         answer = self._answer(turn)
-        if answer is None:
-            return None
+        if answer is None or isinstance(answer, Triggered):
+            return answer  # free text has room for thinking
         thinking = self._thinking(tail)
         return answer if thinking is None else InOrder((thinking, answer))
 

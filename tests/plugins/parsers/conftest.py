@@ -45,6 +45,10 @@ class Reading:
         return parser
 
     @staticmethod
+    def fed(parser: Machine, text: str) -> Sequence[Delta]:
+        return parser.feed(EngineOutput(text=text))
+
+    @staticmethod
     def deltas_of(parser: Machine, pieces: Sequence[str]) -> list[Delta]:
         deltas: list[Delta] = []
         for piece in pieces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def cut(raw: str, lengths: list[int]) -> list[str]:
     return pieces
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=GARBAGE, lengths=CUTS, name=FORMATS, tail=TAILS, tools=st.sampled_from([(), ("f",)]))
 @example(
     raw='<tool_call>{"name": "f", "arguments": "{\\"a\\',
@@ -59,7 +60,7 @@ def test_how_the_output_is_cut_does_not_matter(
     assert whole.recoveries == parts.recoveries == single.recoveries
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(raw=GARBAGE, lengths=CUTS, name=FORMATS, tail=TAILS)
 def test_every_text_delta_is_a_slice_of_the_output_at_its_start(
     reading: Any, raw: str, lengths: list[int], name: str, tail: Any
@@ -139,13 +140,12 @@ def pieces_of() -> st.SearchStrategy[list[Piece]]:
 def _texts_apart(pieces: list[Piece]) -> bool:
     """Two texts in a row are one text to any reader."""
     return not any(
-        isinstance(one, TextPiece) and isinstance(two, TextPiece)
-        for one, two in zip(pieces, pieces[1:], strict=False)
+        isinstance(one, TextPiece) and isinstance(two, TextPiece) for one, two in pairwise(pieces)
     )
 
 
 @pytest.mark.parametrize("tail", ["text", "reasoning", "unknown"])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=pieces_of(), lengths=CUTS)
 def test_what_is_written_reads_back(
     reading: Any, pieces: list[Piece], lengths: list[int], tail: Any

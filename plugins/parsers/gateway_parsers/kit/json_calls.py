@@ -105,6 +105,7 @@ class JsonCallReader:
     __slots__ = (
         "_accept",
         "_buffer",
+        "_calls",
         "_depth",
         "_have_arguments",
         "_is_object",
@@ -133,6 +134,7 @@ class JsonCallReader:
         self._syntax = syntax
         self._accept = accept
         self._raw = [marker]
+        self._calls = 0
         self._state = _State.BEFORE
         self._begin_object()
 
@@ -156,7 +158,7 @@ class JsonCallReader:
         if self.status != "more":
             return
         if self.undecided:
-            self.status = "failed"
+            self._fail()
         elif self._state is _State.AFTER:
             self._done()
         else:
@@ -198,7 +200,7 @@ class JsonCallReader:
             return pos + len(marker.text)
         if not final and self._syntax.stops.begins_at(text, pos):
             return pos
-        self.status = "failed"
+        self._fail()
         return pos
 
     def _member(self, text: str, pos: int, final: bool) -> int:
@@ -295,7 +297,10 @@ class JsonCallReader:
         if self._scalar is None:
             self._emit(piece)
         else:
-            self._scalar += piece  # a number or a word, short; null means none
+            self._scalar += piece  # a number or a word; null means none
+            if not "null".startswith(self._scalar):
+                self._emit(self._scalar)
+                self._scalar = None
         return self._value_end(pos)
 
     def _encoded_arguments(self, text: str, pos: int, final: bool) -> int:
@@ -328,7 +333,7 @@ class JsonCallReader:
             if self._scalar is None:
                 self._emit(value.closing() if value.interrupted else "")
             elif self._scalar != "null":
-                self._emit(self._scalar)
+                self._emit(self._scalar)  # cut off inside the word
         self._state = _State.MEMBER
         return self._broken(pos) if value.interrupted else pos
 
@@ -347,8 +352,8 @@ class JsonCallReader:
                 self._undecide(marker.text)
                 self._state = _State.BEFORE
             return pos
-        if not final and self._syntax.stops.begins_at(text, pos):
-            return pos
+        if self._syntax.stops.begins_at(text, pos):
+            return len(text) if final else pos  # an end marker that was cut off
         if char in "]},;":
             self.recoveries += char == "}"
             return pos + 1
@@ -367,16 +372,21 @@ class JsonCallReader:
     def _broken(self, pos: int) -> int:
         """What stands at `pos` cannot be read."""
         if self.undecided:
-            self.status = "failed"
+            self._fail()
             return pos
         self.recoveries += 1
         self._end_call()
         return pos
 
+    def _fail(self) -> None:
+        self.status = "failed"
+        self.unclosed = self._calls > 0 and bool(self._syntax.end)
+
     def _end_call(self) -> None:
         if not self._some_arguments:
             self.out.append(CallArgumentsDelta("{}"))
         self.out.append(CallEnded())
+        self._calls += 1
         self._state = _State.AFTER
 
     def _decide(self) -> None:

@@ -202,9 +202,9 @@ class Machine:
             return
         self._reader = None
         self.recoveries += reader.recoveries
+        self._unclosed_call = reader.unclosed
         if reader.status == "done":
             self._call_is_certain()
-            self._unclosed_call = reader.unclosed
             self._new_block()
             return
         self.recoveries += 1
@@ -214,6 +214,7 @@ class Machine:
             self._trial = None
         elif self._last is CallEnded:
             self._new_block()
+        self._live = self._markers()
         self._say(raw, offset - len(raw))
 
     def _call_is_certain(self) -> None:

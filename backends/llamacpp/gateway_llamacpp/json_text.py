@@ -1,0 +1,97 @@
+"""JSON's own grammar as GBNF: the parts that every schema is made of."""
+
+from __future__ import annotations
+
+from gateway_llamacpp.characters import (
+    Characters,
+    char_class,
+    complement,
+    intersection,
+    literal,
+    single,
+    union,
+)
+from gateway_llamacpp.rules import Rules, one_of
+
+_UNESCAPED = complement(union([(0, 0x1F), *single('"\\\x7f')]))
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_HEX = "[0-9a-fA-F]"
+DIGITS_MOST = 15
+"""Integers of so many digits are exact in every reader."""
+NUMBER_TAIL = f'("." [0-9]{{1,{DIGITS_MOST}}})? ([eE] [-+]? [0-9]{{1,2}})?'
+
+
+class JsonText:
+    """Adds JSON's rules to a grammar as they are used."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def space(self) -> str:
+        """White space between tokens: none, a blank, or a line break with an indentation. Bounded, so that a weak model
+        cannot fill its answer with blanks."""
+        return self._rules.shared("ws", lambda: '("" | " " | "\\n" [ \\t]{0,20})')
+
+    def char(self) -> str:
+        """One character of a string. Escaped surrogates come in pairs, as RFC 8259 wants them."""
+        return self._rules.shared(
+            "char",
+            lambda: (
+                f'{char_class(_UNESCAPED)} | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] {_HEX}{{3}} | '
+                f'[dD] [0-7] {_HEX}{{2}} | [dD] [89abAB] {_HEX}{{2}} "\\\\u" [dD] [c-fC-F] {_HEX}{{2}}))'
+            ),
+        )
+
+    def string(self) -> str:
+        return self._rules.shared("string", lambda: f'"\\"" {self.char()}* "\\""')
+
+    def integer(self) -> str:
+        return self._rules.shared("integer", lambda: f'"-"? ("0" | [1-9] [0-9]{{0,{DIGITS_MOST - 1}}})')
+
+    def number(self) -> str:
+        return self._rules.shared("number", lambda: f"{self.integer()} {NUMBER_TAIL}")
+
+    def value(self) -> str:
+        """Any JSON value."""
+        return self._rules.shared(
+            "value",
+            lambda: one_of(
+                [self.object(), self.array(), self.string(), self.number(), '"true"', '"false"', '"null"']
+            ),
+        )
+
+    def object(self) -> str:
+        """Any JSON object."""
+        return self._rules.shared("object", lambda: self.pairs(self.string(), self.value(), 0, None))
+
+    def array(self) -> str:
+        """Any JSON array."""
+        ws = self.space()
+        return self._rules.shared(
+            "array", lambda: f'"[" {ws} ({self.value()} ("," {ws} {self.value()})*)? {ws} "]"'
+        )
+
+    def pairs(self, key: str, value: str, low: int, high: int | None) -> str:
+        """An object of `low` (0 or 1) to `high` pairs, whatever their names."""
+        ws = self.space()
+        if high == 0:
+            return f'"{{" {ws} "}}"'
+        pair = f'{key} ":" {ws} {value}'
+        more = "*" if high is None else f"{{0,{high - 1}}}"
+        inside = f'{pair} ("," {ws} {pair}){more}'
+        return f'"{{" {ws} ' + (inside if low else f"({inside})?") + f' {ws} "}}"'
+
+
+def in_string(characters: Characters) -> str:
+    """One character of a set, as it is written inside a JSON string. Control characters without a short escape are left
+    out of sets that hold others."""
+    options = []
+    plain = intersection(characters, _UNESCAPED)
+    if plain:
+        options.append(char_class(plain))
+    for character, escape in _SHORT.items():
+        if intersection(characters, single(character)):
+            options.append(literal(escape))
+    if not options:
+        options += [literal(f"\\u{code:04x}") for low, high in characters for code in range(low, high + 1)]
+    return one_of(options)

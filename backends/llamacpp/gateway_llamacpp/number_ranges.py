@@ -1,0 +1,135 @@
+"""Numbers between two bounds, as GBNF over their digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from msgspec import Struct
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway_llamacpp.json_text import DIGITS_MOST
+from gateway_llamacpp.rules import one_of
+
+_LARGEST = Decimal(10**DIGITS_MOST - 1)
+_DECIMALS_MOST = 8
+
+
+class Bounds(Struct, frozen=True):
+    """A lowest and a highest value; either may be missing, or itself excluded."""
+
+    low: Decimal | None
+    high: Decimal | None
+    above: bool = False
+    """Whether `low` itself is out."""
+    below: bool = False
+    """Whether `high` itself is out."""
+
+    def scaled(self, decimals: int) -> tuple[int, int]:
+        """The bounds of k, where k / 10^decimals is in the range; the largest numbers stand for no bound."""
+        scale = Decimal(10) ** decimals
+        low = -_LARGEST * scale if self.low is None else self.low * scale
+        high = _LARGEST * scale if self.high is None else self.high * scale
+        first = int(low.to_integral_value(ROUND_CEILING))
+        last = int(high.to_integral_value(ROUND_FLOOR))
+        return first + (self.above and first == low), last - (self.below and last == high)
+
+
+def integers(bounds: Bounds) -> str:
+    """The integers within `bounds`. Raises `InvalidRequest` if there are none."""
+    return _any_of(_signed(*bounds.scaled(0), 0))
+
+
+def numbers(bounds: Bounds) -> str:
+    """Numbers within `bounds`, with and without decimals.
+
+    A fraction has at most as many decimals as the bounds, or three if that is more. Raises `Unsupported` for bounds with too many decimals.
+    """
+    decimals = max(3, *(_decimals(bound) for bound in (bounds.low, bounds.high)))
+    if decimals > _DECIMALS_MOST:
+        raise Unsupported(f"llamacpp enforces bounds of at most {_DECIMALS_MOST} decimals.", param="schema")
+    options: list[str] = []
+    for places in range(decimals + 1):
+        options += _signed(*bounds.scaled(places), places)
+    return _any_of(iter(options))
+
+
+def _decimals(bound: Decimal | None) -> int:
+    if bound is None:
+        return 0
+    exponent = bound.normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else _DECIMALS_MOST + 1
+
+
+def _any_of(options: Iterator[str]) -> str:
+    found = list(options)
+    if not found:
+        raise InvalidRequest("The schema has bounds that no number is within.", param="schema")
+    return one_of(found)
+
+
+def _signed(low: int, high: int, places: int) -> Iterator[str]:
+    if low < 0:
+        for option in _unsigned(max(1, -high), -low, places):
+            yield f'"-" {option}'
+    if high >= 0:
+        yield from _unsigned(max(0, low), high, places)
+
+
+def _unsigned(low: int, high: int, places: int) -> Iterator[str]:
+    """The digit strings of low..high, with a decimal point before the last `places` digits."""
+    if low > high:
+        return
+    for length in range(len(_digits(low, places)), len(_digits(high, places)) + 1):
+        first = max(low, int("1" + "0" * (length - 1)) if length > places + 1 else 0)
+        last = min(high, int("9" * length))
+        if first <= last:
+            yield _between(_pointed(first, places, length), _pointed(last, places, length))
+
+
+def _digits(value: int, places: int) -> str:
+    return str(value).rjust(places + 1, "0")
+
+
+def _pointed(value: int, places: int, length: int) -> str:
+    digits = str(value).rjust(length, "0")
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+
+
+def _between(low: str, high: str) -> str:
+    """The strings of digits from `low` to `high`; both have one length, and the point in one place."""
+    same = 0
+    while same < len(low) and low[same] == high[same]:
+        same += 1
+    head = f'"{low[:same]}"' if same else ""
+    low, high = low[same:], high[same:]
+    if not low:
+        return head
+    options = []
+    first, last = int(low[0]), int(high[0])
+    zeros, nines = _filled(low[1:], "0"), _filled(high[1:], "9")
+    if low[1:] != zeros:
+        options.append(_joined(f'"{first}"', _between(low[1:], _filled(low[1:], "9"))))
+        first += 1
+    if high[1:] != nines:
+        options.append(_joined(f'"{last}"', _between(zeros, high[1:])))
+        last -= 1
+    if first <= last:
+        digits = f"[{first}-{last}]" if first < last else f'"{first}"'
+        options.append(_joined(digits, _free(low[1:])))
+    return _joined(head, one_of(options))
+
+
+def _filled(text: str, digit: str) -> str:
+    return "".join(digit if character != "." else "." for character in text)
+
+
+def _free(text: str) -> str:
+    """Any digits, as many as `text` has, with its point."""
+    before, point, after = text.partition(".")
+    parts = [f"[0-9]{{{len(part)}}}" if part else "" for part in (before, after)]
+    return " ".join(part for part in (parts[0], '"."' if point else "", parts[1]) if part)
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)

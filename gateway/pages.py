@@ -1,0 +1,67 @@
+"""Pagination as OpenAI has it: `after`, `limit`, `order`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from gateway.errors import InvalidRequest, NotFound
+from gateway.protocols import ItemPage, Order
+from gateway.wire.items import Item
+from gateway.wire.response import ItemList, item_list
+
+
+class PageQuery(Struct, frozen=True, kw_only=True):
+    """Which part of a list is asked for."""
+
+    after: str | None
+    limit: int
+    order: Order
+
+
+def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"]) -> PageQuery:
+    """The page that a query string asks for; raises `InvalidRequest` with the parameter that is wrong."""
+    limit = query.get("limit", "20")
+    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
+        raise InvalidRequest(
+            f"Invalid 'limit': '{limit[:100]}'. It is a whole number from 1 to 100.",
+            param="limit",
+            code="invalid_value",
+        )
+    order = query.get("order", default_order)
+    if order not in ("asc", "desc"):
+        raise InvalidRequest(
+            f"Invalid 'order': '{order[:100]}'. Supported values are: 'asc' and 'desc'.",
+            param="order",
+            code="invalid_value",
+        )
+    return PageQuery(
+        after=query.get("after") or None,
+        limit=int(limit),
+        order="asc" if order == "asc" else "desc",
+    )
+
+
+def page_of(items: Sequence[Item], query: PageQuery) -> ItemList:
+    """A page of a list that is at hand, oldest first."""
+    ordered = list(items) if query.order == "asc" else list(reversed(items))
+    if query.after is not None:
+        ids = [item.id for item in ordered]
+        if query.after not in ids:
+            raise unknown_after(query.after)
+        ordered = ordered[ids.index(query.after) + 1 :]
+    return item_list(ordered[: query.limit], has_more=len(ordered) > query.limit)
+
+
+def listed(page: ItemPage) -> ItemList:
+    """A store's page as it is answered."""
+    return item_list(list(page.items), has_more=page.has_more)
+
+
+def unknown_after(after: str) -> NotFound:
+    """The item that a page should follow is not in the list."""
+    return NotFound(
+        f"Item with id '{after[:100]}' not found.", param="after", code="item_not_found"
+    )

@@ -1,0 +1,149 @@
+"""/v1/conversations."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from litestar import delete, get, post
+from litestar.types import ASGIApp
+
+from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.pages import listed, page_query, unknown_after
+from gateway.plan import assign_ids
+from gateway.protocols import ResponseStore
+from gateway.routes.answers import json_answer
+from gateway.routes.body import read_body
+from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.wire.ids import new_id
+from gateway.wire.items import Item, ItemReference
+from gateway.wire.request import decode_conversation_request
+from gateway.wire.response import Conversation, DeletedConversation, item_list
+
+MAX_ITEMS = 20
+"""How many items one request may add (OpenAI's limit)."""
+
+
+@post("/v1/conversations", status_code=200)
+async def create_conversation(request: HttpRequest) -> ASGIApp:
+    """A new conversation, with the items that it begins with."""
+    store, owner = _store(request), owner_of(request)
+    decoded = decode_conversation_request(await read_body(request, may_be_empty=True) or b"{}")
+    items = _new_items(decoded.items or [])
+    conversation = Conversation(
+        id=new_id("conv_"), created_at=int(time.time()), metadata=decoded.metadata or {}
+    )
+    await store.put_conversation(conversation, owner=owner)
+    if items:
+        await store.append_items(conversation.id, items, owner=owner)
+    return json_answer(conversation)
+
+
+@get("/v1/conversations/{conversation_id:str}")
+async def retrieve_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+    """A conversation, without its items."""
+    return json_answer(await _conversation(request, conversation_id))
+
+
+@post("/v1/conversations/{conversation_id:str}", status_code=200)
+async def update_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+    """Change a conversation's metadata."""
+    conversation = await _conversation(request, conversation_id)
+    decoded = decode_conversation_request(await read_body(request), require="metadata")
+    changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
+    await _store(request).put_conversation(changed, owner=owner_of(request))
+    return json_answer(changed)
+
+
+@delete("/v1/conversations/{conversation_id:str}", status_code=200)
+async def delete_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+    """Forget a conversation and its items."""
+    deleted = await _store(request).delete_conversation(conversation_id, owner=owner_of(request))
+    if not deleted:
+        raise _unknown(conversation_id)
+    return json_answer(DeletedConversation(id=conversation_id))
+
+
+@post("/v1/conversations/{conversation_id:str}/items", status_code=200)
+async def create_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
+    """Add items at the end of a conversation."""
+    await _conversation(request, conversation_id)
+    decoded = decode_conversation_request(await read_body(request), require="items")
+    items = _new_items(decoded.items or [])
+    if not await _store(request).append_items(conversation_id, items, owner=owner_of(request)):
+        raise _unknown(conversation_id)
+    return json_answer(item_list(items, has_more=False))
+
+
+@get("/v1/conversations/{conversation_id:str}/items")
+async def list_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
+    """A page of a conversation's items."""
+    await _conversation(request, conversation_id)
+    query = page_query(request.query_params, default_order="desc")
+    page = await _store(request).list_items(
+        conversation_id,
+        after=query.after,
+        limit=query.limit,
+        order=query.order,
+        owner=owner_of(request),
+    )
+    if page is None:
+        raise unknown_after(query.after) if query.after else _unknown(conversation_id)
+    return json_answer(listed(page))
+
+
+@get("/v1/conversations/{conversation_id:str}/items/{item_id:str}")
+async def retrieve_item(request: HttpRequest, conversation_id: str, item_id: str) -> ASGIApp:
+    """One item of a conversation."""
+    item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
+    if item is None:
+        raise _unknown_item(item_id)
+    return json_answer(item)
+
+
+@delete("/v1/conversations/{conversation_id:str}/items/{item_id:str}", status_code=200)
+async def delete_item(request: HttpRequest, conversation_id: str, item_id: str) -> ASGIApp:
+    """Take one item out of a conversation; answers the conversation."""
+    owner = owner_of(request)
+    if not await _store(request).delete_item(conversation_id, item_id, owner=owner):
+        raise _unknown_item(item_id)
+    return json_answer(await _conversation(request, conversation_id))
+
+
+def _new_items(sent: list[Item]) -> list[Item]:
+    if len(sent) > MAX_ITEMS:
+        raise InvalidRequest(
+            f"At most {MAX_ITEMS} items can be added at once, and these are {len(sent)}. Send several requests.",
+            param="items",
+            code="array_above_max_length",
+        )
+    for index, item in enumerate(sent):
+        if isinstance(item, ItemReference):
+            raise InvalidRequest(
+                "A conversation holds items themselves, not references.", param=f"items[{index}]"
+            )
+    return assign_ids(sent)
+
+
+def _store(request: HttpRequest) -> ResponseStore:
+    store = services_of(request).store
+    if store is None:
+        raise Unsupported('This server stores nothing (store = "none").')
+    return store
+
+
+async def _conversation(request: HttpRequest, conversation_id: str) -> Conversation:
+    found = await _store(request).get_conversation(conversation_id, owner=owner_of(request))
+    if found is None:
+        raise _unknown(conversation_id)
+    return found
+
+
+def _unknown(conversation_id: str) -> NotFound:
+    return NotFound(
+        f"Conversation with id '{conversation_id}' not found.", code="conversation_not_found"
+    )
+
+
+def _unknown_item(item_id: str) -> NotFound:
+    return NotFound(f"Item with id '{item_id}' not found.", code="item_not_found")

@@ -1,0 +1,379 @@
+"""The parser: one pass over an output, message by message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from gateway.deltas import (
+    BlockEnded,
+    CallArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    MessageStarted,
+    ReasoningDelta,
+    TextDelta,
+)
+from gateway.protocols.engine import EngineOutput, FinishReason
+from gateway.protocols.output import ParserContext
+from gateway.protocols.prompt import ToolDefinition
+from gateway.wire.common import Phase
+from gateway_harmony import header as headers
+from gateway_harmony.header import Header
+from gateway_harmony.markers import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    LONGEST,
+    MESSAGE,
+    PATTERN,
+    RETURN,
+    START,
+    held,
+)
+from gateway_harmony.tokens import TokenTrack, Vocabulary
+
+_WORD: Final = re.compile(r"\s*[A-Za-z]*")
+_PHASES: Final[Mapping[str, Phase]] = {"commentary": "commentary", "final": "final_answer"}
+_CODE: Final = frozenset({"python"})
+"""Tools whose arguments are code as it stands, not JSON."""
+_OVERLONG: Final = headers.LIMIT + LONGEST
+
+
+class _At(Enum):
+    """Where in the output the machine is."""
+
+    HEADER = auto()
+    CONTENT = auto()
+    TYPE = auto()  # the word after a `<|constrain|>` that stands in a content
+    BETWEEN = auto()  # behind a message
+
+
+class _Kind(Enum):
+    """What the open message is shown as."""
+
+    REASONING = auto()
+    TEXT = auto()
+    CALL = auto()
+
+
+class HarmonyParser:
+    """Reads one generation; an `OutputParser`.
+
+    Contents are given out verbatim and as they come. Headers are held until they end, which for a malformed one is
+    after `header.LIMIT` characters at the latest.
+    """
+
+    def __init__(self, context: ParserContext, vocabulary: Vocabulary | None = None) -> None:
+        self.reasoning_tokens = 0
+        self.recoveries = 0
+        self._tools = context.tools
+        self._parse_tools = context.parse_tools
+        self._track = TokenTrack(vocabulary)
+        self._out: list[Delta] = []
+        self._held = ""
+        """The end of what was fed, which cannot be judged yet."""
+        self._fed = 0
+        """Characters fed so far."""
+        self._at = _At.HEADER
+        self._first = True
+        """The header is the output's first, whose `<|start|>assistant` is in the prompt."""
+        self._kind = _Kind.TEXT
+        self._phase: Phase | None = None
+        self._opened = False
+        """The open message has been told of."""
+        self._name = ""
+        self._arguments: list[str] = []
+        if context.tail != "unknown":
+            self._at = _At.CONTENT
+            self._first = False
+            self._phase = "final_answer"
+            if context.tail == "reasoning":
+                self._kind = _Kind.REASONING
+                self._track.border(0, reasoning=True)
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        text = output.text
+        start = self._fed
+        if output.token_ids:
+            self._track.push(output.token_ids, start, text)
+        if text:
+            self._fed = start + len(text)
+            if self._opened and self._at is _At.CONTENT and not self._held and "<" not in text:
+                delta = self._delta(text, start)
+                if output.token_ids:
+                    self._track.settle(self._fed)
+                    self.reasoning_tokens = self._track.reasoning
+                return (delta,)
+            self._advance(self._held + text, final=False)
+        return self._taken()
+
+    def finish(self, reason: FinishReason) -> Sequence[Delta]:
+        ended = reason == "stop"
+        self._advance(self._held, final=True, ended=ended)
+        if self._at is _At.CONTENT and self._kind is _Kind.CALL and self._is_complete(ended=ended):
+            self._close(self._fed)
+        return self._taken()
+
+    def _taken(self) -> Sequence[Delta]:
+        self._track.settle(self._fed - len(self._held))
+        self.reasoning_tokens = self._track.reasoning
+        if not self._out:
+            return ()
+        out, self._out = self._out, []
+        return out
+
+    def _advance(self, text: str, *, final: bool, ended: bool = False) -> None:
+        """Read `text`: what was held, and what is new. `ended`: the model itself ended the output here."""
+        pos: int = 0
+        reached: int | None = 0
+        while reached is not None:
+            pos = reached
+            match self._at:
+                case _At.HEADER:
+                    reached = self._header(text, pos, final, ended)
+                case _At.CONTENT:
+                    reached = self._content(text, pos)
+                    if reached is None:
+                        end = len(text) if final else len(text) - held(text, pos)
+                        self._write(text, pos, end)
+                        pos = end
+                case _At.TYPE:
+                    word = _WORD.match(text, pos)
+                    assert word is not None, "the pattern matches the empty text"
+                    if word.end() < len(text) or final:
+                        self._at = _At.CONTENT
+                        reached = word.end()
+                    else:
+                        reached = None
+                case _At.BETWEEN:
+                    reached = self._between(text, pos, final)
+                    if reached is None and final:
+                        pos = len(text)
+        self._held = text[pos:]
+
+    # Each of these reads one thing at `pos` and returns where it ends, or None where the rest must wait.
+
+    def _content(self, text: str, pos: int) -> int | None:
+        found = self._marker(text, pos)
+        if found is None:
+            return None
+        marker, start, end = found
+        self._write(text, pos, start)
+        offset = self._offset(text, start)
+        match marker:
+            case "<|end|>" | "<|return|>" | "<|call|>":
+                self._close(offset)
+            case "<|start|>":
+                self.recoveries += 1
+                self._close(offset)
+                self._at = _At.HEADER
+            case "<|channel|>":
+                self.recoveries += 1
+                self._close(offset)
+                self._at = _At.HEADER
+                return start
+            case _:
+                self.recoveries += 1
+                empty = self._kind is _Kind.CALL and not self._arguments
+                if marker == CONSTRAIN and empty:
+                    self._at = _At.TYPE
+        return end
+
+    def _header(self, text: str, pos: int, final: bool, ended: bool) -> int | None:
+        found = self._marker(text, pos)
+        if self._first:
+            bare = text[pos : found[1] if found else len(text)]
+            if not headers.may_begin(bare, whole=found is not None):
+                self.recoveries += 1
+                self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
+                return pos
+        while found is not None and found[0] in (CHANNEL, CONSTRAIN):
+            found = self._marker(text, found[2])
+        if found is None and not final and len(text) - pos < _OVERLONG:
+            return None
+        if found is None or found[1] > pos + headers.LIMIT:
+            if len(text) - pos >= _OVERLONG:
+                return self._unended(text, pos, pos + headers.LIMIT, None)
+            if found is None:
+                return self._cut_header(text, pos, ended=ended)
+        marker, start, end = found
+        if marker == MESSAGE:
+            header = headers.read_whole(text[pos:start])
+            self.recoveries += not header.well_formed
+            self._begin(header, self._offset(text, end))
+            return end
+        if marker == START and not text[pos:start].strip():
+            self.recoveries += not self._first
+            self._first = False
+            return end
+        return self._unended(text, pos, start, marker)
+
+    def _unended(self, text: str, pos: int, end: int, marker: str | None) -> int:
+        """A header without `<|message|>`; what it could be up to `end`, where `marker` stands, or it is too long."""
+        self.recoveries += 1
+        header, content = headers.read_beginning(text, pos, end)
+        offset = self._offset(text, content)
+        nothing = marker is not None and not text[content:end].strip()
+        if nothing and (header.recipient is None or marker == START):
+            self._leave()
+            return end
+        self._begin(header, offset)
+        return content
+
+    def _cut_header(self, text: str, pos: int, *, ended: bool) -> int:
+        """The output ended within a header."""
+        header, content = headers.read_beginning(text, pos, len(text))
+        if not headers.is_cut_short(text[content:]):
+            self.recoveries += 1
+            self._begin(header, self._offset(text, content))
+            return content
+        if ended and header.recipient is not None and not text[content:].strip():
+            self.recoveries += 1
+            self._begin(header, self._offset(text, content))
+        else:
+            self._leave()
+        return len(text)
+
+    def _between(self, text: str, pos: int, final: bool) -> int | None:
+        while pos < len(text) and text[pos].isspace():
+            pos += 1
+        found = self._marker(text, pos)
+        limit = pos + headers.LIMIT
+        if found is None or found[1] > limit:
+            if len(text) - pos >= _OVERLONG or (final and not headers.is_cut_short(text[pos:])):
+                self.recoveries += 1
+                self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
+                return pos
+            if found is None:
+                return None
+        marker, start, end = found
+        if marker in (CHANNEL, CONSTRAIN, MESSAGE) and headers.is_role(text[pos:start]):
+            self.recoveries += 1
+            self._at = _At.HEADER
+            return pos
+        self._filler(text, pos, start)
+        if marker == START:
+            self._at = _At.HEADER
+            return end
+        self.recoveries += 1
+        if marker in (END, RETURN, CALL):
+            return end
+        self._at = _At.HEADER
+        return start
+
+    def _filler(self, text: str, pos: int, end: int) -> None:
+        """Text that stands between two messages."""
+        if pos == end:
+            return
+        self.recoveries += 1
+        if not headers.is_leftover(text[pos:end]):
+            self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
+            self._write(text, pos, end)
+            self._close(self._offset(text, end))
+
+    def _marker(self, text: str, pos: int) -> tuple[str, int, int] | None:
+        """The next marker from `pos` on that is one: it, where it begins, and where it ends."""
+        while (found := PATTERN.search(text, pos)) is not None:
+            if self._track.confirms(found[0], self._offset(text, found.start())):
+                return found[0], found.start(), found.end()
+            pos = found.end()
+        return None
+
+    def _offset(self, text: str, pos: int) -> int:
+        return self._fed - len(text) + pos
+
+    # Messages.
+
+    def _begin(self, header: Header, offset: int) -> None:
+        """A message begins, whose content begins at `offset`."""
+        self._first = False
+        self._at = _At.CONTENT
+        self._opened = False
+        self._phase = _PHASES.get(header.channel or "")
+        self._kind = _Kind.REASONING if header.channel == "analysis" else _Kind.TEXT
+        if header.recipient is not None:
+            name = _tool_name(header.recipient, self._tools)
+            thinking = header.channel == "analysis" and self._tools and name not in self._tools
+            if self._parse_tools and not thinking:
+                self._kind = _Kind.CALL
+                self._opened = True
+                self._name = name
+                self._arguments = []
+                self._out.append(CallStarted(name))
+            else:
+                self.recoveries += 1
+        if header.channel is not None and header.channel not in headers.CHANNELS:
+            self.recoveries += header.well_formed
+        if self._kind is _Kind.REASONING:
+            self._track.border(offset, reasoning=True)
+
+    def _write(self, text: str, start: int, end: int) -> None:
+        """More of the open message."""
+        if start == end:
+            return
+        if not self._opened:
+            self._opened = True
+            if self._kind is _Kind.TEXT and self._phase is not None:
+                self._out.append(MessageStarted(self._phase))
+        self._out.append(self._delta(text[start:end], self._offset(text, start)))
+
+    def _delta(self, text: str, offset: int) -> Delta:
+        if self._kind is _Kind.TEXT:
+            return TextDelta(text, offset)
+        if self._kind is _Kind.REASONING:
+            return ReasoningDelta(text)
+        self._arguments.append(text)
+        return CallArgumentsDelta(text)
+
+    def _close(self, offset: int) -> None:
+        """The open message ends at `offset`."""
+        match self._kind:
+            case _Kind.CALL:
+                self._out.append(CallEnded())
+            case _Kind.REASONING:
+                self._track.border(offset, reasoning=False)
+                if self._opened:
+                    self._out.append(BlockEnded())
+            case _Kind.TEXT:
+                if self._opened:
+                    self._out.append(BlockEnded())
+        self._leave()
+
+    def _leave(self) -> None:
+        self._at = _At.BETWEEN
+        self._first = False
+        self._opened = False
+        self._arguments = []
+
+    def _is_complete(self, *, ended: bool) -> bool:
+        """Whether the open call is whole, though no marker says so: engines leave out the token that they stop at."""
+        arguments = "".join(self._arguments)
+        if not arguments.strip():
+            return ended
+        if ended and self._name in _CODE:
+            return True
+        try:
+            value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return ended or isinstance(value, dict)
+
+
+def _tool_name(recipient: str, tools: Mapping[str, ToolDefinition]) -> str:
+    """The tool that a recipient means: functions are in the namespace `functions`, built-in tools stand by themselves."""
+    if recipient in tools:
+        return recipient
+    name = recipient.removeprefix("functions.")
+    if name in tools or not tools:
+        return name
+    for guess in (name.replace(".", "__"), name.rpartition(".")[2]):
+        if guess in tools:
+            return guess
+    return name

@@ -1,0 +1,316 @@
+"""The store itself: what is kept, for how long, and what goes first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+
+import msgspec
+
+from gateway.protocols.store import ItemPage, Order, StoredResponse
+from gateway.wire.common import encode
+from gateway.wire.items import Item
+from gateway.wire.response import Conversation, ResponseStatus, snapshot
+from gateway_memory.chain import Node, release
+from gateway_memory.conversations import Thread
+from gateway_memory.event_log import EventLog
+from gateway_memory.leases import LeaseTable
+from gateway_memory.shelf import Shelf
+
+_NO_EVENTS = EventLog()
+_NO_EVENTS.drop()
+
+
+class _Entry:
+    """A stored response, with its place in the chain and its events."""
+
+    __slots__ = ("log", "node", "record", "size")
+
+    def __init__(self, record: StoredResponse, node: Node, log: EventLog, size: int) -> None:
+        self.record = record
+        self.node = node
+        self.log = log
+        self.size = size
+        """Bytes of the response but for its items and events."""
+
+    @property
+    def unfinished(self) -> bool:
+        return self.record.response.status in ("queued", "in_progress")
+
+
+class MemoryStore:
+    """Satisfies `gateway.protocols.ResponseStore` within one process, for use on one event loop.
+
+    No method waits while it changes something, so each is atomic. What was not used for `ttl` seconds is forgotten; when
+    there are more than `max_responses`, `max_conversations` or `max_bytes`, what was not used for longest goes first:
+    responses with their events, conversations with their items. Unfinished responses stay. A descendant keeps its
+    ancestors' items, which go on counting. `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_responses: int = 10_000,
+        max_conversations: int = 10_000,
+        max_bytes: int = 256 * 1024 * 1024,
+        ttl: float = 86_400.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_responses = max_responses
+        self._max_conversations = max_conversations
+        self._max_bytes = max_bytes
+        self._ttl = ttl
+        self._clock = clock
+        self._unfinished: dict[str, _Entry] = {}
+        self._finished: Shelf[_Entry] = Shelf(clock)
+        self._threads: Shelf[Thread] = Shelf(clock)
+        self._leases = LeaseTable(clock)
+        self._bytes = 0
+
+    @property
+    def shared(self) -> bool:
+        return False
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept, counted as JSON."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        """How many responses are kept."""
+        return len(self._unfinished) + len(self._finished)
+
+    async def health(self) -> None:
+        """It always answers."""
+
+    async def put(self, record: StoredResponse) -> None:
+        self._expire()
+        self._put(record)
+        self._make_room()
+
+    async def advance(
+        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+    ) -> bool:
+        self._expire()
+        found = self._find(record.id)
+        if found is None or found.record.response.status not in expected:
+            return False
+        self._put(record)
+        self._make_room()
+        return True
+
+    async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
+        entry = self._use(response_id, owner)
+        return None if entry is None else _apart(entry.record)
+
+    async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
+        """None also where an ancestor was gone before this response was stored: half a history is none."""
+        entry = self._use(response_id, owner)
+        return None if entry is None else entry.node.history()
+
+    async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
+        entry = self._use(response_id, owner)
+        if entry is None:
+            return False
+        entry.log.drop()
+        self._remove(response_id)
+        return True
+
+    def _put(self, record: StoredResponse) -> None:
+        record = _apart(record)
+        response = record.response
+        items = (*record.input, *response.output)
+        before = self._find(record.id)
+        node = self._node(record, items, before)
+        node.users += 1
+        size = len(encode(response)) - len(encode(response.output))
+        size += len(record.request or b"")
+        log = EventLog() if before is None else before.log
+        self._bytes += size + node.size
+        if before is not None:
+            self._unfinished.pop(record.id, None)
+            self._finished.pop(record.id)
+            self._bytes -= before.size + release(before.node)
+        entry = _Entry(record, node, log, size)
+        if entry.unfinished:
+            self._unfinished[record.id] = entry
+        else:
+            self._finished.put(record.id, entry)
+            self._leases.forget(record.id)
+
+    def _node(self, record: StoredResponse, items: Sequence[Item], before: _Entry | None) -> Node:
+        size = sum(len(encode(item)) for item in items)
+        previous = record.previous_response_id
+        if previous is None or record.conversation_id is not None:
+            return Node(items, size, None)
+        if before is not None and before.record.previous_response_id == previous:
+            # The parent may be gone by now; what it left to this response is not.
+            return Node(items, size, before.node.parent, broken=before.node.broken)
+        parent = self._find(previous)
+        if parent is None or parent.record.owner != record.owner:
+            return Node(items, size, None, broken=True)
+        return Node(items, size, parent.node)
+
+    def _find(self, response_id: str) -> _Entry | None:
+        return self._unfinished.get(response_id) or self._finished.get(response_id)
+
+    def _use(self, response_id: str, owner: str | None) -> _Entry | None:
+        self._expire()
+        entry = self._find(response_id)
+        if entry is None or entry.record.owner != owner:
+            return None
+        if not entry.unfinished:
+            self._finished.use(response_id)
+        return entry
+
+    def _remove(self, response_id: str) -> None:
+        entry = self._unfinished.pop(response_id, None) or self._finished.pop(response_id)
+        if entry is not None:
+            entry.log.retire()
+            self._bytes -= entry.size + entry.log.size + release(entry.node)
+            self._leases.forget(response_id)
+
+    async def append_events(
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+    ) -> None:
+        self._expire()
+        entry = self._find(response_id)
+        if entry is not None:
+            self._bytes += entry.log.append(events, last=last)
+            self._make_room()
+
+    async def count_events(self, response_id: str) -> int:
+        entry = self._find(response_id)
+        return 0 if entry is None else len(entry.log)
+
+    def read_events(
+        self, response_id: str, *, after: int = -1
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        self._expire()
+        entry = self._find(response_id)
+        return (_NO_EVENTS if entry is None else entry.log).read(after)
+
+    async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
+        self._leases.lease(holder, response_ids, seconds)
+
+    async def release(self, holder: str, response_id: str) -> None:
+        self._leases.release(holder, response_id)
+
+    async def take_orphans(
+        self, holder: str, *, seconds: float, limit: int = 100
+    ) -> Sequence[StoredResponse]:
+        taken = self._leases.take(holder, seconds, limit, self._unfinished.__contains__)
+        return [_apart(self._unfinished[response_id].record) for response_id in taken]
+
+    async def request_cancel(self, response_id: str) -> None:
+        self._leases.request_cancel(response_id)
+
+    def cancel_requests(self) -> AsyncGenerator[str, None]:
+        return self._leases.cancel_requests()
+
+    async def put_conversation(
+        self, conversation: Conversation, *, owner: str | None = None
+    ) -> None:
+        thread = self._thread(conversation.id, owner)
+        if thread is None:
+            self._remove_thread(conversation.id)
+            thread = Thread(conversation, owner)
+            self._threads.put(conversation.id, thread)
+            self._bytes += thread.size
+        else:
+            self._bytes -= thread.size
+            thread.rename(conversation)
+            self._bytes += thread.size
+        self._make_room()
+
+    async def get_conversation(
+        self, conversation_id: str, *, owner: str | None = None
+    ) -> Conversation | None:
+        thread = self._thread(conversation_id, owner)
+        return None if thread is None else thread.conversation
+
+    async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
+        if self._thread(conversation_id, owner) is None:
+            return False
+        self._remove_thread(conversation_id)
+        return True
+
+    async def append_items(
+        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+    ) -> bool:
+        thread = self._thread(conversation_id, owner)
+        if thread is None:
+            return False
+        self._bytes -= thread.size
+        thread.append(items)
+        self._bytes += thread.size
+        self._make_room()
+        return True
+
+    async def list_items(
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        order: Order = "asc",
+        owner: str | None = None,
+    ) -> ItemPage | None:
+        thread = self._thread(conversation_id, owner)
+        return None if thread is None else thread.page(after, limit, order)
+
+    async def get_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> Item | None:
+        thread = self._thread(conversation_id, owner)
+        return None if thread is None else thread.item(item_id)
+
+    async def delete_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> bool:
+        thread = self._thread(conversation_id, owner)
+        if thread is None:
+            return False
+        self._bytes -= thread.size
+        removed = thread.remove(item_id)
+        self._bytes += thread.size
+        return removed
+
+    def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
+        self._expire()
+        thread = self._threads.get(conversation_id)
+        if thread is None or thread.owner != owner:
+            return None
+        self._threads.use(conversation_id)
+        return thread
+
+    def _remove_thread(self, conversation_id: str) -> None:
+        thread = self._threads.pop(conversation_id)
+        if thread is not None:
+            self._bytes -= thread.size
+
+    def _expire(self) -> None:
+        limit = self._clock() - self._ttl
+        while (oldest := self._finished.oldest()) and oldest[1] <= limit:
+            self._remove(oldest[0])
+        while (oldest := self._threads.oldest()) and oldest[1] <= limit:
+            self._remove_thread(oldest[0])
+
+    def _make_room(self) -> None:
+        while len(self) > self._max_responses and (oldest := self._finished.oldest()):
+            self._remove(oldest[0])
+        while len(self._threads) > self._max_conversations and (oldest := self._threads.oldest()):
+            self._remove_thread(oldest[0])
+        while self._bytes > self._max_bytes:
+            response, thread = self._finished.oldest(), self._threads.oldest()
+            if response is not None and (thread is None or response[1] <= thread[1]):
+                self._remove(response[0])
+            elif thread is not None:
+                self._remove_thread(thread[0])
+            else:
+                return
+
+
+def _apart(record: StoredResponse) -> StoredResponse:
+    """The record with a response of its own: responses may be changed in place, items may not."""
+    return msgspec.structs.replace(record, response=snapshot(record.response))

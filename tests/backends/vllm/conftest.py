@@ -1,0 +1,147 @@
+"""One vLLM engine for all tests here, the loop that it lives on, and an adapter that makes its model talk noise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import warnings
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from gateway_vllm import Config, open_engine
+
+from gateway.hookspecs import EngineContext
+from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
+
+T = TypeVar("T")
+MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
+MAX_MODEL_LEN = 1024
+CPU = Config(
+    dtype="bfloat16",
+    max_num_seqs=16,
+    enforce_eager=True,
+    scheduling_policy="priority",
+    seed=0,
+)
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TORCH_COMPILE_DISABLE": "1",
+}
+
+
+_REQUEST = {field.name for field in msgspec.structs.fields(EngineRequest)}
+
+
+class Served:
+    """An open engine on a loop of its own, in a thread: it outlives the loops of single tests."""
+
+    def __init__(self, config: Config, context: EngineContext) -> None:
+        uvloop = pytest.importorskip("uvloop")
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._manager: AbstractAsyncContextManager[Engine] = open_engine(config, context)
+        try:
+            self.engine: Any = self.run(self._manager.__aenter__(), timeout=180)
+        except BaseException:
+            self._stop()
+            raise
+
+    def run(self, work: Coroutine[Any, Any, T], *, timeout: float = 60) -> T:
+        """Run `work` on the engine's loop; what it raises is raised here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+
+    def ask(self, prompt: str = "hello", **settings: Any) -> EngineRequest:
+        """A request of a user's message in the model's own format; `settings` are its own and its sampling's."""
+        text = (
+            f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        )
+        return self.ask_tokens(self.engine.tokenizer.encode(text), **settings)
+
+    def ask_tokens(self, token_ids: list[int], **settings: Any) -> EngineRequest:
+        own = {name: settings.pop(name) for name in list(settings) if name in _REQUEST}
+        sampling = Sampling(**{"max_tokens": 60, "temperature": 0.0, **settings})
+        prompt = TokensPrompt(token_ids=token_ids)
+        return EngineRequest(request_id="test", prompt=prompt, sampling=sampling, **own)
+
+    def generate(self, request: EngineRequest) -> list[EngineOutput]:
+        """All outputs."""
+
+        async def collect() -> list[EngineOutput]:
+            stream: AsyncGenerator[EngineOutput, None]
+            async with aclosing(self.engine.generate(request)) as stream:
+                return [output async for output in stream]
+
+        return self.run(collect())
+
+    def check(self, request: EngineRequest) -> None:
+        self.run(self.engine.check(request))
+
+    def close(self) -> None:
+        try:
+            self.run(self._manager.__aexit__(None, None, None))
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def serve(config: Config = CPU, path: Path = MODEL) -> Served:
+    """An engine with the tiny model; skips the test where vLLM is not installed."""
+    pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
+    os.environ.update(ENVIRONMENT)
+    context = EngineContext(name="tiny", path=str(path), max_model_len=MAX_MODEL_LEN)
+    with warnings.catch_warnings():
+        # While they are imported and started, vLLM, torch and transformers warn about each other.
+        warnings.simplefilter("ignore")
+        return Served(config, context)
+
+
+def write_noise_adapter(folder: Path) -> None:
+    """A LoRA adapter of large random weights: with it the trained model writes any token after any other."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    model = json.loads((MODEL / "config.json").read_text())
+    hidden, rank = model["hidden_size"], 8
+    heads = model["num_attention_heads"] * model["head_dim"]
+    random = torch.Generator().manual_seed(0)
+    weights = {}
+    for layer in range(model["num_hidden_layers"]):
+        for name, width in (
+            ("self_attn.o_proj", heads),
+            ("mlp.down_proj", model["intermediate_size"]),
+        ):
+            key = f"base_model.model.model.layers.{layer}.{name}"
+            weights[f"{key}.lora_A.weight"] = torch.randn(rank, width, generator=random)
+            weights[f"{key}.lora_B.weight"] = torch.randn(hidden, rank, generator=random)
+    folder.mkdir()
+    save_file(weights, folder / "adapter_model.safetensors")
+    adapter = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": 64,
+        "target_modules": ["o_proj", "down_proj"],
+        "bias": "none",
+        "task_type": "CAUSAL_LM",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("adapters") / "noise"
+    write_noise_adapter(folder)
+    opened = serve(msgspec.structs.replace(CPU, lora_modules={"noise": str(folder)}))
+    yield opened
+    opened.close()

@@ -1,0 +1,119 @@
+"""The plugin author's manual: every hook has an example, and every example works."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gateway.testing
+from gateway import hookspecs
+from gateway.config import ModelConfig, PluginsConfig
+from gateway.hookspecs import PROJECT
+from gateway.plugins import PluginSet, load_plugins
+from gateway.protocols import EngineRequest, ModelInfo, ParserContext, StoredResponse, Turn
+from gateway.selection import open_model, resolve_model
+from gateway.wire.content import InputText
+from gateway.wire.items import Message
+from gateway.wire.response import Response
+
+pytestmark = pytest.mark.anyio
+
+MANUAL = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+HOOKS = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{PROJECT}_spec")]
+RESPONSE = Response(id="resp_1", created_at=0, status="completed", model="m")
+
+
+def examples() -> dict[str, str]:
+    """The Python code under each heading that is a hook's name."""
+    parts = re.split(r"^## `(gateway_\w+)`\n", MANUAL, flags=re.MULTILINE)
+    return {
+        hook: re.findall(r"```python\n(.*?)```", body, re.DOTALL)[0]
+        for hook, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> PluginSet:
+    """All examples, each loaded as a plugin of its own."""
+    modules = []
+    for hook, code in examples().items():
+        module = ModuleType(f"gateway_{hook}_example")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        source = compile(code, f"docs/plugins.md {hook}", "exec", dont_inherit=True)
+        exec(source, vars(module))
+        modules.append(module)
+    return load_plugins(PluginsConfig(allow=[]), extra=modules)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_each_hook_has_an_example_in_the_manual(hook: str) -> None:
+    assert f"def {hook}(" in examples()[hook]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_each_hook_says_what_it_is_for(hook: str) -> None:
+    assert len((getattr(hookspecs, hook).__doc__ or "").split()) > 10
+
+
+def test_the_manual_names_no_hook_that_does_not_exist() -> None:
+    assert set(re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+)", MANUAL)) == set(HOOKS)
+
+
+def test_the_kits_that_the_manual_names_exist() -> None:
+    assert set(re.findall(r"`(\w+Contract)`", MANUAL)) <= set(gateway.testing.__all__)
+
+
+def test_every_example_registers(plugins: PluginSet) -> None:
+    assert {offer.kind for offer in plugins.offers()} == {
+        "engine", "renderer", "parser", "tool", "store",
+    }  # fmt: skip
+    assert len(plugins.plugins) == len(HOOKS)
+
+
+async def test_the_engine_the_renderer_and_the_format_work_together(plugins: PluginSet) -> None:
+    config = ModelConfig(engine="parrot", renderer="transcript", parser="shouting")
+    async with AsyncExitStack() as stack:
+        model = await open_model(resolve_model("polly", config, plugins), stack)
+        hello = Message(id="msg_1", role="user", content=[InputText(text="hello")])
+        rendered = model.renderer.render(Turn(items=[hello]))
+        parser = model.output_format.parser(ParserContext(tail=rendered.tail))
+        request = EngineRequest(request_id="1", prompt=rendered.prompt)
+        said = [
+            getattr(delta, "text", "")
+            async for output in model.engine.generate(request)
+            for delta in parser.feed(output)
+        ]
+        assert "".join(said) == "USER: HELLO\nASSISTANT:"
+
+
+async def test_the_tool_works(plugins: PluginSet) -> None:
+    offer = plugins.tool("dice")
+    config = plugins.decode_config(offer, {"sides": 2}, "tools.dice")
+    async with offer.make(config) as server, server.session("resp_1") as session:
+        [tool] = await server.tools()
+        rolled = {(await session.call(tool.definition.name, {})).text for _ in range(100)}
+        assert rolled == {"1", "2"}
+
+
+async def test_the_store_works(plugins: PluginSet, tmp_path: Path) -> None:
+    offer = plugins.store("journal")
+    table = {"file": str(tmp_path / "journal"), "ttl": 60}
+    async with offer.make(plugins.decode_config(offer, table, "stores.journal")) as store:
+        await store.put(StoredResponse(response=RESPONSE, input=[]))
+        assert await store.get("resp_1") is not None
+    assert (tmp_path / "journal").read_text() == "resp_1 completed\n"
+
+
+def test_the_profile_and_the_observer_are_called(
+    plugins: PluginSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    parrot = ModelInfo(name="m", engine="e", architecture="ParrotForCausalLM")
+    assert plugins.hook.gateway_model_profile(model=parrot).parser == "shouting"
+    with caplog.at_level("INFO", "audit"):
+        plugins.hook.gateway_response_finished(response=RESPONSE)
+    assert caplog.messages == ["resp_1 m completed"]
