@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from litestar import Litestar, Response
@@ -98,19 +98,31 @@ def _request_id(scope: Scope) -> bytes:
 
 
 def create_app(config: Config, plugins: PluginSet) -> Litestar:
-    """The application that serves `config` with `plugins`.
+    """The application that serves `config` with `plugins`, complete: for any ASGI server.
 
     Its lifespan opens the engines, tools and store that the configuration selects, and closes them in reverse order; a
-    mistake in the configuration raises `ConfigurationError` out of the lifespan's start.
+    mistake in the configuration raises `ConfigurationError`, in an exception group of Litestar's, as it starts.
     """
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            services = await open_services(config, plugins, stack)
-            keep_services(app, services)
+            keep_services(app, await open_services(config, plugins, stack))
             yield
 
+    return _app(config, [lifespan])
+
+
+def app_of(services: Services) -> Litestar:
+    """The application around what is open already, and is closed by whoever opened it."""
+    app = _app(services.config, [])
+    keep_services(app, services)
+    return app
+
+
+def _app(
+    config: Config, lifespan: list[Callable[[Litestar], AbstractAsyncContextManager[None]]]
+) -> Litestar:
     handlers = [
         create_response, retrieve_response, delete_response, cancel_response,
         list_input_items, count_input_tokens,
@@ -124,7 +136,7 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
     origins = list(config.server.cors_allow_origins)
     return GatewayApp(
         route_handlers=handlers,
-        lifespan=[lifespan],
+        lifespan=lifespan,
         exception_handlers={Exception: _answer_exception},
         cors_config=CORSConfig(allow_origins=origins) if origins else None,
         openapi_config=None,

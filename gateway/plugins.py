@@ -55,6 +55,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     """A sentence without its full stop."""
     fatal: bool = False
     """Whether it stops the start, selected or not: a mistake in the plugin, or a conflict between two."""
+    wanted: bool = False
+    """Whether it is the configuration that keeps it from loading."""
 
 
 class PluginSet:
@@ -134,7 +136,7 @@ class PluginSet:
         known = self.names(kind)
         near = f'; did you mean "{match}"?' if (match := nearest(name, known)) else "."
         installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
-        broken = ", ".join(failure.plugin.name for failure in self.failures)
+        broken = ", ".join(each.plugin.name for each in self.failures if not each.wanted)
         raise ConfigurationError(
             f"{place}no loaded plugin offers {_a(kind)} named {name!r}{near} Installed: {installed}."
             + (f" Not loaded: {broken} (see `gateway plugins`)." if broken else "")
@@ -191,7 +193,7 @@ class _Loader:
             info = _info(entry)
             if not self._allowed(entry.name):
                 reason = "[plugins] in the configuration does not let it load"
-                self.failures.append(Failure(plugin=info, reason=reason))
+                self.failures.append(Failure(plugin=info, reason=reason, wanted=True))
             elif other := owners.get(entry.name):
                 reason = (
                     f"{other} has an entry point of the same name; uninstall {_either(info, other)}"

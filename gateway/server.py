@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import AsyncExitStack
 from types import FrameType
 
 import uvicorn
 from litestar import Litestar
 
-from gateway.app import create_app
+from gateway.app import app_of, open_services
 from gateway.cli.banner import banner
 from gateway.config import Config
 from gateway.errors import ConfigurationError, ServerShuttingDown
 from gateway.plugins import PluginSet
-from gateway.routes.state import services_in
 from gateway.served import Services
 from gateway.workers import new_event_loop, run_workers
 
@@ -97,11 +97,11 @@ def serve(config: Config, plugins: PluginSet, listening: socket.socket, *, annou
 async def _serve(
     config: Config, plugins: PluginSet, listening: socket.socket, announce: bool
 ) -> int:
-    app = create_app(config, plugins)
-    # The lifespan is entered here, not by uvicorn, so that a mistake in the configuration is one sentence and no trace.
-    async with app.lifespan():
-        server = GatewayServer(uvicorn_config(config, app), services_in(app), announce=announce)
-        await server.serve([listening])
+    # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
+    async with AsyncExitStack() as stack:
+        services = await open_services(config, plugins, stack)
+        settings = uvicorn_config(config, app_of(services))
+        await GatewayServer(settings, services, announce=announce).serve([listening])
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
 from gateway.selection import resolve_model, resolve_store, resolve_tool
 
+Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
+
 STORE_SECONDS = 10
 """How long a store may take to open and answer."""
 
@@ -25,7 +27,7 @@ class Check(Struct, frozen=True):
     """One line of the report."""
 
     what: str
-    outcome: Literal["ok", "warn", "FAIL"]
+    outcome: Outcome
     detail: str = ""
 
     def __str__(self) -> str:
@@ -69,7 +71,7 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
     for info in plugins.plugins:
         yield Check(f"plugin {info.name}", "ok", str(info))
     for failure in plugins.failures:
-        outcome: Literal["warn", "FAIL"] = "FAIL" if failure.fatal else "warn"
+        outcome: Outcome = "FAIL" if failure.fatal else "ok" if failure.wanted else "warn"
         yield Check(f"plugin {failure.plugin.name}", outcome, f"{failure.plugin}: {failure.reason}")
     for name in config.models:
         yield _model(name, config, plugins)

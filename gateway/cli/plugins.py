@@ -25,7 +25,7 @@ class Row(Struct, frozen=True, kw_only=True):
     distribution: str
     version: str
     state: str
-    """`selected`, `available`, `active` (hooks that always run), or `failed`."""
+    """`selected`, `available`, `active` (hooks that always run), `failed`, or `off`."""
     note: str = ""
     """Its summary, or why it failed."""
 
@@ -104,7 +104,7 @@ def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
                 plugin=failure.plugin.name,
                 distribution=failure.plugin.distribution,
                 version=failure.plugin.version,
-                state="failed",
+                state="off" if failure.wanted else "failed",
                 note=failure.reason,
             )
         )

@@ -61,7 +61,9 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 
 
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
-    assert set(re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+)", MANUAL)) == set(HOOKS)
+    assert set(re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+)", MANUAL)) == set(
+        HOOKS
+    )
 
 
 def test_the_kits_that_the_manual_names_exist() -> None:

@@ -34,7 +34,10 @@ class Completion(Struct, frozen=True):
         number = min(self.sampling.min_tokens or 0, self.limit)
         if number == 0:
             return None
-        bias = [*self.body.get("logit_bias", ()), *((token, False) for token in self.sampling.stop_token_ids)]
+        bias = [
+            *self.body.get("logit_bias", ()),
+            *((token, False) for token in self.sampling.stop_token_ids),
+        ]
         return self._part([], number) | {"ignore_eos": True, "logit_bias": bias}, number
 
     def rest(self, generated: list[int]) -> dict[str, Any]:
@@ -63,7 +66,9 @@ class CompletionBuilder:
     def build(self, request: EngineRequest) -> Completion:
         """The completion for `request`. Raises `InvalidRequest` or `Unsupported`, naming the parameter."""
         if not isinstance(request.prompt, TokensPrompt):
-            raise Unsupported("llamacpp takes prompts as token ids, not as messages.", param="input")
+            raise Unsupported(
+                "llamacpp takes prompts as token ids, not as messages.", param="input"
+            )
         if request.adapter is not None:
             raise Unsupported("llamacpp serves no LoRA adapters.", param="model")
         if request.multi_modal:
@@ -108,7 +113,9 @@ class CompletionBuilder:
 
     def _sampling(self, sampling: Sampling, request: EngineRequest) -> dict[str, Any]:
         if sampling.prompt_logprobs is not None:
-            raise Unsupported("llamacpp gives no log probabilities of the prompt.", param="prompt_logprobs")
+            raise Unsupported(
+                "llamacpp gives no log probabilities of the prompt.", param="prompt_logprobs"
+            )
         self._check_ranges(sampling)
         seed = sampling.seed if sampling.seed is not None else self._config.seed
         cache = self._config.cache_prompt and seed is None and request.cache_salt is None
@@ -158,7 +165,9 @@ class CompletionBuilder:
         bias: dict[int, float | bool] = {}
         for token, value in (sampling.logit_bias or {}).items():
             if not 0 <= token < len(self._vocabulary):
-                raise InvalidRequest(f"logit_bias names the token {token}, which there is not.", param="logit_bias")
+                raise InvalidRequest(
+                    f"logit_bias names the token {token}, which there is not.", param="logit_bias"
+                )
             bias[token] = value
         for word in sampling.bad_words:
             for token in self._single_tokens(word):
@@ -167,11 +176,14 @@ class CompletionBuilder:
 
     def _single_tokens(self, word: str) -> set[int]:
         """The tokens that are `word`, at a text's beginning or after a space. Raises `Unsupported` for several tokens."""
-        spellings = {tuple(self._tokenizer.encode(text)) for text in (word, f" {word}") if text.strip()}
+        spellings = {
+            tuple(self._tokenizer.encode(text)) for text in (word, f" {word}") if text.strip()
+        }
         single = {spelling[0] for spelling in spellings if len(spelling) == 1}
         if not single:
             raise Unsupported(
-                f"llamacpp can keep out only words that are one token; {word!r} is several.", param="bad_words"
+                f"llamacpp can keep out only words that are one token; {word!r} is several.",
+                param="bad_words",
             )
         return single
 

@@ -116,9 +116,7 @@ class LlamaCppEngine:
     def _start(self, completion: Completion) -> Stream:
         stream = Stream(self.mailbox)
         try:
-            generation = Generation(
-                self._vocabulary, completion.sampling, limit=completion.limit
-            )
+            generation = Generation(self._vocabulary, completion.sampling, limit=completion.limit)
             worker = Worker(self._alive(), completion, generation, stream)
             thread = threading.Thread(target=worker.run, name="llamacpp-request")
             thread.start()

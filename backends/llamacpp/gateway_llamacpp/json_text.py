@@ -46,7 +46,9 @@ class JsonText:
         return self._rules.shared("string", lambda: f'"\\"" {self.char()}* "\\""')
 
     def integer(self) -> str:
-        return self._rules.shared("integer", lambda: f'"-"? ("0" | [1-9] [0-9]{{0,{DIGITS_MOST - 1}}})')
+        return self._rules.shared(
+            "integer", lambda: f'"-"? ("0" | [1-9] [0-9]{{0,{DIGITS_MOST - 1}}})'
+        )
 
     def number(self) -> str:
         return self._rules.shared("number", lambda: f"{self.integer()} {NUMBER_TAIL}")
@@ -56,13 +58,23 @@ class JsonText:
         return self._rules.shared(
             "value",
             lambda: one_of(
-                [self.object(), self.array(), self.string(), self.number(), '"true"', '"false"', '"null"']
+                [
+                    self.object(),
+                    self.array(),
+                    self.string(),
+                    self.number(),
+                    '"true"',
+                    '"false"',
+                    '"null"',
+                ]
             ),
         )
 
     def object(self) -> str:
         """Any JSON object."""
-        return self._rules.shared("object", lambda: self.pairs(self.string(), self.value(), 0, None))
+        return self._rules.shared(
+            "object", lambda: self.pairs(self.string(), self.value(), 0, None)
+        )
 
     def array(self) -> str:
         """Any JSON array."""
@@ -93,5 +105,7 @@ def in_string(characters: Characters) -> str:
         if intersection(characters, single(character)):
             options.append(literal(escape))
     if not options:
-        options += [literal(f"\\u{code:04x}") for low, high in characters for code in range(low, high + 1)]
+        options += [
+            literal(f"\\u{code:04x}") for low, high in characters for code in range(low, high + 1)
+        ]
     return one_of(options)

@@ -101,7 +101,7 @@ def _context_length(
 
 
 def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: str) -> NativeServer:
-    import xllamacpp
+    import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     params = xllamacpp.CommonParams()
     params.model.path = str(path)

@@ -47,7 +47,9 @@ def numbers(bounds: Bounds) -> str:
     """
     decimals = max(3, *(_decimals(bound) for bound in (bounds.low, bounds.high)))
     if decimals > _DECIMALS_MOST:
-        raise Unsupported(f"llamacpp enforces bounds of at most {_DECIMALS_MOST} decimals.", param="schema")
+        raise Unsupported(
+            f"llamacpp enforces bounds of at most {_DECIMALS_MOST} decimals.", param="schema"
+        )
     options: list[str] = []
     for places in range(decimals + 1):
         options += _signed(*bounds.scaled(places), places)

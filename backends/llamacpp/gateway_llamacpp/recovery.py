@@ -15,7 +15,15 @@ def ends_inside_character(data: bytes) -> bool:
     """Whether `data` ends in an unfinished UTF-8 sequence, by the rule of llama.cpp's `validate_utf8`."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
-        length = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 0
+        length = (
+            2
+            if byte & 0xE0 == 0xC0
+            else 3
+            if byte & 0xF0 == 0xE0
+            else 4
+            if byte & 0xF8 == 0xF0
+            else 0
+        )
         if length:
             return back < length
     return False
@@ -27,7 +35,9 @@ def recover(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] 
     Where several spellings fit, the one with the smallest largest id: tokenizers give their first merges the lowest
     ids, so it is the one that a model was trained on.
     """
-    return min(_spellings(vocabulary, data, count), key=lambda ids: sorted(ids, reverse=True), default=None)
+    return min(
+        _spellings(vocabulary, data, count), key=lambda ids: sorted(ids, reverse=True), default=None
+    )
 
 
 def _spellings(vocabulary: Vocabulary, data: bytes, count: int) -> Iterator[tuple[int, ...]]:

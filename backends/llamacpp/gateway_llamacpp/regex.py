@@ -117,7 +117,9 @@ def _written(node: Node, emit: Emit) -> str:
         case Times(body, low, high):
             return repeat(_written(body, emit), low, high)
         case Anchor(sign):
-            raise Unsupported(f"llamacpp enforces {sign!r} only at the ends of a pattern.", param="pattern")
+            raise Unsupported(
+                f"llamacpp enforces {sign!r} only at the ends of a pattern.", param="pattern"
+            )
 
 
 class _Parser:
@@ -137,7 +139,9 @@ class _Parser:
         return InvalidRequest(f"The pattern {self._pattern!r} has {what}.", param="pattern")
 
     def _unsupported(self, what: str) -> Unsupported:
-        return Unsupported(f"llamacpp cannot enforce {what} (pattern {self._pattern!r}).", param="pattern")
+        return Unsupported(
+            f"llamacpp cannot enforce {what} (pattern {self._pattern!r}).", param="pattern"
+        )
 
     def _peek(self) -> str:
         return self._pattern[self._at : self._at + 1]
@@ -218,7 +222,9 @@ class _Parser:
 
     def _group(self) -> Node:
         if self._take("?"):
-            if self._take("P<") or (self._peek() == "<" and self._pattern[self._at + 1 : self._at + 2] not in "=!"):
+            if self._take("P<") or (
+                self._peek() == "<" and self._pattern[self._at + 1 : self._at + 2] not in "=!"
+            ):
                 end = self._pattern.find(">", self._at)
                 if end < 0:
                     raise self._malformed("a group name without an end")
@@ -240,7 +246,12 @@ class _Parser:
             if self._peek() == "-" and self._pattern[self._at + 1 : self._at + 2] not in ("]", ""):
                 self._at += 1
                 high = self._member()
-                if len(low) != 1 or len(high) != 1 or low[0][0] != low[0][1] or low[0][0] > high[0][1]:
+                if (
+                    len(low) != 1
+                    or len(high) != 1
+                    or low[0][0] != low[0][1]
+                    or low[0][0] > high[0][1]
+                ):
                     raise self._malformed("a range in a class that is none")
                 ranges.append((low[0][0], high[0][1]))
             else:

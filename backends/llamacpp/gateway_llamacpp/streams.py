@@ -93,9 +93,7 @@ class Stream:
 class Mailbox:
     """Which streams have news. One wake-up of the loop serves them all."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, ended: Callable[[Stream], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Stream], None]) -> None:
         """`ended` is called in the loop, once for each stream that ends."""
         self._loop = loop
         self._ended = ended

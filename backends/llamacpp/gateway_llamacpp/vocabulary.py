@@ -32,9 +32,13 @@ class Vocabulary:
             raise ValueError("it has no vocabulary")
         if kind == "gpt2":
             alphabet = _byte_level_alphabet()
-            bytes_of = [_byte_level(text, type_, alphabet) for text, type_ in zip(texts, types, strict=True)]
+            bytes_of = [
+                _byte_level(text, type_, alphabet) for text, type_ in zip(texts, types, strict=True)
+            ]
         elif kind in ("llama", "gemma4", "t5"):
-            bytes_of = [_sentencepiece(text, type_) for text, type_ in zip(texts, types, strict=True)]
+            bytes_of = [
+                _sentencepiece(text, type_) for text, type_ in zip(texts, types, strict=True)
+            ]
         else:
             raise ValueError(f"its tokenizer is of the kind {kind!r}, which is not supported")
         self.bytes_of: Sequence[bytes] = bytes_of

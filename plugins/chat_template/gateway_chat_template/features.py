@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from gateway_chat_template.environment import Template
 
-_LIMIT = 1_000_000
+_LIMIT = 200_000
+"""Characters of a trial: no template's own words are longer."""
 _FIRST, _SECOND, _THIRD, _FOURTH = "qzfirst", "qzsecond", "qzthird", "qzfourth"
 _ARGUMENTS = {"qzkey": "qzvalue"}
 _ARGUMENTS_TEXT = '{"qzkey": "qzvalue"}'

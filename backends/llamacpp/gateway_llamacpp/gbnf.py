@@ -1,0 +1,40 @@
+"""A grammar that a request brings, made a part of another one."""
+
+from __future__ import annotations
+
+import re
+
+from gateway.errors import InvalidRequest
+
+_TOKEN = re.compile(
+    r"""
+      (?P<skip>    \#[^\n]* | "(?:\\.|[^"\\])*" | \[(?:\\.|[^\]\\])*\] | \{[^}]*\} | <[^>]*> )
+    | (?P<name>    [A-Za-z0-9-]+ ) (?P<defines> \s* ::= )?
+    """,
+    re.VERBOSE,
+)
+
+
+def embedded(definition: str, prefix: str) -> tuple[str, str]:
+    """`definition` with `prefix` before each rule's name, and the name that its `root` has now.
+
+    Raises `InvalidRequest` where a rule is missing: llama.cpp would say so only once the request runs.
+    """
+    defined: set[str] = set()
+    used: set[str] = set()
+
+    def rename(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return match[0]
+        if match["defines"]:
+            defined.add(name)
+        else:
+            used.add(name)
+        return f"{prefix}{name}{match['defines'] or ''}"
+
+    text = _TOKEN.sub(rename, definition)
+    missing = sorted({"root", *used} - defined)
+    if missing:
+        raise InvalidRequest(f"The grammar has no rule named {missing[0]!r}.", param="grammar")
+    return text, f"{prefix}root"

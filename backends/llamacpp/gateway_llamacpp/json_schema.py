@@ -1,0 +1,355 @@
+"""JSON schemas as GBNF.
+
+What is generated is valid under the schema; not all that is valid can be generated. Properties come in the schema's order,
+an object has no properties beyond the named ones (unless it names none), white space is bounded, and a `format` that is
+not known is an annotation, as the specification has it. A keyword that would have to be dropped raises `Unsupported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway_llamacpp.characters import literal
+from gateway_llamacpp.json_text import JsonText, in_string
+from gateway_llamacpp.number_ranges import Bounds, integers, numbers
+from gateway_llamacpp.regex import regex_to_gbnf
+from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence
+from gateway_llamacpp.schema_merge import (
+    DOCUMENTATION,
+    disjoint,
+    merged,
+    refuse_unknown,
+    resolve,
+    types_of,
+)
+
+_DATE = r"\d{4}-(0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|\d{4}-(0[469]|11)-(0[1-9]|[12]\d|30)|\d{4}-02-(0[1-9]|1\d|2[0-8])"
+_TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+_BYTE = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?"
+_FORMATS = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"({_DATE})T({_TIME})",
+    "duration": r"P(\d{1,4}W|\d{1,4}D(T\d{1,2}H(\d{1,2}M(\d{1,2}S)?)?)?|T\d{1,4}(H(\d{1,2}M(\d{1,2}S)?)?|M(\d{1,2}S)?|S))",
+    "email": rf"[A-Za-z0-9_+-]{{1,32}}(\.[A-Za-z0-9_+-]{{1,32}}){{0,2}}@{_LABEL}(\.{_LABEL}){{1,3}}",
+    "hostname": rf"{_LABEL}(\.{_LABEL}){{0,4}}",
+    "ipv4": rf"{_BYTE}(\.{_BYTE}){{3}}",
+    "ipv6": r"([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}",
+    "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    "uri": rf"https?://{_LABEL}(\.{_LABEL}){{0,3}}(:\d{{2,4}})?(/[A-Za-z0-9._~-]{{0,40}}){{0,8}}(\?[A-Za-z0-9._~=&-]{{1,80}})?",
+}
+"""Known formats, each a part of what the format allows (no leap days, no compressed IPv6)."""
+
+_IMPLIED = {
+    "object": (
+        "properties",
+        "required",
+        "additionalProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+    ),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+}
+"""The type of a schema that names none but has keywords of one."""
+
+
+class SchemaWriter:
+    """Writes one schema into a grammar."""
+
+    def __init__(self, rules: Rules, schema: Mapping[str, Any]) -> None:
+        self._rules = rules
+        self._root = schema
+        self._json = JsonText(rules)
+        self._references: dict[str, str] = {}
+
+    def write(self) -> str:
+        """The expression of one value that is valid under the schema."""
+        return self._value(self._root, "#")
+
+    def _value(self, schema: Any, path: str) -> str:
+        if schema is True:
+            return self._json.value()
+        if not isinstance(schema, Mapping):
+            raise InvalidRequest(
+                f"The JSON schema has no schema at {path}, or one that nothing fits.",
+                param="schema",
+            )
+        refuse_unknown(schema, path)
+        if "$ref" in schema:
+            return self._reference(schema, path)
+        if "allOf" in schema:
+            return self._value(self._all_of(schema, path), path)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                return self._any_of(schema, keyword, path)
+        if "const" in schema:
+            return self._listed([schema["const"]], schema, path)
+        if "enum" in schema:
+            return self._listed(schema["enum"], schema, path)
+        types = types_of(schema) or self._implied(schema)
+        if not types:
+            return self._json.value()
+        return one_of(self._typed(kind, schema, path) for kind in types)
+
+    def _implied(self, schema: Mapping[str, Any]) -> list[str]:
+        return [
+            kind for kind, keywords in _IMPLIED.items() if any(word in schema for word in keywords)
+        ]
+
+    def _typed(self, kind: str, schema: Mapping[str, Any], path: str) -> str:
+        match kind:
+            case "object":
+                return self._object(schema, path)
+            case "array":
+                return self._array(schema, path)
+            case "string":
+                return self._string(schema, path)
+            case "integer" | "number":
+                return self._number(kind, schema)
+            case "boolean":
+                return '("true" | "false")'
+            case "null":
+                return '"null"'
+            case _:
+                raise InvalidRequest(
+                    f"The JSON schema has the unknown type {kind!r} (at {path}).", param="schema"
+                )
+
+    def _reference(self, schema: Mapping[str, Any], path: str) -> str:
+        target = schema["$ref"]
+        beside = {
+            word: value
+            for word, value in schema.items()
+            if word != "$ref" and word not in DOCUMENTATION
+        }
+        if beside:
+            return self._value(merged(resolve(self._root, target), beside, path), path)
+        if target not in self._references:
+            name = self._rules.reserve("ref")
+            self._references[target] = name
+            self._rules.define(name, self._value(resolve(self._root, target), target))
+        return self._references[target]
+
+    def _all_of(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
+        result = {word: value for word, value in schema.items() if word != "allOf"}
+        for part in schema["allOf"]:
+            seen = 0
+            while isinstance(part, Mapping) and "$ref" in part:
+                seen += 1
+                if seen > 16:
+                    raise Unsupported(
+                        f"llamacpp cannot follow the references at {path}.", param="schema"
+                    )
+                beside = {word: value for word, value in part.items() if word != "$ref"}
+                part = merged(resolve(self._root, part["$ref"]), beside, path)
+            result = merged(result, part, path)
+        return result
+
+    def _any_of(self, schema: Mapping[str, Any], keyword: str, path: str) -> str:
+        options = schema[keyword]
+        if not isinstance(options, Sequence) or not options:
+            raise InvalidRequest(f"{keyword} must list schemas (at {path}).", param="schema")
+        if keyword == "oneOf" and not all(
+            disjoint(one, other, self._root)
+            for at, one in enumerate(options)
+            for other in options[:at]
+        ):
+            raise Unsupported(
+                f"llamacpp can enforce oneOf only of schemas that are told apart by their types or by a property's "
+                f"constant (at {path}); use anyOf.",
+                param="schema",
+            )
+        beside = {
+            word: value
+            for word, value in schema.items()
+            if word != keyword and word not in DOCUMENTATION
+        }
+        return one_of(
+            self._value({"allOf": [option, beside]} if beside else option, f"{path}/{keyword}/{at}")
+            for at, option in enumerate(options)
+        )
+
+    def _listed(self, values: Any, schema: Mapping[str, Any], path: str) -> str:
+        types = types_of(schema)
+        fitting = [value for value in values if not types or _is_of(value, types)]
+        if not fitting:
+            raise InvalidRequest(
+                f"No listed value has the type that is asked for (at {path}).", param="schema"
+            )
+        return one_of(literal(msgspec.json.encode(value).decode()) for value in fitting)
+
+    def _object(self, schema: Mapping[str, Any], path: str) -> str:
+        properties: dict[str, Any] = dict(schema.get("properties", {}))
+        extra = schema.get("additionalProperties", True)
+        required = schema.get("required", ())
+        for name in required:
+            if name not in properties:
+                properties[name] = extra
+        low, high = schema.get("minProperties", 0), schema.get("maxProperties")
+        if not properties:
+            return self._map(schema, extra, low, high, path)
+        if (
+            low > len(set(required))
+            or (high is not None and high < len(properties))
+            or "propertyNames" in schema
+        ):
+            raise Unsupported(
+                f"llamacpp cannot count or check the names of an object's optional properties (at {path}).",
+                param="schema",
+            )
+        ws = self._json.space()
+        pairs = [
+            (
+                f'{literal(msgspec.json.encode(name).decode())} ":" {ws} {self._value(value, f"{path}/{name}")}',
+                name in required,
+            )
+            for name, value in properties.items()
+        ]
+        return self._rules.add("object", f'"{{" {ws} {self._pairs(pairs)} {ws} "}}"')
+
+    def _pairs(self, pairs: list[tuple[str, bool]]) -> str:
+        """The pairs in order, those that are not required left out at will, with the commas right."""
+        ws = self._json.space()
+        rest = EMPTY
+        options: list[str] = []
+        for pair, needed in reversed(pairs):
+            begins = sequence([pair, rest])
+            options = [begins] if needed else [begins, *options]
+            more = sequence([f'"," {ws} {pair}', rest])
+            if needed:
+                rest = self._rules.add("more", more)
+            else:
+                rest = self._rules.add("more", f"{more} | {rest}")
+        if not any(needed for _, needed in pairs):
+            options.append(EMPTY)
+        return one_of(options)
+
+    def _map(
+        self, schema: Mapping[str, Any], extra: Any, low: int, high: int | None, path: str
+    ) -> str:
+        if extra is False:
+            if low:
+                raise InvalidRequest(
+                    f"The object at {path} must have properties and may have none.", param="schema"
+                )
+            high = 0
+        if low > 1:
+            raise Unsupported(
+                f"llamacpp cannot enforce minProperties above 1 (at {path}).", param="schema"
+            )
+        names = schema.get("propertyNames", True)
+        key = self._json.string() if names is True else self._string(names, f"{path}/propertyNames")
+        value = (
+            self._json.value()
+            if extra in (True, False)
+            else self._value(extra, f"{path}/additionalProperties")
+        )
+        return self._rules.add("map", self._json.pairs(key, value, low, high))
+
+    def _array(self, schema: Mapping[str, Any], path: str) -> str:
+        ws = self._json.space()
+        low, high = schema.get("minItems", 0), schema.get("maxItems")
+        first = schema.get("prefixItems", ())
+        rest = schema.get("items", True)
+        if first and rest is False:
+            high = len(first) if high is None else min(high, len(first))
+        if high is not None and high < low:
+            raise InvalidRequest(
+                f"The array at {path} has more items at least than at most.", param="schema"
+            )
+        given = [self._value(item, f"{path}/prefixItems/{at}") for at, item in enumerate(first)][
+            :high
+        ]
+        body = EMPTY
+        if high is None or high > len(given):
+            item = self._rules.add("item", self._value(rest, f"{path}/items"))
+            most = None if high is None else high - len(given)
+            least = max(0, low - len(given))
+            if given:
+                body = repeat(f'"," {ws} {item}', least, most, what="number of items")
+            else:
+                more = repeat(
+                    f'"," {ws} {item}',
+                    max(0, least - 1),
+                    None if most is None else most - 1,
+                    what="number of items",
+                )
+                body = sequence([item, more]) if least else f"({sequence([item, more])})?"
+        for at in range(len(given) - 1, -1, -1):
+            body = sequence([f'"," {ws}' if at else EMPTY, given[at], body])
+            if at >= low:
+                body = f"({body})?"
+        return self._rules.add("array", sequence(['"["', ws, body, ws, '"]"']))
+
+    def _string(self, schema: Mapping[str, Any], path: str) -> str:
+        refuse_unknown(schema, path)
+        low, high = schema.get("minLength", 0), schema.get("maxLength")
+        pattern = schema.get("pattern")
+        known = _FORMATS.get(schema.get("format", ""))
+        if "enum" in schema or "const" in schema:
+            return self._value({**schema, "type": "string"}, path)
+        if (pattern is not None) + (known is not None) + (bool(low) or high is not None) > 1:
+            raise Unsupported(
+                f"llamacpp enforces only one of pattern, format and length of a string (at {path}).",
+                param="schema",
+            )
+        if pattern is not None:
+            inside = regex_to_gbnf(pattern, emit=in_string, whole=False)
+        elif known is not None:
+            inside = regex_to_gbnf(known, emit=in_string)
+        elif low or high is not None:
+            inside = repeat(self._json.char(), low, high, what="length of a string")
+        else:
+            return self._json.string()
+        return self._rules.add("text", sequence(['"\\""', inside, '"\\""']))
+
+    def _number(self, kind: str, schema: Mapping[str, Any]) -> str:
+        low, above = _bound(schema, "minimum", "exclusiveMinimum", highest=True)
+        high, below = _bound(schema, "maximum", "exclusiveMaximum", highest=False)
+        if low is None and high is None:
+            return self._json.integer() if kind == "integer" else self._json.number()
+        bounds = Bounds(low, high, above, below)
+        return self._rules.add(kind, integers(bounds) if kind == "integer" else numbers(bounds))
+
+
+def _bound(
+    schema: Mapping[str, Any], keyword: str, exclusive: str, *, highest: bool
+) -> tuple[Decimal | None, bool]:
+    """The tighter of an inclusive and an exclusive bound, and whether it is exclusive. Draft 4's booleans count too."""
+    plain, strict = schema.get(keyword), schema.get(exclusive)
+    if isinstance(strict, bool):
+        return (None if plain is None else Decimal(str(plain))), strict
+    if strict is None or plain is None:
+        value = plain if strict is None else strict
+        return (None if value is None else Decimal(str(value))), strict is not None
+    if plain == strict:
+        return Decimal(str(strict)), True
+    tighter = max(plain, strict) if highest else min(plain, strict)
+    return Decimal(str(tighter)), tighter == strict
+
+
+def _is_of(value: Any, types: Sequence[str]) -> bool:
+    match value:
+        case None:
+            return "null" in types
+        case bool():
+            return "boolean" in types
+        case str():
+            return "string" in types
+        case int():
+            return "integer" in types or "number" in types
+        case float():
+            return "number" in types or ("integer" in types and value.is_integer())
+        case Mapping():
+            return "object" in types
+        case _:
+            return "array" in types

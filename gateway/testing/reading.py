@@ -1,0 +1,131 @@
+"""Reading a raw output with a parser, and saying what it read in a form that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from gateway.deltas import (
+    BlockEnded,
+    CallArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    MessageStarted,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+)
+from gateway.protocols import (
+    EngineOutput,
+    FinishReason,
+    OutputFormat,
+    OutputParser,
+    ParserContext,
+)
+
+
+class Block(Struct, frozen=True):
+    """A stretch of one kind. `name` is a call's; `whole` says that a call was complete."""
+
+    kind: str
+    text: str
+    name: str = ""
+    whole: bool = True
+
+
+def feed(parser: OutputParser, parts: Iterable[str], finish: FinishReason = "stop") -> list[Delta]:
+    """All deltas of an output that comes in these parts."""
+    deltas: list[Delta] = []
+    for part in parts:
+        deltas.extend(parser.feed(EngineOutput(text=part)))
+    deltas.extend(parser.finish(finish))
+    return deltas
+
+
+def read(
+    output_format: OutputFormat,
+    parts: Iterable[str],
+    context: ParserContext,
+    finish: FinishReason = "stop",
+) -> list[Block]:
+    """What a new parser reads, with the deltas' grammar checked."""
+    parts = list(parts)
+    deltas = feed(output_format.parser(context), parts, finish)
+    check_grammar(deltas, "".join(parts))
+    return blocks(deltas)
+
+
+def cut(text: str, places: Sequence[int]) -> list[str]:
+    """`text` cut at these places, which are counted round if they lie outside."""
+    edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
+    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+def blocks(deltas: Iterable[Delta]) -> list[Block]:
+    """Deltas added up: neighbours of one kind are one block unless a `BlockEnded` or a new message is between."""
+    found: list[Block] = []
+    parts: list[str] = []
+    kind, name = "", ""
+
+    def close(*, whole: bool = True) -> None:
+        nonlocal kind
+        if kind:
+            found.append(Block(kind, "".join(parts), name, whole))
+        parts.clear()
+        kind = ""
+
+    def add(which: str, text: str) -> None:
+        nonlocal kind, name
+        if kind != which:
+            close()
+            kind, name = which, ""
+        parts.append(text)
+
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                add("text", text)
+            case ReasoningDelta(text):
+                add("reasoning", text)
+            case RefusalDelta(text):
+                add("refusal", text)
+            case BlockEnded() | MessageStarted():
+                close()
+            case CallStarted(called):
+                close()
+                kind, name = "call", called
+            case CallArgumentsDelta(text):
+                parts.append(text)
+            case CallEnded():
+                close()
+    close(whole=kind != "call")
+    return found
+
+
+def check_grammar(deltas: Sequence[Delta], output: str) -> None:
+    """Raise AssertionError where `deltas` break the grammar of `gateway.deltas`, or say a slice that is none."""
+    in_call = False
+    for delta in deltas:
+        match delta:
+            case CallStarted(name):
+                assert not in_call, "a call begins inside a call"
+                assert name, "a call without a name"
+                in_call = True
+            case CallArgumentsDelta(text):
+                assert in_call, "arguments outside of a call"
+                assert text, "an empty delta"
+            case CallEnded():
+                assert in_call, "the end of a call that never began"
+                in_call = False
+            case _:
+                assert not in_call, f"{type(delta).__name__} inside a call"
+        match delta:
+            case TextDelta(text, start):
+                assert text, "an empty delta"
+                if start >= 0:
+                    there = output[start : start + len(text)]
+                    assert there == text, f"at {start} the output has {there!r}, not {text!r}"
+            case ReasoningDelta(text) | RefusalDelta(text):
+                assert text, "an empty delta"

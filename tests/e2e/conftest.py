@@ -1,0 +1,142 @@
+"""A running server: the `gateway` command as a process of its own, reached over a socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import OpenAI
+
+SCENARIO = Path(__file__).parent / "scenario.json"
+CONFIG = """
+[server]
+port = {port}
+max_body_bytes = 2000000
+body_timeout = 2
+grace_period = {grace}
+{server}
+
+[models.scripted]
+engine = "scripted"
+path = "{scenario}"
+aliases = ["gpt-alias"]
+max_model_len = 20000
+
+[models.small]
+engine = "scripted"
+path = "{scenario}"
+max_running = 1
+max_waiting = 1
+max_model_len = 200
+"""
+
+
+class Server:
+    """A gateway process."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
+        self.process = process
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def client(self) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=30)
+
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30)
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
+        """Send `sig` and wait for the exit code."""
+        self.process.send_signal(sig)
+        return self.process.wait(timeout=30)
+
+
+Start = Callable[..., Server]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_ready(server: Server) -> None:
+    for _ in range(300):
+        if server.process.poll() is not None:
+            break
+        try:
+            if httpx.get(f"{server.url}/ready", timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"the server did not start:\n{server.log}")
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start a gateway with the scripted models, or with `config` instead; all are stopped at the end."""
+    started: list[Server] = []
+
+    def start(
+        config: str = CONFIG, *, server: str = "", grace: float = 1, arguments: tuple[str, ...] = ()
+    ) -> Server:
+        folder = tmp_path_factory.mktemp("server")
+        port = free_port()
+        file = folder / "gateway.toml"
+        file.write_text(
+            config.replace("{port}", str(port))
+            .replace("{scenario}", str(SCENARIO))
+            .replace("{server}", server)
+            .replace("{grace}", str(grace))
+        )
+        log = folder / "log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gateway", "serve", "--config", str(file), *arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")},
+            )
+        made = Server(process, port, log)
+        started.append(made)
+        wait_until_ready(made)
+        return made
+
+    yield start
+    for server_ in started:
+        if server_.process.poll() is None:
+            server_.process.kill()
+            server_.process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(start_server: Start) -> Server:
+    """One server for all tests that do not hurt it."""
+    return start_server()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[OpenAI]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with server.http() as client:
+        yield client

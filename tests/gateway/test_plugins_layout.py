@@ -1,0 +1,69 @@
+"""The rules by which core and plugins live in one repository."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = sorted(
+    path.parent
+    for path in ROOT.glob("*/*/pyproject.toml")
+    if path.parts[-3] in {"plugins", "backends"}
+)
+CORE = sorted((ROOT / "gateway").rglob("*.py"))
+
+
+def imported(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def test_the_core_imports_no_plugin() -> None:
+    found = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in CORE
+        for name in imported(file)
+        if name.startswith(("gateway_", "plugins", "backends"))
+    }
+    assert len(CORE) > 20
+    assert not found
+
+
+def test_only_the_loader_reads_entry_points() -> None:
+    readers = [file.name for file in CORE if "entry_points(" in file.read_text(encoding="utf-8")]
+    assert readers == ["plugins.py"]
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+def test_a_plugin_is_named_by_the_rule(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == f"litegate-{folder.name.replace('_', '-')}"
+    assert project["entry-points"]["gateway"] == {folder.name: f"gateway_{folder.name}"}
+    assert any(each.startswith("litegate>=") and "<" in each for each in project["dependencies"])
+
+
+def test_every_plugin_is_in_requirements_txt() -> None:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    named = {line.removeprefix("-e ") for line in lines if line.startswith("-e ")}
+    assert named == {".", *(str(folder.relative_to(ROOT)) for folder in PLUGINS)}
+
+
+def test_listing_plugins_imports_nothing_heavy() -> None:
+    heavy = {"torch", "vllm", "xllamacpp", "transformers", "litestar", "numpy"}
+    code = (
+        "import sys; from gateway.plugins import load_plugins; load_plugins(); "
+        f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

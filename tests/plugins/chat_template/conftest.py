@@ -1,0 +1,168 @@
+"""Templates with the quirks of well-known families, and a renderer of each: the fixture `render`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from gateway_chat_template import ChatTemplateRenderer, Config
+
+from gateway.hookspecs import ModelContext
+from gateway.protocols import ModelInfo, ToolDefinition, Turn
+from gateway.testing.chatml import CHAT_TEMPLATE
+from gateway.wire.items import decode_items
+
+ROLES_ALTERNATE = """
+{%- if messages[0].role == 'system' -%}
+  [SYS]{{ messages[0].content }}[/SYS]{%- set talk = messages[1:] -%}
+{%- else -%}{%- set talk = messages -%}{%- endif -%}
+{%- set ns = namespace(turn=0) -%}
+{%- for m in talk -%}
+  {%- if m.role in ['user', 'assistant'] and not m.tool_calls -%}
+    {%- if (m.role == 'user') != (ns.turn % 2 == 0) -%}
+      {{- raise_exception('roles must alternate') -}}
+    {%- endif -%}
+    {%- set ns.turn = ns.turn + 1 -%}
+  {%- endif -%}
+  {%- if m.role == 'user' -%}
+    {%- if tools and loop.last -%}[TOOLS]{{ tools | tojson }}[/TOOLS]{%- endif -%}
+    [INST]{{ m.content }}[/INST]
+  {%- elif m.tool_calls -%}
+    [CALLS]
+    {%- for c in m.tool_calls -%}
+      {%- if c.id | length != 9 -%}{{ raise_exception('ids have length 9') }}{%- endif -%}
+      {{ c.function | tojson }}#{{ c.id }}
+    {%- endfor -%}</s>
+  {%- elif m.role == 'assistant' -%}{{ m.content }}</s>
+  {%- elif m.role == 'tool' -%}[RESULT]{{ m.content }}#{{ m.tool_call_id }}[/RESULT]
+  {%- else -%}{{ raise_exception('unknown role ' + m.role) }}
+  {%- endif -%}
+{%- endfor -%}
+"""
+
+NO_SYSTEM = """{{ bos_token }}
+{%- for m in messages -%}
+{%- if m.role == 'system' -%}{{ raise_exception('System role not supported') }}{%- endif -%}
+<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}
+{{ m.content | trim }}<end_of_turn>
+{% endfor -%}
+{%- if add_generation_prompt -%}<start_of_turn>model
+{% endif -%}"""
+
+ONE_CALL = """
+{%- if strftime_now is defined -%}{%- set day = strftime_now('%d %b %Y') -%}
+{%- else -%}{%- set day = '26 Jul 2024' -%}{%- endif -%}
+Today: {{ day }}
+{% for tool in tools or [] %}{{ tool | tojson(indent=4) }}{% endfor %}
+{%- for m in messages -%}
+{%- if m.role == 'system' and not loop.first -%}{%- continue -%}{%- endif -%}
+{%- if 'tool_calls' in m -%}
+{%- if m.tool_calls | length != 1 -%}{{ raise_exception('one call at once') }}{%- endif -%}
+{%- set call = m.tool_calls[0].function -%}
+<|assistant|>{"name": "{{ call.name }}", "parameters": {{ call.arguments | tojson }}}<|eot|>
+{%- elif m.role == 'tool' -%}<|ipython|>{{ m.content | tojson }}<|eot|>
+{%- else -%}<|{{ m.role }}|>{{ m.content }}<|eot|>
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
+"""
+
+PARTS_ONLY = """
+{%- for m in messages -%}<{{ m.role }}>
+{%- for part in m.content -%}
+{%- if part.type == 'image' -%}<image>{%- elif part.type == 'text' -%}{{ part.text }}{%- endif -%}
+{%- endfor -%}</{{ m.role }}>
+{%- endfor -%}
+"""
+
+NO_CONTENT_WITH_CALLS = """
+{%- if not thinking is defined -%}{%- set thinking = false -%}{%- endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}<user>{{ m.content }}
+{%- elif m.role == 'system' -%}<system>{{ m.content }}
+{%- elif m.role == 'tool' -%}<output>{{ m.content }}
+{%- elif m.content is none -%}
+<assistant>{%- for c in m.tool_calls -%}<call>{{ c.function.name }}<sep>{{ c.function.arguments + '' }}{%- endfor -%}<end>
+{%- else -%}<assistant>{{ m.content }}<end>
+{%- endif -%}
+{%- endfor -%}
+{%- if tools -%}{{ tools | tojson }}{%- endif -%}
+{%- if add_generation_prompt -%}<assistant>{{ '<think>\n' if thinking else '</think>' }}{%- endif -%}
+"""
+
+TEMPLATES = {
+    "chatml": CHAT_TEMPLATE,
+    "alternate": ROLES_ALTERNATE,
+    "no_system": NO_SYSTEM,
+    "one_call": ONE_CALL,
+    "parts": PARTS_ONLY,
+    "no_content": NO_CONTENT_WITH_CALLS,
+}
+
+
+class Characters:
+    """A tokenizer of Unicode code points."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return [ord(character) for character in text]
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return "".join(map(chr, token_ids))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return chr(token_id).encode()
+
+
+class Render:
+    """Renders plain JSON items with a template, by name or by its text."""
+
+    F = ToolDefinition(name="f", description="Does f.", parameters={"type": "object"})
+
+    @staticmethod
+    def with_template(
+        template: str, *, config: Config | None = None, trusted: bool = False
+    ) -> ChatTemplateRenderer:
+        info = ModelInfo(
+            name="m",
+            engine="e",
+            chat_template=TEMPLATES.get(template, template),
+            bos_token="<bos>",
+            eos_token="<eos>",
+        )
+        context = ModelContext(
+            info=info, tokenizer=Characters(), trust_request_chat_template=trusted
+        )
+        return ChatTemplateRenderer(config or Config(), context)
+
+    @classmethod
+    @cache
+    def cached(cls, template: str) -> ChatTemplateRenderer:
+        return cls.with_template(template)
+
+    @staticmethod
+    def turn(items: Any, **turn: Any) -> Turn:
+        return Turn(items=decode_items(items), **turn)
+
+    @classmethod
+    def text(cls, template: str, items: Any, **turn: Any) -> str:
+        return cls.cached(template).render_text(cls.turn(items, **turn))
+
+    @staticmethod
+    def call(call_id: str, name: str = "f", arguments: str = '{"a":  1}') -> dict[str, Any]:
+        return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+
+    @staticmethod
+    def output(call_id: str, output: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    @staticmethod
+    def said(role: str, content: Any) -> dict[str, Any]:
+        return {"role": role, "content": content}
+
+
+@pytest.fixture(scope="session")
+def render() -> type[Render]:
+    """Ways to render a conversation."""
+    return Render
