@@ -35,22 +35,20 @@ def recover(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] 
     Where several spellings fit, the one with the smallest largest id: tokenizers give their first merges the lowest
     ids, so it is the one that a model was trained on.
     """
-    return min(
-        _spellings(vocabulary, data, count), key=lambda ids: sorted(ids, reverse=True), default=None
-    )
+    spellings = _spellings(vocabulary, data, 0, count)
+    return min(spellings, key=lambda ids: sorted(ids, reverse=True), default=None)
 
 
-def _spellings(vocabulary: Vocabulary, data: bytes, count: int) -> Iterator[tuple[int, ...]]:
-    if count == 1:
-        token = vocabulary.id_of(data)
-        if token is not None and ends_inside_character(data):
+def _spellings(
+    vocabulary: Vocabulary, data: bytes, start: int, count: int
+) -> Iterator[tuple[int, ...]]:
+    ends = range(start + 1, len(data) - count + 2) if count > 1 else (len(data),)
+    for end in ends:
+        token = vocabulary.id_of(data[start:end])
+        if token is None or not ends_inside_character(data[:end]):
+            continue
+        if count == 1:
             yield (token,)
-        return
-    for cut in range(1, len(data) - count + 2):
-        if not ends_inside_character(data[:cut]):
             continue
-        token = vocabulary.id_of(data[:cut])
-        if token is None:
-            continue
-        for rest in _spellings(vocabulary, data[cut:], count - 1):
+        for rest in _spellings(vocabulary, data, end, count - 1):
             yield (token, *rest)

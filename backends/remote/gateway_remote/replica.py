@@ -112,10 +112,10 @@ class Replica:
     def check_passed(self, now: float) -> bool:
         """The health check was answered well; True if that brought the replica back."""
         self._bad_checks = 0
-        self.breaker.half_open(now)
         if self.down is None:
             return False
         self.down = None
+        self.breaker.half_open(now)
         self.totals.returns += 1
         self.prefixes.clear()
         return True

@@ -10,7 +10,7 @@ from gateway_parsers import BY_NAME, MarkupFormat
 
 
 class TestQwen3(OutputParserContract):
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def output_format(self) -> OutputFormat:
         return MarkupFormat(BY_NAME["qwen3"])
 
@@ -18,7 +18,7 @@ class TestQwen3(OutputParserContract):
 class TestDeepSeekR1(OutputParserContract):
     calls = False
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def output_format(self) -> OutputFormat:
         return MarkupFormat(BY_NAME["deepseek_r1"])
 
@@ -27,6 +27,6 @@ class TestPlain(OutputParserContract):
     calls = False
     reasons = False
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def output_format(self) -> OutputFormat:
         return MarkupFormat(BY_NAME["plain"])

@@ -1,0 +1,157 @@
+"""What every store promises of event logs and leases."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from gateway.protocols import ResponseStore
+from gateway.testing.store_records import message, record
+
+_PATIENCE = 20.0
+"""Seconds in which anything that is awaited must have come."""
+
+
+class BackgroundContract:
+    """Event logs, leases, cancelling: what background responses live by."""
+
+    async def test_events_are_replayed_from_any_place(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 3))
+        await store.append_events(kept, _events(3, 5), last=True)
+        assert await store.count_events(kept) == 5
+        for after in range(-1, 6):
+            assert await self._all(store, kept, after) == _events(after + 1, 5)
+
+    async def test_a_log_is_followed_to_its_end(self, store: ResponseStore) -> None:
+        """By readers that came before the first event, and by ones that come late; none misses or repeats one."""
+        kept = await self._running(store)
+        early = [asyncio.create_task(self._all(store, kept, -1)) for _ in range(3)]
+        for start in range(0, 50, 5):
+            await asyncio.sleep(0.005)
+            await store.append_events(kept, _events(start, start + 5))
+        late = asyncio.create_task(self._all(store, kept, 20))
+        await asyncio.sleep(0.02)
+        await store.append_events(kept, _events(50, 51), last=True)
+        async with asyncio.timeout(_PATIENCE):
+            assert [await each for each in early] == [_events(0, 51)] * 3
+            assert await late == _events(21, 51)
+
+    async def test_what_is_there_comes_in_one_batch(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 40))
+        async with asyncio.timeout(_PATIENCE), aclosing(store.read_events(kept)) as reader:
+            assert list(await anext(reader)) == _events(0, 40)
+
+    async def test_a_reader_may_leave(self, store: ResponseStore) -> None:
+        """Nobody else notices, also where it leaves while it waits."""
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 1))
+        leaving = asyncio.create_task(self._all(store, kept, 0))
+        staying = asyncio.create_task(self._all(store, kept, -1))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        await store.append_events(kept, _events(1, 2), last=True)
+        async with asyncio.timeout(_PATIENCE):
+            assert await staying == _events(0, 2)
+
+    async def test_deleting_ends_the_readers(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 2))
+        reading = asyncio.create_task(self._all(store, kept, -1))
+        await asyncio.sleep(0.05)
+        assert await store.delete(kept)
+        async with asyncio.timeout(_PATIENCE):
+            assert await reading == _events(0, 2)
+        await store.append_events(kept, _events(2, 3), last=True)
+        assert await store.count_events(kept) == 0
+        async with asyncio.timeout(_PATIENCE):
+            assert await self._all(store, kept, -1) == []
+
+    async def test_events_of_nothing_are_none(self, store: ResponseStore) -> None:
+        nobody = f"resp_{uuid.uuid4().hex}"
+        await store.append_events(nobody, _events(0, 1))
+        assert await store.count_events(nobody) == 0
+        async with asyncio.timeout(_PATIENCE):
+            assert await self._all(store, nobody, -1) == []
+
+    async def test_advancing_keeps_the_events(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 2), last=True)
+        done = record(response_id=kept, output=[message("assistant", "x")])
+        assert await store.advance(done, expected=("in_progress",))
+        assert await self._all(store, kept, -1) == _events(0, 2)
+
+    async def test_what_is_leased_is_no_orphan(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.lease("owner", [kept], seconds=60)
+        assert kept not in await self._orphans(store, "other")
+
+    async def test_an_orphan_is_taken_once(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.lease("dead", [kept], seconds=0.05)
+        await asyncio.sleep(0.15)
+        taken = await asyncio.gather(*(self._orphans(store, f"other-{n}") for n in range(5)))
+        assert [kept in ids for ids in taken].count(True) == 1
+        assert kept not in await self._orphans(store, "later")
+
+    async def test_an_orphan_is_whole(self, store: ResponseStore) -> None:
+        left = record(status="queued", owner="ada", streamed=True, request=b"{}")
+        await store.put(left)
+        await store.lease("dead", [left.id], seconds=0.05)
+        await asyncio.sleep(0.15)
+        (found,) = [
+            each for each in await store.take_orphans("heir", seconds=60) if each.id == left.id
+        ]
+        assert (found.owner, found.streamed, found.request) == ("ada", True, b"{}")
+        assert found.response.status == "queued"
+
+    async def test_a_renewed_lease_lasts(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        for _ in range(4):
+            await store.lease("owner", [kept], seconds=1.0)
+            await asyncio.sleep(0.02)
+        await store.lease("owner", [kept], seconds=60)
+        assert kept not in await self._orphans(store, "other")
+
+    async def test_what_has_ended_is_no_orphan(self, store: ResponseStore) -> None:
+        kept = await self._running(store)
+        await store.lease("owner", [kept], seconds=0.05)
+        done = record(response_id=kept)
+        assert await store.advance(done, expected=("in_progress",))
+        await store.release("owner", kept)
+        await asyncio.sleep(0.15)
+        assert kept not in await self._orphans(store, "other")
+
+    async def test_a_request_to_cancel_arrives(self, store: ResponseStore) -> None:
+        async with aclosing(store.cancel_requests()) as requests:
+            first = asyncio.ensure_future(anext(requests))
+            await asyncio.sleep(0.2)
+            wanted = [f"resp_{uuid.uuid4().hex}" for _ in range(3)]
+            for each in wanted:
+                await store.request_cancel(each)
+            async with asyncio.timeout(_PATIENCE):
+                got = [await first, await anext(requests), await anext(requests)]
+        assert got == wanted
+
+    async def _running(self, store: ResponseStore) -> str:
+        kept = record(status="in_progress", streamed=True)
+        await store.put(kept)
+        return kept.id
+
+    async def _all(self, store: ResponseStore, response_id: str, after: int) -> list[bytes]:
+        async with aclosing(store.read_events(response_id, after=after)) as reader:
+            return [event async for batch in reader for event in batch]
+
+    async def _orphans(self, store: ResponseStore, holder: str) -> list[str]:
+        return [each.id for each in await store.take_orphans(holder, seconds=60)]
+
+
+def _events(start: int, end: int) -> list[bytes]:
+    events: Sequence[bytes] = [
+        b'{"sequence_number":%d,"text":"\xc3\xa9\\n"}' % number for number in range(start, end)
+    ]
+    return list(events)

@@ -1,0 +1,117 @@
+"""Starting and stopping: signals, grace, configuration that is wrong."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.grammar import fold, parse_sse
+
+
+def stream_in_thread(url: str, body: dict[str, Any]) -> tuple[threading.Thread, list[bytes]]:
+    got: list[bytes] = []
+
+    def read() -> None:
+        with httpx.stream("POST", f"{url}/v1/responses", json=body, timeout=30) as answer:
+            got.extend(answer.iter_bytes())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    return thread, got
+
+
+SLOW = {"model": "scripted", "input": "go slowly", "stream": True}
+
+
+def test_a_stream_that_outlasts_the_grace_period_ends_with_an_event(start_server: Any) -> None:
+    server = start_server(grace=0.3)
+    thread, got = stream_in_thread(server.url, SLOW)
+    time.sleep(0.5)
+    assert server.stop() == 0
+    thread.join(10)
+    final = fold(parse_sse(b"".join(got)))
+    assert final["status"] == "failed"
+    assert "shut down" in final["error"]["message"]
+    assert "Traceback" not in server.log
+
+
+def test_a_stream_within_the_grace_period_is_finished(start_server: Any) -> None:
+    server = start_server(grace=20)
+    thread, got = stream_in_thread(server.url, {**SLOW, "max_output_tokens": 30})
+    time.sleep(0.4)
+    assert server.stop(signal.SIGINT) == 0
+    thread.join(10)
+    assert fold(parse_sse(b"".join(got)))["status"] == "incomplete"
+
+
+def test_a_second_interrupt_ends_at_once(start_server: Any) -> None:
+    server = start_server(grace=60)
+    thread, _ = stream_in_thread(server.url, {**SLOW, "input": "go slowly go slowly"})
+    time.sleep(0.5)
+    server.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    begin = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    server.process.wait(timeout=10)
+    assert time.monotonic() - begin < 5
+    thread.join(10)
+
+
+def test_the_server_says_where_it_is_and_what_to_send(start_server: Any) -> None:
+    server = start_server()
+    assert server.url in server.log
+    assert "curl" in server.log
+    assert "scripted" in server.log
+
+
+def run_serve(folder: Path, config: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "gateway.toml"
+    file.write_text(config)
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", "serve", "--config", str(file), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ('[models.a]\nengine = "scriptd"\n', "scripted"),
+        ('[models.a]\nengin = "scripted"\n', "engine"),
+        ('[server]\nprot = 1\n[models.a]\nengine = "scripted"\n', "port"),
+        ('[server]\nport = "x"\n[models.a]\nengine = "scripted"\n', "server.port"),
+        ('[server]\nstore = "memry"\n[models.a]\nengine = "scripted"\n', "memory"),
+        ('[models.a]\nengine = "scripted"\nparser = "qwen33"\n', "qwen3"),
+        ('[models.a]\nengine = "scripted"\npath = "/nowhere.json"\n', "/nowhere.json"),
+        ('[models.a]\npath = "/nowhere.gguf"\n', "/nowhere.gguf"),
+        ('[models.a]\nengine = "scripted"\n[tools.nothing]\n', "nothing"),
+        ("[models.a\n", "line 1"),
+        ('[models.a]\nengine = "scripted"\naliases = ["x"]\n[models.x]\nengine = "scripted"\n', "x"),
+        ('[server]\nworkers = 2\n[models.a]\nengine = "scripted"\n', "workers"),
+    ],
+)  # fmt: skip
+def test_a_configuration_mistake_is_one_sentence(tmp_path: Path, config: str, told: str) -> None:
+    done = run_serve(tmp_path, config)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr + done.stdout
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, server: Any) -> None:
+    port = server.url.rpartition(":")[2]
+    done = run_serve(tmp_path, f'[server]\nport = {port}\n[models.a]\nengine = "scripted"\n')
+    assert done.returncode == 2
+    assert port in done.stderr
+    assert "Traceback" not in done.stderr
