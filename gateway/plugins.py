@@ -152,16 +152,23 @@ class PluginSet:
 
 
 def load_plugins(
-    config: PluginsConfig | None = None, *, extra: Iterable[object] = (), strict: bool = True
+    config: PluginsConfig | None = None,
+    *,
+    extra: Iterable[object] = (),
+    installed: bool = True,
+    strict: bool = True,
 ) -> PluginSet:
     """Load every installed plugin that `config` allows, and the modules or objects in `extra`.
+
+    `installed` False loads those in `extra` alone: for tests.
 
     A plugin that cannot be imported, or raises while it registers, is recorded in `failures`, and stops nothing until it
     is selected. A misspelt hook, and a name that two plugins offer, raise `ConfigurationError`; with `strict` False they
     are recorded too, for commands that show what is wrong.
     """
     loader = _Loader(config or PluginsConfig())
-    loader.load_installed()
+    if installed:
+        loader.load_installed()
     for plugin in extra:
         name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
         info = PluginInfo(

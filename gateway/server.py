@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from types import FrameType
 
 import uvicorn
@@ -25,6 +27,9 @@ FINAL_SECONDS = 5
 """How long the ends of stopped streams may take to be written, once the grace period is over."""
 
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class GatewayServer(uvicorn.Server):
     """uvicorn's server; at SIGTERM or Ctrl-C it stops accepting, waits, then ends what still runs with an event.
 
@@ -40,6 +45,16 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._announce and sockets:
             print(banner(address(sockets[0]), list(self._services.models)), flush=True)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is no failure.
+        handlers = {sig: signal.signal(sig, self.handle_exit) for sig in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for sig, handler in handlers.items():
+                signal.signal(sig, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:

@@ -52,7 +52,8 @@ def test_stream_plain_and_stored_are_the_same(http: httpx.Client, prompt: str) -
     assert shape(plain) == shape(final)
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
+# The SDK's stream has a final response only where it was completed.
+@pytest.mark.parametrize("prompt", [p for p in PROMPTS if p != "half a call"])
 def test_the_sdks_own_accumulator_agrees(client: OpenAI, prompt: str) -> None:
     with client.responses.stream(model="scripted", input=prompt, tools=TOOLS) as stream:
         for _ in stream:

@@ -12,7 +12,7 @@ import pytest
 
 import gateway.testing
 from gateway import hookspecs
-from gateway.config import ModelConfig, PluginsConfig
+from gateway.config import ModelConfig
 from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import EngineRequest, ModelInfo, ParserContext, StoredResponse, Turn
@@ -47,7 +47,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> PluginSet:
         source = compile(code, f"docs/plugins.md {hook}", "exec", dont_inherit=True)
         exec(source, vars(module))
         modules.append(module)
-    return load_plugins(PluginsConfig(allow=[]), extra=modules)
+    return load_plugins(extra=modules, installed=False)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

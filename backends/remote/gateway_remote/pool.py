@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from itertools import count
 
 from msgspec import Struct
 
@@ -53,7 +55,9 @@ class Pool:
         self._clock = clock
         self._rng = rng
         self._replicas: dict[Endpoint, Replica] = {}
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._tickets = count()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        """In order of arrival."""
         self._closed = False
 
     @property
@@ -99,29 +103,31 @@ class Pool:
         `avoiding` are replicas that this request has tried; they come last. Raises `EngineUnavailable` where no replica
         can serve for `wait_for_replica` seconds, and `RateLimited` where all that can have asked to wait.
         """
-        patience: asyncio.Timeout | None = None
-        first_try = not self._waiters
-        front = False
+        ticket = next(self._tickets)
+        queued = bool(self._waiters)
+        give_up: float | None = None
         while True:
             if self._closed:
                 raise EngineUnavailable("The server is shutting down.")
-            if first_try or front:
+            if not queued:
                 replica = self._pick(chain, avoiding)
                 if replica is not None:
                     return self._lease(replica, chain)
+            queued = False
             alive = [each for each in self.replicas if not each.draining and each.down is None]
             if alive:
+                give_up = None
                 self._refuse_if_all_busy(alive)
-                await self._wait(front=front)
-            else:
-                try:
-                    async with asyncio.timeout(self._settings.wait_for_replica) as patience:
-                        await self._wait(front=front)
-                except TimeoutError:
-                    if patience is None or not patience.expired():
-                        raise
-                    raise self.unavailable() from None
-            front = True
+                await self._wait(ticket)
+                continue
+            now = self._clock()
+            if give_up is None:
+                give_up = now + self._settings.wait_for_replica
+            if now >= give_up:
+                raise self.unavailable()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(give_up - now):
+                    await self._wait(ticket)
 
     async def ready(self) -> None:
         """Return once some replica can serve; raises as `acquire` does."""
@@ -232,31 +238,28 @@ class Pool:
                 retry_after=max(1, math.ceil(min(waits))),
             )
 
-    async def _wait(self, *, front: bool) -> None:
-        """Until something has changed; who was woken in vain goes back to the front of the queue."""
+    async def _wait(self, ticket: int) -> None:
+        """Until something has changed. The place in the queue is the ticket's: who was woken in vain keeps it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if front:
-            self._waiters.appendleft(waiter)
-        else:
-            self._waiters.append(waiter)
+        insort(self._waiters, (ticket, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self._wake_one()
-            elif waiter in self._waiters:
-                self._waiters.remove(waiter)
+            else:
+                self._waiters = [each for each in self._waiters if each[0] != ticket]
             raise
 
     def _wake_one(self) -> None:
         while self._waiters:
-            waiter = self._waiters.popleft()
+            _, waiter = self._waiters.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
                 return
 
     def _wake_all(self) -> None:
-        waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
+        waiters, self._waiters = self._waiters, []
+        for _, waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

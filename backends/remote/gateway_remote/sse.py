@@ -1,0 +1,44 @@
+"""Server-sent events, as far as inference servers use them: `data:` lines, comments, a blank line after each event."""
+
+from __future__ import annotations
+
+MAX_EVENT = 16 * 1024 * 1024
+"""Bytes of one event; more is no answer of an inference server."""
+
+
+class EventSplitter:
+    """Cuts a body that arrives in pieces into the data of its events. Each byte is read once, but for split events."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The data of the events that `piece` completes. Raises ValueError for an event that is too large."""
+        # Nearly always a piece is one whole event of one line.
+        if (
+            not self._rest
+            and piece.startswith(b"data: ")
+            and piece.endswith(b"\n\n")
+            and piece.find(b"\n") == len(piece) - 2
+        ):
+            return [piece[6:-2]]
+        whole = self._rest + piece
+        if b"\r" in whole:
+            whole = whole.replace(b"\r\n", b"\n")
+        *events, self._rest = whole.split(b"\n\n")
+        if len(self._rest) > MAX_EVENT:
+            raise ValueError(f"an event is larger than {MAX_EVENT} bytes")
+        return [data for event in events if (data := _data(event))]
+
+
+def _data(event: bytes) -> bytes:
+    lines = []
+    for line in event.split(b"\n"):
+        if line.startswith(b"data:"):
+            lines.append(line[6:] if line.startswith(b"data: ") else line[5:])
+        elif line.startswith(b"error:"):
+            # Older llama-servers send their errors in a field of this name.
+            lines.append(b'{"error":' + line[6:] + b"}")
+    return b"\n".join(lines)

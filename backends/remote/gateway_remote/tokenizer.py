@@ -1,0 +1,121 @@
+"""A `tokenizer.json` as the gateway's `Tokenizer`: exact bytes for each token, no network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_SPACE = "\u2581"
+
+
+class JsonTokenizer:
+    """Wraps a tokenizer of the `tokenizers` library, whose methods are thread-safe.
+
+    `bytes_of` has the bytes of every id; ids that only pad the vocabulary have none. `special` are the ids, by their
+    text, that `skip_special_tokens` leaves out.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        added = tokenizer.get_added_tokens_decoder()
+        self.special = {token.content: index for index, token in added.items() if token.special}
+        self.special_ids = frozenset(self.special.values())
+        size = max(tokenizer.get_vocab_size(with_added_tokens=True), max(added, default=-1) + 1)
+        read = self._reader()
+        table: list[bytes] = []
+        for index in range(size):
+            token = tokenizer.id_to_token(index)
+            if index in added:
+                table.append(added[index].content.encode())
+            else:
+                table.append(b"" if token is None else read(index, token))
+        self.bytes_of = table
+        self.text_of = [data.decode("utf-8", "replace") for data in table]
+        self.shown_of = [
+            b"" if index in self.special_ids else data for index, data in enumerate(table)
+        ]
+        """Like `bytes_of`, with nothing for special tokens."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Token ids of `text`; special tokens written in the text become their ids."""
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of `token_ids`; malformed UTF-8 becomes replacement characters."""
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that one token adds to a text; raises ValueError for an id outside the vocabulary."""
+        if not 0 <= token_id < len(self.bytes_of):
+            raise ValueError(f"{token_id} is outside the vocabulary of {len(self.bytes_of)} tokens")
+        return self.bytes_of[token_id]
+
+    def _reader(self) -> Callable[[int, str], bytes]:
+        """How this vocabulary writes bytes."""
+        kinds = _decoders(self._tokenizer)
+        if "ByteLevel" in kinds:
+            alphabet = byte_level_alphabet()
+
+            def byte_level(index: int, token: str) -> bytes:
+                try:
+                    return bytes(alphabet[character] for character in token)
+                except KeyError:  # a token that was added without being declared is plain text
+                    return token.encode()
+
+            return byte_level
+        if kinds & {"ByteFallback", "Metaspace"}:
+            return _sentencepiece
+        return self._by_decoding
+
+    def _by_decoding(self, index: int, token: str) -> bytes:
+        """For other vocabularies: what the token adds after itself, since at a text's start spaces may fall away."""
+        once = self._tokenizer.decode([index])
+        return self._tokenizer.decode([index, index])[len(once) :].encode()
+
+
+def load_tokenizer(file: Path) -> JsonTokenizer:
+    """The tokenizer in `file`. Raises `ConfigurationError` for what is none."""
+    import tokenizers
+
+    try:
+        return JsonTokenizer(tokenizers.Tokenizer.from_file(str(file)))
+    except Exception as error:  # the library raises bare exceptions for whatever is wrong in the file
+        raise ConfigurationError(f"The tokenizer {file} cannot be read: {error}.") from error
+
+
+def byte_level_alphabet() -> dict[str, int]:
+    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(0x100) if byte not in printable)
+    return {chr(byte): byte for byte in printable} | {
+        chr(0x100 + place): byte for place, byte in enumerate(others)
+    }
+
+
+def _sentencepiece(index: int, token: str) -> bytes:
+    byte = _BYTE.fullmatch(token)
+    return bytes.fromhex(byte[1]) if byte else token.replace(_SPACE, " ").encode()
+
+
+def _decoders(tokenizer: tokenizers.Tokenizer) -> set[str]:
+    """The kinds of the tokenizer's decoder and of those inside it; `Metaspace` also for its spelt-out form."""
+    if tokenizer.decoder is None:
+        return set()
+    outer = json.loads(tokenizer.decoder.__getstate__())
+    kinds: set[str] = set()
+    for decoder in outer.get("decoders", [outer]):
+        kinds.add(decoder["type"])
+        if decoder["type"] == "Replace" and decoder.get("pattern", {}).get("String") == _SPACE:
+            kinds.add("Metaspace")
+    return kinds
