@@ -27,7 +27,7 @@ from gateway.errors import (
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
 from gateway.protocols import SpeaksFormat
-from gateway.routes.answers import JSON, error_body
+from gateway.routes.answers import DIRECT_SEND, JSON, error_body
 from gateway.routes.conversations import (
     create_conversation,
     create_items,
@@ -73,6 +73,7 @@ class GatewayApp(Litestar):
             await super().__call__(scope, receive, send)
             return
         request_id = _request_id(scope)
+        scope[DIRECT_SEND] = send
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -94,6 +94,7 @@ class _Layers:
         return ConfigurationError(f"{place}: {error}")
 
     def serve_only(self, model: str | None) -> None:
+        nothing_is_said = "models" not in self.tables
         models = self.tables.setdefault("models", {})
         if model is not None and model in models and not Path(model).exists():
             self.tables["models"] = {model: models[model]}
@@ -102,13 +103,13 @@ class _Layers:
             self.tables["models"] = {name: {"path": model}}
             self.origins["models", name] = COMMAND_LINE
             self.source = COMMAND_LINE
-        elif self.file is None:
+        elif nothing_is_said:
             models[DEFAULT_MODEL] = {}
 
     def set_environment(self, environ: Mapping[str, str], *, only: bool) -> None:
-        file_models = set(self.tables["models"])
+        known_models = set(self.tables["models"])
         variables = list(environment(environ, self.tables, _KNOWN))
-        new = {each.path[1] for each in variables if each.path[0] == "models"} - file_models
+        new = {each.path[1] for each in variables if each.path[0] == "models"} - known_models
         defined = {
             each.path[1]
             for each in variables
@@ -119,7 +120,7 @@ class _Layers:
                 if only:
                     continue  # a setting of a model that this command does not serve
                 if each.path[1] not in defined:
-                    near = nearest(each.path[1], file_models)
+                    near = nearest(each.path[1], known_models)
                     hint = (
                         f'did you mean "{near}"?'
                         if near

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Coroutine, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
 
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
@@ -17,6 +18,8 @@ from gateway.wire.events import SSE_DONE, Event, sse_frame, sse_frame_of
 from gateway.wire.response import ErrorBody, ErrorEnvelope
 
 JSON = "application/json"
+DIRECT_SEND = "gateway.send"
+"""Where the application keeps the server's own `send` in a request's scope."""
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -42,33 +45,38 @@ def error_answer(error: GatewayError) -> ASGIResponse:
     )
 
 
-class ClientGone:
-    """Listens for the client's leaving beside a run, and cancels the run when it happens."""
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work` in a task of its own, and cancel it if the client leaves before it is done.
 
-    def __init__(self) -> None:
-        self.left = False
+    This task listens: `http.disconnect` comes when the client has gone, and also when the answer is complete (ASGI).
+    The work has the short stack of a new task, which is resumed for every token; the long one of the framework waits.
+    """
+    listening = asyncio.current_task()
+    assert listening is not None, "ASGI applications run in a task"
 
-    @asynccontextmanager
-    async def watch(self, receive: Receive) -> AsyncIterator[None]:
-        """While inside, `http.disconnect` cancels the current task; the cancellation ends at this context's edge."""
-        task = asyncio.current_task()
-        assert task is not None, "ASGI applications run in a task"
-        watcher = asyncio.ensure_future(self._listen(receive, task))
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self.left or task.uncancel() > 0:
-                raise
-        finally:
-            watcher.cancel()
+    def stop_listening(working: asyncio.Task[None]) -> None:
+        if not working.cancelled() and working.exception() is not None:
+            listening.cancel()
 
-    async def _listen(self, receive: Receive, task: asyncio.Task[object]) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                self.left = True
-                task.cancel()
-                return
+    working = asyncio.create_task(work)
+    working.add_done_callback(stop_listening)
+    try:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    except asyncio.CancelledError:
+        if not working.done() or working.cancelled():
+            raise
+        listening.uncancel()  # it was the work that broke: its exception is raised below
+    finally:
+        working.cancel()  # of no effect where it is done
+        with suppress(asyncio.CancelledError):
+            await working
+
+
+def direct(scope: Scope, send: Send) -> Send:
+    """The server's own `send`, without the layers that only look at an answer's beginning."""
+    found: Send = scope.get(DIRECT_SEND, send)  # type: ignore[assignment]  # ASGI scopes may hold more
+    return found
 
 
 class EventStream:
@@ -79,33 +87,21 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._run.services.metrics
-
-        async def write(events: Sequence[Event]) -> None:
-            await send(
-                {
-                    "type": "http.response.body",
-                    "body": sse_frame(events[0])
-                    if len(events) == 1
-                    else b"".join(map(sse_frame, events)),
-                    "more_body": True,
-                }
-            )
-
         metrics.stream_opened()
         try:
-            async with ClientGone().watch(receive):
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": 200,
-                        "headers": SSE_HEADERS,
-                    }
-                )
-                await self._run.run(write)
-                await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await while_connected(receive, self._stream(direct(scope, send)))
         finally:
             self._run.abandon()
             metrics.stream_closed()
+
+    async def _stream(self, send: Send) -> None:
+        async def write(events: Sequence[Event]) -> None:
+            body = sse_frame(events[0]) if len(events) == 1 else b"".join(map(sse_frame, events))
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        await self._run.run(write)
+        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
 
 
 class LogStream:
@@ -117,20 +113,23 @@ class LogStream:
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        store, metrics = self._services.store, self._services.metrics
-        assert store is not None, "only what is stored has a log"
+        metrics = self._services.metrics
         metrics.stream_opened()
         try:
-            async with ClientGone().watch(receive):
-                await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-                log = store.read_events(self._response_id, after=self._after)
-                async with aclosing(log) as batches:
-                    async for batch in batches:
-                        body = b"".join(map(sse_frame_of, batch))
-                        await send({"type": "http.response.body", "body": body, "more_body": True})
-                await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await while_connected(receive, self._stream(direct(scope, send)))
         finally:
             metrics.stream_closed()
+
+    async def _stream(self, send: Send) -> None:
+        store = self._services.store
+        assert store is not None, "only what is stored has a log"
+        log = store.read_events(self._response_id, after=self._after)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                body = b"".join(map(sse_frame_of, batch))
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
 
 
 class PlainAnswer:
@@ -140,14 +139,14 @@ class PlainAnswer:
         self._run = run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer() -> None:
+            response = await self._run.run(_discard)
+            error = self._run.error
+            made = json_answer(response) if error is None else error_answer(error)
+            await made(scope, receive, send)
+
         try:
-            async with ClientGone().watch(receive):
-                response = await self._run.run(_discard)
-                if self._run.error is not None:
-                    answer = error_answer(self._run.error)
-                else:
-                    answer = json_answer(response)
-                await answer(scope, receive, send)
+            await while_connected(receive, answer())
         finally:
             self._run.abandon()
 

@@ -5,41 +5,71 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+
+from msgspec import Struct
 
 HEAVY_MODULES = ("torch", "vllm", "tensorrt_llm", "transformers", "xllamacpp", "llama_cpp", "jax")
-"""What takes seconds or a GPU to import, and belongs inside `open`."""
+"""What takes seconds, or a GPU, to import, and belongs inside `open`."""
 
-# Runs in a process of its own: what this process has imported already must not count.
+# In a process of its own, where nothing is imported yet; the plugin comes first, so that what the others import is not
+# taken for its own.
 _PROGRAM = """
 import json, sys
 from importlib import metadata
+
 name, heavy = sys.argv[1], json.loads(sys.argv[2])
 found = [entry for entry in metadata.entry_points(group="gateway") if entry.name == name]
 answer = {"owners": [entry.dist.name for entry in found]}
 if len(found) == 1:
+    found[0].load()
+    answer["heavy"] = [each for each in heavy if each in sys.modules]
     from gateway.plugins import load_plugins
     plugins = load_plugins(strict=False)
     answer["failures"] = [each.reason for each in plugins.failures if each.plugin.name == name]
-    own = [offer for offer in plugins.offers() if offer.plugin == name]
-    answer["offers"] = [f"{offer.kind} {offer.name}" for offer in own]
-    loaded = plugins.hook.gateway_response_finished.get_hookimpls
-    others = [
-        spec for spec in ("gateway_model_profile", "gateway_response_finished")
-        for each in getattr(plugins.hook, spec).get_hookimpls() if each.plugin_name == name
+    answer["offers"] = [
+        f"{offer.kind} {offer.name}" for offer in plugins.offers() if offer.plugin == name
     ]
-    answer["hooks"] = others
-    # Alone: what other plugins import is not this one's fault.
-    before = set(sys.modules)
-answer["heavy"] = []
+    answer["hooks"] = [
+        hook
+        for hook in ("gateway_model_profile", "gateway_response_finished")
+        if any(each.plugin_name == name for each in getattr(plugins.hook, hook).get_hookimpls())
+    ]
 print(json.dumps(answer))
 """
 
-_IMPORTS = """
-import json, sys
-from importlib import metadata
-name, heavy = sys.argv[1], json.loads(sys.argv[2])
-(entry,) = [each for each in metadata.entry_points(group="gateway") if each.name == name]
-entry.load()
-print(json.dumps([each for each in heavy if each in sys.modules]))
-"""
+
+class PluginReport(Struct, frozen=True):
+    """What a plugin gives to a gateway."""
+
+    distribution: str
+    offers: list[str]
+    """A kind and a name each: `engine scripted`."""
+    hooks: list[str]
+    """The hooks besides those that register."""
+
+
+def check_plugin(name: str) -> PluginReport:
+    """Prove that the installed plugin with this entry point loads as a gateway loads it.
+
+    In a fresh process: it imports, without any of `HEAVY_MODULES`; its hooks are valid; its names are nobody else's; it
+    offers something. Raises AssertionError with what is wrong.
+    """
+    done = subprocess.run(  # noqa: S603 (this interpreter, our own program)
+        [sys.executable, "-c", _PROGRAM, name, json.dumps(HEAVY_MODULES)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"the plugin {name!r} cannot be imported:\n{done.stderr}"
+    answer = json.loads(done.stdout.splitlines()[-1])
+    owners = answer["owners"]
+    assert owners, f"no installed distribution has an entry point {name!r} in the group 'gateway'"
+    assert len(owners) == 1, f"the entry point {name!r} has several owners: {', '.join(owners)}"
+    assert not answer["heavy"], (
+        f"the plugin {name!r} imports {', '.join(answer['heavy'])}: do it inside open, for listing "
+        "plugins imports every module"
+    )
+    assert not answer["failures"], f"the plugin {name!r}: {'; '.join(answer['failures'])}"
+    assert answer["offers"] or answer["hooks"], f"the plugin {name!r} offers nothing"
+    return PluginReport(owners[0], answer["offers"], answer["hooks"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -60,7 +61,7 @@ def read(
 def cut(text: str, places: Sequence[int]) -> list[str]:
     """`text` cut at these places, which are counted round if they lie outside."""
     edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
-    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(edges)]
 
 
 def blocks(deltas: Iterable[Delta]) -> list[Block]:

@@ -105,7 +105,9 @@ def invent_logprobs(
     top = [TopLogprob(token_id, own, logprob, data)]
     # The rest of the probability goes to single ASCII characters, each less likely than the one before.
     rest = math.log1p(-math.exp(logprob))
-    for rank, letter in enumerate(islice((c for c in _LETTERS if c != own), alternatives - 1), 1):
+    for rank, letter in enumerate(
+        islice((c for c in _LETTERS if c != own), max(0, alternatives - 1)), 1
+    ):
         (letter_id,) = tokenizer.encode(letter)
         top.append(TopLogprob(letter_id, letter, min(logprob, rest) - 0.7 * rank, letter.encode()))
     return TokenLogprob(token_id, own, logprob, data, tuple(top[:alternatives]))

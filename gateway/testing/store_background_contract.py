@@ -9,7 +9,9 @@ from contextlib import aclosing
 
 from gateway.protocols import ResponseStore
 from gateway.testing.store_records import message, record
+from gateway.wire.response import ResponseStatus
 
+_RUNNING: tuple[ResponseStatus, ...] = ("in_progress",)
 _PATIENCE = 20.0
 """Seconds in which anything that is awaited must have come."""
 
@@ -82,7 +84,7 @@ class BackgroundContract:
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 2), last=True)
         done = record(response_id=kept, output=[message("assistant", "x")])
-        assert await store.advance(done, expected=("in_progress",))
+        assert await store.advance(done, expected=_RUNNING)
         assert await self._all(store, kept, -1) == _events(0, 2)
 
     async def test_what_is_leased_is_no_orphan(self, store: ResponseStore) -> None:
@@ -121,7 +123,7 @@ class BackgroundContract:
         kept = await self._running(store)
         await store.lease("owner", [kept], seconds=0.05)
         done = record(response_id=kept)
-        assert await store.advance(done, expected=("in_progress",))
+        assert await store.advance(done, expected=_RUNNING)
         await store.release("owner", kept)
         await asyncio.sleep(0.15)
         assert kept not in await self._orphans(store, "other")

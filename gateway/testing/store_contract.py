@@ -17,6 +17,11 @@ from gateway.testing.store_conversation_contract import ConversationContract
 from gateway.testing.store_records import call_item, message, record
 from gateway.wire.common import encode
 from gateway.wire.items import Item
+from gateway.wire.response import ResponseStatus
+
+_QUEUED: tuple[ResponseStatus, ...] = ("queued",)
+_RUNNING: tuple[ResponseStatus, ...] = ("in_progress",)
+_UNFINISHED = _QUEUED + _RUNNING
 
 
 class HistoryContract:
@@ -28,7 +33,7 @@ class HistoryContract:
 
     async def test_what_is_put_is_got(self, store: ResponseStore) -> None:
         """To the byte, whatever items it has."""
-        kept = record(output=[message("assistant", "Grüße 日本 🙂 \\ \" \u2028"), call_item()])
+        kept = record(output=[message("assistant", 'Grüße 日本 🙂 \\ " \u2028'), call_item()])
         await store.put(kept)
         found = await store.get(kept.id)
         assert found is not None
@@ -88,10 +93,10 @@ class HistoryContract:
         await store.put(queued)
         running = record(response_id=queued.id, status="in_progress")
         done = record(response_id=queued.id, output=[message("assistant", "done")])
-        assert not await store.advance(done, expected=("in_progress",))
-        assert await store.advance(running, expected=("queued",))
-        assert await store.advance(done, expected=("queued", "in_progress"))
-        assert not await store.advance(running, expected=("queued", "in_progress"))
+        assert not await store.advance(done, expected=_RUNNING)
+        assert await store.advance(running, expected=_QUEUED)
+        assert await store.advance(done, expected=_UNFINISHED)
+        assert not await store.advance(running, expected=_UNFINISHED)
         found = await store.get(queued.id)
         assert found is not None
         assert found.response.status == "completed"
@@ -103,9 +108,7 @@ class HistoryContract:
         await store.put(running)
         results = await asyncio.gather(
             *(
-                store.advance(
-                    record(response_id=running.id, status=status), expected=("in_progress",)
-                )
+                store.advance(record(response_id=running.id, status=status), expected=_RUNNING)
                 for status in ("completed", "cancelled", "failed", "incomplete") * 4
             )
         )
@@ -152,7 +155,7 @@ class HistoryContract:
         done = record(
             response_id=child.id, output=[message("assistant", "end")], previous_response_id=root
         )
-        assert await store.advance(done, expected=("in_progress",))
+        assert await store.advance(done, expected=_RUNNING)
         assert _texts(await store.history(child.id)) == ["q0", "a0", "question", "end"]
 
     async def test_a_response_of_a_conversation_has_its_own_items_alone(
@@ -207,7 +210,8 @@ class ResponseStoreContract(HistoryContract, BackgroundContract, ConversationCon
     """Subclass it, and give a fixture `store`: an open store, with its bounds far away. It need not be empty."""
 
     @pytest.fixture(scope="module")
-    def anyio_backend(self) -> str:
+    @classmethod
+    def anyio_backend(cls) -> str:
         return "asyncio"
 
 
@@ -232,4 +236,6 @@ def _texts(items: Sequence[Item] | None) -> list[str]:
 
 def _but_for_items(kept: StoredResponse) -> dict[str, Any]:
     fields = structs.asdict(kept)
-    return dict(itertools.filterfalse(lambda pair: pair[0] in ("response", "input"), fields.items()))
+    return dict(
+        itertools.filterfalse(lambda pair: pair[0] in ("response", "input"), fields.items())
+    )

@@ -8,6 +8,7 @@ import uuid
 from gateway.protocols import ResponseStore
 from gateway.testing.store_records import call_item, message
 from gateway.wire.common import encode
+from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 
 
@@ -94,7 +95,7 @@ class ConversationContract:
 
     async def test_an_item_is_got_as_it_was_added(self, store: ResponseStore) -> None:
         made = await self._made(store)
-        items = [message("user", "Grüße 🙂"), call_item()]
+        items: list[Item] = [message("user", "Grüße 🙂"), call_item()]
         assert await store.append_items(made.id, items)
         for item in items:
             assert encode(await store.get_item(made.id, item.id)) == encode(item)

@@ -26,7 +26,8 @@ class ToolServerContract:
     """Seconds in which any single step must be over."""
 
     @pytest.fixture(scope="module")
-    def anyio_backend(self) -> str:
+    @classmethod
+    def anyio_backend(cls) -> str:
         return "asyncio"
 
     async def test_it_offers_tools_that_a_model_can_be_told_of(
@@ -86,10 +87,13 @@ class ToolServerContract:
         class ResponseFailedError(Exception):
             pass
 
-        with pytest.raises(ResponseFailedError):
+        async def failing_response() -> None:
             async with tool_server.session("resp_failing") as session:
                 await session.call(*self.good_call)
                 raise ResponseFailedError
+
+        with pytest.raises(ResponseFailedError):
+            await failing_response()
         async with tool_server.session("resp_next") as session:
             assert not (await session.call(*self.good_call)).failed
 

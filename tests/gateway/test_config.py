@@ -41,6 +41,11 @@ def test_without_a_file_the_engines_own_model_is_served() -> None:
     assert config.server == ServerConfig()
 
 
+def test_a_file_that_says_nothing_of_models_leaves_the_engines_own() -> None:
+    config = load("[server]\nport = 9000")
+    assert (config.models, config.server.port) == ({"tiny": ModelConfig()}, 9000)
+
+
 def test_a_file_is_decoded() -> None:
     config = load(
         """

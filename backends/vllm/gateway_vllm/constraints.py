@@ -23,7 +23,7 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.errors import Unsupported
-from gateway_vllm.json_schemas import passed_over
+from gateway_vllm.json_schemas import bounds_lengths, passed_over
 from gateway_vllm.triggers import after_trigger
 
 Format = dict[str, Any]
@@ -40,7 +40,8 @@ class Enforcement(Struct, frozen=True, kw_only=True):
     ending: frozenset[int] = frozenset()
     """Ids that end an output."""
     lark_to_ebnf: Callable[[str], str]
-    """Raises ValueError for a grammar that is none."""
+    schema_to_ebnf: Callable[[Mapping[str, Any], int | None], str]
+    """Both raise ValueError for what they cannot read; the number is `max_json_whitespace`."""
 
 
 def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
@@ -80,23 +81,24 @@ def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int
 
 def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
     """The kinds that vLLM knows under names of their own."""
-    bounded = by.backend == "xgrammar" and by.max_json_whitespace is not None
+    guidance = by.backend == "guidance"
+    unbounded = by.max_json_whitespace is None
     match constraint:
-        case JsonSchema(schema) if not bounded:
+        case JsonSchema(schema) if guidance or (unbounded and not bounds_lengths(schema)):
             return {"json": schema}
-        case JsonObject() if not bounded:
+        case JsonObject() if guidance or unbounded:
             return {"json_object": True}
         case Regex(pattern):
             return {"regex": _pattern(pattern, by)}
-        case Grammar("lark", definition) if by.backend == "guidance" or "::=" not in definition:
+        case Grammar("lark", definition) if guidance or "::=" not in definition:
             # vLLM tells the two syntaxes apart by this sign.
             return {"grammar": definition}
         case Grammar("gbnf", definition):
             return {"grammar": definition}
-        case OneOf(options) if by.backend == "guidance" and options:
+        case OneOf(options) if guidance and options:
             texts = [option.text for option in options if isinstance(option, Const)]
             return {"choice": texts} if len(texts) == len(options) else None
-        case Const(text) if by.backend == "guidance":
+        case Const(text) if guidance:
             return {"choice": [text]}
     return None
 
@@ -153,6 +155,9 @@ def _format(node: Constraint, by: Enforcement) -> Format:
 
 
 def _json(schema: Mapping[str, Any], by: Enforcement) -> Format:
+    if bounds_lengths(schema):
+        # Not by xgrammar's own way from schema to tokens: see `grammars`.
+        return {"type": "grammar", "grammar": by.schema_to_ebnf(schema, by.max_json_whitespace)}
     made: Format = {"type": "json_schema", "json_schema": schema}
     if by.max_json_whitespace is not None:
         made["max_whitespace_cnt"] = by.max_json_whitespace

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import xgrammar  # type: ignore[import-not-found,unused-ignore]
 from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
     GracefulHTTPError,
     VLLMClientError,
@@ -46,6 +45,7 @@ from gateway_vllm.config import Config
 from gateway_vllm.constraints import Enforcement, structured_outputs, unwanted_special_tokens
 from gateway_vllm.error_log import ErrorLog
 from gateway_vllm.errors import refused
+from gateway_vllm.grammars import lark_to_ebnf, schema_to_ebnf
 from gateway_vllm.logprobs import TextAligner, prompt_logprobs
 from gateway_vllm.model_info import capabilities, ending_tokens, model_info
 from gateway_vllm.sampling import sampling_arguments
@@ -87,7 +87,8 @@ class VllmEngine:
             max_json_whitespace=config.max_json_whitespace,
             special=self._tokenizer.special,
             ending=frozenset(ending_tokens(llm)),
-            lark_to_ebnf=_lark_to_ebnf,
+            lark_to_ebnf=lark_to_ebnf,
+            schema_to_ebnf=schema_to_ebnf,
         )
         self._adapters = {
             name: LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
@@ -131,6 +132,10 @@ class VllmEngine:
         self._closing = True
         if running := list(self._llm.output_processor.request_states):
             await self._llm.abort(running, internal=True)
+
+    def forget(self) -> None:
+        """Let go of vLLM, which has ended: kept until the interpreter ends, it would try to end again."""
+        self._llm = None
 
     async def health(self) -> None:
         """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
@@ -309,7 +314,7 @@ class VllmEngine:
             params.update_from_tokenizer(tokenizer)
 
     def _states(self) -> Any:
-        return self._llm.output_processor.request_states.values()
+        return () if self._llm is None else self._llm.output_processor.request_states.values()
 
     def _require_life(self) -> None:
         if self._closing:
@@ -338,10 +343,3 @@ def _end(given: EngineOutput, made: Any) -> None:
     given.stop_reason = made.stop_reason
     if finish == "stop" and made.stop_reason is None and made.token_ids:
         given.stop_reason = made.token_ids[-1]
-
-
-def _lark_to_ebnf(definition: str) -> str:
-    try:
-        return str(xgrammar.Grammar.from_lark(definition))
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error

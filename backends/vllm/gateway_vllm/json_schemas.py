@@ -5,12 +5,14 @@ xgrammar 0.2 turns a schema into a grammar and leaves out what a grammar cannot 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _NEVER = (
     "not",
     "if",
+    "multipleOf",
     "dependentRequired",
     "dependentSchemas",
     "dependencies",
@@ -39,6 +41,35 @@ _COMBINING = ("$ref", "anyOf", "oneOf", "allOf")
 _SPEAKING = frozenset(keyword for keywords in _OF_TYPE.values() for keyword in keywords)
 # By these keywords xgrammar infers the type where `type` is missing.
 _INFERRED_BY = {"object": ("properties",), "array": ("items", "prefixItems")}
+# Pairs of which only one is enforced.
+_EXCLUSIVE = (
+    ("minLength", "pattern"),
+    ("maxLength", "pattern"),
+    ("minLength", "format"),
+    ("maxLength", "format"),
+    ("properties", "propertyNames"),
+    ("properties", "patternProperties"),
+    ("patternProperties", "propertyNames"),
+    ("unevaluatedProperties", "propertyNames"),
+)
+_FORMATS = frozenset(
+    {
+        "date",
+        "date-time",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "json-pointer",
+        "relative-json-pointer",
+        "time",
+        "uri",
+        "uri-reference",
+        "uri-template",
+        "uuid",
+    }
+)
 _SUBSCHEMAS = (
     "additionalProperties",
     "unevaluatedProperties",
@@ -48,11 +79,26 @@ _SUBSCHEMAS = (
 )
 _LISTS = ("prefixItems", "anyOf", "oneOf", "allOf")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_LENGTHS = ("minLength", "maxLength")
+_NEGATED_CLASS = re.compile(r"\[\^(?:\\.|[^\]\\])*\]")
+# Characters that JSON escapes inside a string: xgrammar would have them written as they are.
+_ESCAPED_IN_JSON = re.compile(
+    r'["\x00-\x1f]|\\(?:\\|[nrtfv0]|x(?:[01].|22|5[cC])|u00(?:[01].|22|5[cC]))'
+)
 
 
 def passed_over(schema: Any) -> str | None:
     """The path of the first keyword that would not be enforced (`properties.a.not`); None where all are."""
     return next(_problems(schema, ""), None)
+
+
+def bounds_lengths(schema: Any) -> bool:
+    """Whether the length of some string is bounded."""
+    if not isinstance(schema, Mapping):
+        return False
+    return any(key in schema for key in _LENGTHS) or any(
+        bounds_lengths(part) for _, part in _parts(schema, "")
+    )
 
 
 def _problems(schema: Any, path: str) -> Iterator[str]:
@@ -68,43 +114,59 @@ def _problems(schema: Any, path: str) -> Iterator[str]:
     if combining is not None:
         others = [keyword for keyword in schema if keyword in _SPEAKING or keyword in _COMBINING]
         others.remove(combining)
-        for keyword in others:
-            yield f"{path}{keyword} beside {combining}"
+        yield from (f"{path}{keyword} beside {combining}" for keyword in others)
+        if len(schema.get("allOf") or ()) > 1:
+            yield f"{path}allOf"
     elif "enum" not in schema and "const" not in schema:
         yield from _untyped(schema, path)
-    yield from _required(schema, path)
+    yield from _of_strings(schema, path)
+    yield from _of_objects(schema, path)
+    for one, other in _EXCLUSIVE:
+        if one in schema and other in schema:
+            yield f"{path}{other} beside {one}"
+    for place, part in _parts(schema, path):
+        yield from _problems(part, f"{place}.")
+
+
+def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """The schemas inside, by their paths."""
     for keyword in _SUBSCHEMAS:
-        yield from _problems(schema.get(keyword), f"{path}{keyword}.")
+        if keyword in schema:
+            yield path + keyword, schema[keyword]
     for keyword in _LISTS:
-        for number, part in enumerate(schema.get(keyword) or ()):
-            yield from _problems(part, f"{path}{keyword}[{number}].")
+        parts = schema.get(keyword)
+        for number, part in enumerate(parts if isinstance(parts, list) else ()):
+            yield f"{path}{keyword}[{number}]", part
     for keyword in _MAPS:
-        for name, part in (schema.get(keyword) or {}).items():
-            yield from _problems(part, f"{path}{keyword}.{name}.")
+        named = schema.get(keyword)
+        for name, part in (named if isinstance(named, Mapping) else {}).items():
+            yield f"{path}{keyword}.{name}", part
 
 
 def _untyped(schema: Mapping[str, Any], path: str) -> Iterator[str]:
     """Keywords about a type that the schema does not say."""
-    types = schema.get("type")
-    if types is None:
-        kinds = {kind for kind, keys in _INFERRED_BY.items() if any(key in schema for key in keys)}
-        kinds = kinds if len(kinds) == 1 else set()
-    else:
-        kinds = {types} if isinstance(types, str) else set(types)
-    if "integer" in kinds:
-        kinds.add("number")
+    if "type" in schema:
+        return
+    inferred = {kind for kind, keys in _INFERRED_BY.items() if any(key in schema for key in keys)}
     for kind, keywords in _OF_TYPE.items():
-        if types is None and kind not in kinds:
+        if inferred != {kind}:
             yield from (
                 f"{path}{keyword} without type" for keyword in keywords if keyword in schema
             )
 
 
-def _required(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Required properties that the schema does not describe."""
+def _of_strings(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    if "format" in schema and schema["format"] not in _FORMATS:
+        yield f"{path}format"
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and _ESCAPED_IN_JSON.search(_NEGATED_CLASS.sub("", pattern)):
+        yield f"{path}pattern (with characters that JSON escapes)"
+
+
+def _of_objects(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    if len(schema.get("patternProperties") or ()) > 1:
+        yield f"{path}patternProperties"
     described = schema.get("properties") or {}
-    if "patternProperties" in schema or not isinstance(described, Mapping):
-        return
     for name in schema.get("required") or ():
         if name not in described:
             yield f"{path}required (of '{name}', which is not in properties)"

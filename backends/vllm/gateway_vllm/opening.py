@@ -30,6 +30,7 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
     """
     engine_arguments(config, context, known=config.args)
     set_defaults(config)
+    await asyncio.to_thread(_import_vllm, context)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, config, context))
     try:
         llm, errors = await asyncio.shield(starting)
@@ -49,14 +50,16 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
             yield engine
         finally:
             await engine.end_requests()
+            engine.forget()
     finally:
         await asyncio.to_thread(_end, llm, errors, config)
+        # Kept until the interpreter ends, vLLM's object would try to end once more.
+        del llm, starting
 
 
-def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None]:
+def _import_vllm(context: EngineContext) -> None:
     try:
-        arg_utils = importlib.import_module("vllm.engine.arg_utils")
-        async_llm = importlib.import_module("vllm.v1.engine.async_llm")
+        importlib.import_module("vllm.v1.engine.async_llm")
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] == "vllm":
             raise ConfigurationError(
@@ -68,6 +71,11 @@ def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None
         ) from error
     except ImportError as error:
         raise ConfigurationError(f"vLLM cannot be imported: {error}") from error
+
+
+def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None]:
+    arg_utils = importlib.import_module("vllm.engine.arg_utils")
+    async_llm = importlib.import_module("vllm.v1.engine.async_llm")
     known = {field.name for field in dataclasses.fields(arg_utils.AsyncEngineArgs)}
     arguments = engine_arguments(config, context, known)
     errors = _error_log(arguments)

@@ -70,9 +70,12 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     """Try `template` out; `tokens` are `bos_token` and `eos_token`."""
     trial = _Trial(template, tokens)
     if trial.render([_user(_FIRST)]) is None and trial.render([_user_parts(_FIRST)]) is None:
+        # It needs variables that only requests bring: its own words say what it has a place for.
         return Features(
-            tools="tools" in template.variables
-        )  # it needs more than we know: no guesses
+            tools="tools" in template.variables,
+            calls="tool_calls" in template.source,
+            developer="developer" in template.source,
+        )
     text = trial.shows([_user(_FIRST)], _FIRST)
     listed = trial.render([_user_parts(_FIRST)])
     parts = listed is not None and _FIRST in listed and "'text'" not in listed
@@ -111,6 +114,8 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                 shown = trial.render(_loop(arguments, call_id, content))
                 if shown is None or not _has_call(shown, whole=kind == "text"):
                     continue
+                if kind == "text" and _writes_no_json(trial, call_id, content):
+                    continue
                 second = _call("qzother", arguments, _other(call_id))
                 both = [_call("qztool", arguments, call_id), second]
                 return {
@@ -131,6 +136,14 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                     ),
                 }
     return {"calls": False}
+
+
+def _writes_no_json(trial: _Trial, call_id: str, content: str | None) -> bool:
+    """Whether the template writes arguments in a notation of its own, for which it needs them as an object."""
+    shown = trial.render(_loop(_ARGUMENTS, call_id, content))
+    if shown is None or not _has_call(shown, whole=False):
+        return False
+    return re.search(r'\{\s*"qzkey"\s*:\s*"qzvalue"\s*\}', shown) is None
 
 
 def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together", "apart"]:

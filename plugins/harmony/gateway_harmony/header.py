@@ -26,7 +26,7 @@ _ADDRESSEE = re.compile(_RECIPIENT.format("to"))
 _BEGINNING = re.compile(
     r"\s*(?:assistant\b)?"
     rf"(?:\s*{_RECIPIENT.format('early')})?"
-    r"(?:\s*<\|channel\|>\s*(?P<channel>analysis|commentary|final|\w+))?"
+    r"(?:\s*<\|channel\|>\s*(?P<channel>analysis|commentary|final|\w*))?"
     rf"(?:\s*{_RECIPIENT.format('late')})?"
     r"(?:\s*<\|constrain\|>\s*(?:json|code|text)?|\s+(?:json|code)\b)?"
     r"\s*"
@@ -78,10 +78,13 @@ def may_begin(text: str, *, whole: bool) -> bool:
         return said.startswith("to=") or said.rstrip() in ("", *CHANNELS)
     if not said or said in PARTIAL or "to=".startswith(said[:3]):
         return True
-    return any(
-        channel.startswith(said) or (said.startswith(channel) and said[len(channel) :] in PARTIAL)
-        for channel in CHANNELS
-    )
+    for channel in CHANNELS:
+        if channel.startswith(said):
+            return True
+        if said.startswith(channel):
+            rest = said[len(channel) :].lstrip()
+            return not rest or rest in PARTIAL
+    return False
 
 
 def is_role(text: str) -> bool:

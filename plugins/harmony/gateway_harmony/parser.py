@@ -196,13 +196,10 @@ class HarmonyParser:
                 return pos
         while found is not None and found[0] in (CHANNEL, CONSTRAIN):
             found = self._marker(text, found[2])
-        if found is None and not final and len(text) - pos < _OVERLONG:
-            return None
+        if found is None and len(text) - pos < _OVERLONG:
+            return self._cut_header(text, pos, ended=ended) if final else None
         if found is None or found[1] > pos + headers.LIMIT:
-            if len(text) - pos >= _OVERLONG:
-                return self._unended(text, pos, pos + headers.LIMIT, None)
-            if found is None:
-                return self._cut_header(text, pos, ended=ended)
+            return self._unended(text, pos, pos + headers.LIMIT, None)
         marker, start, end = found
         if marker == MESSAGE:
             header = headers.read_whole(text[pos:start])
@@ -245,14 +242,14 @@ class HarmonyParser:
         while pos < len(text) and text[pos].isspace():
             pos += 1
         found = self._marker(text, pos)
-        limit = pos + headers.LIMIT
-        if found is None or found[1] > limit:
-            if len(text) - pos >= _OVERLONG or (final and not headers.is_cut_short(text[pos:])):
-                self.recoveries += 1
-                self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
-                return pos
-            if found is None:
+        if found is None and len(text) - pos < _OVERLONG:
+            if not final or headers.is_cut_short(text[pos:]):
                 return None
+            found = (START, len(text), len(text))
+        elif found is None or found[1] > pos + headers.LIMIT:
+            self.recoveries += 1
+            self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
+            return pos
         marker, start, end = found
         if marker in (CHANNEL, CONSTRAIN, MESSAGE) and headers.is_role(text[pos:start]):
             self.recoveries += 1

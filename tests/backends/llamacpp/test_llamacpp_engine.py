@@ -12,7 +12,7 @@ import pytest
 from gateway.constraints import Const
 from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
-from gateway.protocols import ChatPrompt, EngineRequest
+from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 pytestmark = pytest.mark.anyio
@@ -75,39 +75,31 @@ async def test_without_a_limit_the_context_is_the_limit(engine, ask):
     assert 1000 <= 10 + len(answer.ids) <= engine.info.max_model_len
 
 
-async def test_streams_run_at_once_and_wake_the_loop_together(engine, ask):
-    """Four streams end together: each is half done while all the others still run, and wake-ups are shared."""
+async def test_streams_run_at_once_and_wake_the_loop_together(engine, make_request):
+    """While one stream is half done all the others are; and there are fewer wake-ups than tokens."""
     progress = [0, 0, 0, 0]
     overlaps = 0
 
     async def run(number):
         nonlocal overlaps
-        async with aclosing(engine.generate(engine_request)) as outputs:
-            async for output in outputs:
-                progress[number] += len(output.token_ids)
-                overlaps += all(0 < done < 200 for done in progress)
+        async for output in engine.generate(make_request(ignore_eos=True, max_tokens=200)):
+            progress[number] += len(output.token_ids)
+            overlaps += all(0 < done < 200 for done in progress)
 
-    engine_request = (await asyncio.to_thread(lambda: None)) or _long_request(engine)
     await asyncio.gather(*(run(number) for number in range(4)))
     assert overlaps > 50
-    outputs = sum(progress)
-    assert engine.mailbox.wakes < outputs
-
-
-def _long_request(engine):
-    from gateway.protocols import Sampling, TokensPrompt
-
-    return EngineRequest(
-        request_id="long",
-        prompt=TokensPrompt(token_ids=engine.tokenizer.encode("<|im_start|>user\n")),
-        sampling=Sampling(ignore_eos=True, max_tokens=200),
-    )
+    assert engine.mailbox.wakes < sum(progress) == 800
 
 
 async def test_a_slow_reader_gets_all_in_few_outputs(engine, make_request):
-    fast = [o async for o in engine.generate(make_request(max_tokens=200, temperature=0, ignore_eos=True))]
+    fast = [
+        o
+        async for o in engine.generate(make_request(max_tokens=200, temperature=0, ignore_eos=True))
+    ]
     slow = []
-    async for output in engine.generate(make_request(max_tokens=200, temperature=0, ignore_eos=True)):
+    async for output in engine.generate(
+        make_request(max_tokens=200, temperature=0, ignore_eos=True)
+    ):
         slow.append(output)
         await asyncio.sleep(0.15)
     assert len(slow) < len(fast) / 4
@@ -224,7 +216,9 @@ async def test_the_sampled_tokens_alone_have_log_probabilities_where_none_more_a
     assert (await ask(max_tokens=5)).logprobs == []
 
 
-@pytest.mark.parametrize("text", ["naïve café", "漢字かな交じり文", "😀 👩‍👩‍👧 🇩🇪", "a\u0301\U0010ffff-€", "\ufffd"])
+@pytest.mark.parametrize(
+    "text", ["naïve café", "漢字かな交じり文", "😀 👩‍👩‍👧 🇩🇪", "a\u0301\U0010ffff-€", "\ufffd"]
+)
 async def test_characters_of_several_tokens_keep_text_and_tokens_together(engine, ask, text):
     """llama.cpp's stream leaves out tokens that end inside a character; all of them must be found again."""
     answer = await ask(constraint=Const(text), logprobs=1, temperature=1.0)
@@ -293,7 +287,9 @@ async def test_logit_bias_and_bad_words_change_what_is_said(engine, ask):
     answer = await ask(max_tokens=4, logit_bias={wanted: 100.0})
     assert answer.ids == [wanted] * 4
     plain = await ask(temperature=0)
-    word = next(engine.tokenizer.decode([t]) for t in plain.ids if engine.tokenizer.decode([t]).isalpha())
+    word = next(
+        engine.tokenizer.decode([t]) for t in plain.ids if engine.tokenizer.decode([t]).isalpha()
+    )
     answer = await ask(temperature=0, bad_words=(word,), max_tokens=60)
     assert not set(engine.tokenizer.encode(word)) & set(answer.ids)
 
@@ -363,36 +359,29 @@ async def test_messages_are_refused(engine):
 
 async def test_closing_the_engine_ends_running_and_waiting_requests():
     config = LlamaCppConfig(n_parallel=2, n_ctx=1024)
+    request = EngineRequest(
+        request_id="long", prompt=TokensPrompt(token_ids=[300]), sampling=Sampling(**LONG)
+    )
+
+    async def read():
+        async for _ in engine.generate(request):
+            pass
+
     async with open_llamacpp(config, EngineContext(name="tiny", path=None)) as engine:
-        requests = [asyncio.ensure_future(_read(engine)) for _ in range(4)]
+        readers = [asyncio.ensure_future(read()) for _ in range(4)]
         await until(lambda: engine.free_slots == 0)
-    for outcome in await asyncio.gather(*requests, return_exceptions=True):
+    for outcome in await asyncio.gather(*readers, return_exceptions=True):
         assert isinstance(outcome, EngineUnavailable)
     assert request_threads() == 0
     with pytest.raises(EngineUnavailable):
         await engine.health()
     with pytest.raises(EngineUnavailable):
-        await engine.check(_long_request_for_closed())
+        await engine.check(request)
 
 
-async def _read(engine):
-    from gateway.protocols import Sampling, TokensPrompt
-
-    request = EngineRequest(
-        request_id="long", prompt=TokensPrompt(token_ids=[300]), sampling=Sampling(**LONG)
-    )
-    async with aclosing(engine.generate(request)) as outputs:
-        async for _ in outputs:
-            pass
-
-
-def _long_request_for_closed():
-    from gateway.protocols import TokensPrompt
-
-    return EngineRequest(request_id="late", prompt=TokensPrompt(token_ids=[300]))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"GGUF", b"not a model at all, but long enough to be read"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"GGUF", b"not a model at all, but long enough to be read"]
+)
 async def test_a_file_that_is_no_model_is_a_sentence(tmp_path, content):
     path = tmp_path / "model.gguf"
     if content is not None:

@@ -28,6 +28,8 @@ CPU = Config(
     enforce_eager=True,
     scheduling_policy="priority",
     seed=0,
+    # Noise would fill the context with white space.
+    max_json_whitespace=2,
 )
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",

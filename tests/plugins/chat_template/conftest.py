@@ -92,7 +92,18 @@ NO_CONTENT_WITH_CALLS = """
 {%- if add_generation_prompt -%}<assistant>{{ '<think>\n' if thinking else '</think>' }}{%- endif -%}
 """
 
+OWN_NOTATION = """
+{%- for m in messages -%}{{ m.content }}
+{%- for c in m.tool_calls or [] -%}call:{{ c.function.name }}
+{%- if c.function.arguments is mapping -%}
+{{ '{' }}{%- for key, value in c.function.arguments.items() -%}{{ key }}:<|{{ value }}|>{%- endfor -%}{{ '}' }}
+{%- else -%}{{ c.function.arguments }}{%- endif -%}
+{%- endfor -%}
+{%- endfor -%}
+"""
+
 TEMPLATES = {
+    "own_notation": OWN_NOTATION,
     "chatml": CHAT_TEMPLATE,
     "alternate": ROLES_ALTERNATE,
     "no_system": NO_SYSTEM,

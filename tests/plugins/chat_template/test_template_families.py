@@ -48,6 +48,7 @@ def test_arguments_go_to_the_template_as_the_model_wrote_them_where_it_can_take_
     assert '"arguments": {"a": 1}}' in render.text("alternate", items)
     assert '"parameters": {"a": 1}}' in render.text("one_call", items)
     assert '<sep>{"a":  1}' in render.text("no_content", items)
+    assert "call:f{a:<|1|>}" in render.text("own_notation", items)
 
 
 def test_arguments_that_are_no_object_do_not_stop_a_prompt(render: Any) -> None:

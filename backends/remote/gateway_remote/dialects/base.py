@@ -1,0 +1,171 @@
+"""What every kind of server has in common: a request becomes a body, events become tokens."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import Capability, EngineRequest, FinishReason, Sampling, TokensPrompt
+from gateway_remote.output import OutputBuilder
+from gateway_remote.structure import Structures
+from gateway_remote.tokenizer import JsonTokenizer
+
+FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "abort": "abort",
+    "cancelled": "abort",
+    "error": "error",
+    "timeout": "error",
+    "repetition": "stop",
+}
+"""The servers' finish reasons in the gateway's words."""
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """What is served there, as far as requests depend on it."""
+
+    model: str
+    """As the servers name it."""
+    max_model_len: int | None
+    adapters: tuple[str, ...] = ()
+
+
+class Dialect(ABC):
+    """One kind of server. Stateless but for what is served."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """As people call it."""
+    path: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+    eos_is_last: ClassVar[bool] = False
+    """Whether the last token ids end with the token that ended the output, whichever it is."""
+    needs_length: ClassVar[bool] = False
+    """Whether a request must say its limit, because the server's default is too small to be useful."""
+
+    def __init__(
+        self,
+        served: Served,
+        tokenizer: JsonTokenizer,
+        structures: Structures,
+        *,
+        local_stops: bool = False,
+    ) -> None:
+        self.served = served
+        self.tokenizer = tokenizer
+        self._structures = structures
+        self._local_stops = local_stops
+
+    @abstractmethod
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        """The JSON body of `request`. Raises `InvalidRequest` or `Unsupported`, naming the parameter."""
+
+    @abstractmethod
+    def read(self, event: bytes, builder: OutputBuilder) -> None:
+        """Hand what an event says to `builder`.
+
+        Raises `msgspec.DecodeError` for what is none of this server's events, and what `failures` has for errors.
+        """
+
+    def prompt(self, request: EngineRequest) -> list[int]:
+        """The prompt's tokens, checked. Raises `InvalidRequest`."""
+        prompt = request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported("This engine takes prompts as tokens, not as messages.", param="input")
+        if request.multi_modal:
+            raise Unsupported("This engine takes text only.", param="input")
+        ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
+        if not ids:
+            raise InvalidRequest("The prompt is empty.", param="input")
+        length = self.served.max_model_len
+        if length is not None and len(ids) >= length:
+            raise InvalidRequest(
+                f"The input has {len(ids)} tokens, and the model's context is {length} tokens for input and output "
+                "together. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
+        return ids
+
+    def limit(self, sampling: Sampling, prompt: list[int]) -> int | None:
+        """The most tokens to generate: what is asked for, within what the context has left; None: unknown."""
+        wanted = sampling.max_tokens
+        if wanted is not None and wanted < 1:
+            raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
+        length = self.served.max_model_len
+        if length is None:
+            return wanted
+        room = length - len(prompt)
+        return room if wanted is None else min(wanted, room)
+
+    def model(self, request: EngineRequest) -> str:
+        """The server's name of what `request` asks for: the model, or one of its adapters."""
+        adapter = request.adapter
+        if adapter is None:
+            return self.served.model
+        if adapter not in self.served.adapters:
+            known = ", ".join(self.served.adapters) or "none"
+            raise InvalidRequest(
+                f"There is no adapter '{adapter}'; known: {known}.",
+                param="model",
+                code="model_not_found",
+            )
+        return adapter
+
+    def refuse(self, request: EngineRequest, names: Iterable[str]) -> None:
+        """Raise `Unsupported` for the first of the parameters that `request` uses. Nothing is dropped in silence."""
+        for name in names:
+            holder = request if name in ("cache_salt", "priority", "adapter") else request.sampling
+            value = getattr(holder, name)
+            if value is not None if name == "prompt_logprobs" else value:
+                raise Unsupported(
+                    f"{self.title} does not take {name}. Leave it out.",
+                    param="model" if name == "adapter" else name,
+                )
+
+    def stops(self, sampling: Sampling) -> list[str]:
+        """The stop strings that the server is told; they are looked for here in any case."""
+        return [] if self._local_stops else [stop for stop in sampling.stop if stop]
+
+    def constrain(self, request: EngineRequest) -> dict[str, Any]:
+        """The fields that enforce the request's constraint."""
+        if request.constraint is None:
+            return {}
+        if request.sampling.ignore_eos:
+            raise InvalidRequest(
+                "ignore_eos cannot be combined with an enforced output, which ends where it is complete.",
+                param="ignore_eos",
+            )
+        return self._structures.fields(request.constraint)
+
+
+def given(sampling: Sampling, names: Iterable[str]) -> dict[str, Any]:
+    """The parameters that are set, under their own names."""
+    return {
+        name: value
+        for name in names
+        if (value := getattr(sampling, name)) not in (None, (), False, {})
+    }
+
+
+COMMON = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "min_tokens",
+    "stop_token_ids",
+    "logit_bias",
+    "ignore_eos",
+)
+"""What vLLM, SGLang and TensorRT-LLM name as vLLM's `SamplingParams` do."""

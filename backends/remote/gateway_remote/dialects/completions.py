@@ -1,0 +1,216 @@
+"""`/v1/completions` with token ids: vLLM, SGLang, trtllm-serve."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from gateway.protocols import Capability, EngineRequest
+from gateway_remote.dialects.base import COMMON, FINISH, Dialect, given
+from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.output import OutputBuilder, Scored
+
+XGRAMMAR: frozenset[Capability] = frozenset(
+    {"json_schema", "json_object", "regex", "gbnf", "structure", "triggered"}
+)
+
+
+class Logprobs(Struct):
+    """OpenAI's legacy shape; only what is read."""
+
+    tokens: list[str] = []
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class Choice(Struct):
+    """A piece of the one choice. SGLang's `matched_stop` is vLLM's and TensorRT-LLM's `stop_reason`."""
+
+    text: str = ""
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | None = None
+    logprobs: Logprobs | None = None
+
+
+class PromptDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class Usage(Struct):
+    prompt_tokens: int = 0
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class Chunk(Struct):
+    """One event; unread fields are skipped."""
+
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    error: ErrorBody | None = None
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+class CompletionsDialect(Dialect):
+    """What the three servers share."""
+
+    path = "/v1/completions"
+    refused: ClassVar[tuple[str, ...]]
+    """Parameters that this server has no field for."""
+
+    def read(self, event: bytes, builder: OutputBuilder) -> None:
+        chunk = _decode(event)
+        for choice in chunk.choices:
+            self._read_choice(choice, builder)
+        if chunk.usage is not None:
+            details = chunk.usage.prompt_tokens_details
+            builder.usage(
+                chunk.usage.prompt_tokens, details.cached_tokens if details is not None else None
+            )
+        if chunk.error is not None:
+            raise failure_in_stream(chunk.error)
+
+    def _read_choice(self, choice: Choice, builder: OutputBuilder) -> None:
+        finish = None
+        if choice.finish_reason is not None:
+            finish = FINISH.get(choice.finish_reason)
+            if finish is None:
+                raise ReplicaFailure(f"its finish reason is {choice.finish_reason!r}")
+        reason = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
+        if choice.token_ids is None and (choice.text or finish is not None):
+            # A server too old to tell token ids.
+            builder.add_text(choice.text)
+            if finish is not None:
+                builder.end(finish, reason)
+            return
+        ids = choice.token_ids or ()
+        scored = None if choice.logprobs is None else self._scored(ids, choice.logprobs)
+        if ids or finish is not None:
+            builder.add(ids, scored, finish=finish, stop_reason=reason)
+
+    def _scored(self, ids: list[int] | tuple[int, ...], logprobs: Logprobs) -> list[Scored]:
+        values, tops = logprobs.token_logprobs, logprobs.top_logprobs or []
+        scored: list[Scored] = []
+        for place, token_id in enumerate(ids):
+            value = values[place] if place < len(values) else None
+            top = tops[place] if place < len(tops) else None
+            ranked = sorted((top or {}).items(), key=lambda entry: -entry[1])
+            found = [(self._token_id(text), each) for text, each in ranked]
+            scored.append(
+                Scored(
+                    token_id,
+                    -9999.0 if value is None else value,
+                    [(index, each) for index, each in found if index is not None],
+                )
+            )
+        return scored
+
+    def _token_id(self, text: str) -> int | None:
+        """The id of a token that a server names by its text; None where the text is several tokens, or part of one."""
+        if text.startswith("token_id:"):
+            return int(text[9:])
+        ids = self.tokenizer.encode(text)
+        return ids[0] if len(ids) == 1 else None
+
+    def _common(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        """The body as far as all three agree."""
+        self.refuse(request, self.refused)
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": self.model(request),
+            "prompt": prompt,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **given(sampling, COMMON),
+            **self.constrain(request),
+        }
+        # `given` passes over zeros that mean something.
+        for name in ("temperature", "presence_penalty", "frequency_penalty", "seed", "top_k"):
+            if getattr(sampling, name) is not None:
+                body[name] = getattr(sampling, name)
+        limit = self.limit(sampling, prompt)
+        if limit is not None:
+            body["max_tokens"] = limit
+        if stops := self.stops(sampling):
+            body["stop"] = stops
+        return body
+
+
+class VllmDialect(CompletionsDialect):
+    """vLLM's `/v1/completions` (0.32)."""
+
+    name = "vllm"
+    title = "vLLM's /v1/completions"
+    capabilities = XGRAMMAR | {"tokens", "logprobs", "adapters", "lark"}
+    eos_is_last = True
+    needs_length = True
+    refused = ("prompt_logprobs",)
+
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        sampling = request.sampling
+        body = self._common(request, prompt) | {
+            "return_token_ids": True,
+            "request_id": request.request_id,
+        }
+        if sampling.bad_words:
+            body["bad_words"] = sampling.bad_words
+        if sampling.logprobs is not None:
+            body["logprobs"] = sampling.logprobs
+            body["return_tokens_as_token_ids"] = True
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        if request.priority:
+            body["priority"] = request.priority
+        return body
+
+
+class SglangDialect(CompletionsDialect):
+    """SGLang's `/v1/completions`. Read from its public source, not run."""
+
+    name = "sglang"
+    title = "SGLang"
+    capabilities = XGRAMMAR | {"tokens", "logprobs", "adapters"}
+    needs_length = True
+    refused = ("prompt_logprobs", "bad_words", "priority")
+
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        body = self._common(request, prompt) | {
+            "return_token_ids": True,
+            "rid": request.request_id,
+        }
+        if body.get("top_k") == 0:
+            body["top_k"] = -1
+        if request.adapter is not None:
+            body |= {"model": self.served.model, "lora_path": self.model(request)}
+        if request.sampling.logprobs is not None:
+            body["logprobs"] = request.sampling.logprobs
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        return body
+
+
+class TrtllmDialect(CompletionsDialect):
+    """trtllm-serve's `/v1/completions`, which refuses fields that it does not know. Read from its public source, not run.
+
+    Token ids come only without `detokenize`, so that stop strings are looked for here alone.
+    """
+
+    name = "trtllm"
+    title = "TensorRT-LLM"
+    capabilities = XGRAMMAR | {"tokens", "logprobs"}
+    refused = ("prompt_logprobs", "bad_words", "priority", "cache_salt", "adapter")
+
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        body = self._common(request, prompt) | {"detokenize": False}
+        body.pop("stop", None)
+        if body.get("top_k", 0) < 0:
+            body["top_k"] = 0
+        if request.sampling.logprobs is not None:
+            # 0 would mean: none.
+            body["logprobs"] = max(1, request.sampling.logprobs)
+        return body

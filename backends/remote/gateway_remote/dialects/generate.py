@@ -1,0 +1,128 @@
+"""vLLM's `/inference/v1/generate`: token ids in, token ids out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.protocols import EngineRequest
+from gateway_remote.dialects.base import COMMON, FINISH, Dialect, given
+from gateway_remote.dialects.completions import XGRAMMAR, Usage
+from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.output import OutputBuilder, Scored
+
+
+class Candidate(Struct, gc=False):
+    token_id: int
+    logprob: float
+
+
+class Position(Struct):
+    """A sampled token; vLLM puts it first among its own alternatives too."""
+
+    token_id: int
+    logprob: float
+    top_logprobs: list[Candidate] = []
+
+
+class Logprobs(Struct):
+    content: list[Position] | None = None
+
+
+class Choice(Struct):
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    logprobs: Logprobs | None = None
+
+
+class Chunk(Struct):
+    """One event; unread fields are skipped."""
+
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    error: ErrorBody | None = None
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+class VllmGenerateDialect(Dialect):
+    """vLLM 0.32 with `--enable-scale-out` or `--tokens-only`."""
+
+    name = "vllm-generate"
+    title = "vLLM"
+    path = "/inference/v1/generate"
+    capabilities = XGRAMMAR | {"tokens", "logprobs", "adapters", "lark"}
+    eos_is_last = True
+
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        self.refuse(request, ("prompt_logprobs",))
+        sampling = request.sampling
+        stops = self.stops(sampling)
+        params: dict[str, Any] = {
+            **given(sampling, (*COMMON, "bad_words")),
+            **self.constrain(request),
+            # Text is made here; vLLM needs it only to find its stop strings.
+            "detokenize": bool(stops),
+        }
+        for name in ("temperature", "top_k", "seed", "logprobs"):
+            if getattr(sampling, name) is not None:
+                params[name] = getattr(sampling, name)
+        if stops:
+            params["stop"] = stops
+        limit = self.limit(sampling, prompt)
+        if limit is not None:
+            params["max_tokens"] = limit
+        body: dict[str, Any] = {
+            "request_id": request.request_id,
+            "model": self.model(request),
+            "token_ids": prompt,
+            "sampling_params": params,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.constraint is not None:
+            # Trees say themselves where reasoning ends: a reasoning parser of vLLM's has no say.
+            body["reasoning_ended"] = True
+        if request.cache_salt:
+            body["cache_salt"] = request.cache_salt
+        if request.priority:
+            body["priority"] = request.priority
+        return body
+
+    def read(self, event: bytes, builder: OutputBuilder) -> None:
+        chunk = _decode(event)
+        for choice in chunk.choices:
+            finish = None
+            if choice.finish_reason is not None:
+                finish = FINISH.get(choice.finish_reason)
+                if finish is None:
+                    raise ReplicaFailure(f"its finish reason is {choice.finish_reason!r}")
+            ids = choice.token_ids or ()
+            scored = None if choice.logprobs is None else _scored(choice.logprobs)
+            if ids or finish is not None:
+                builder.add(ids, scored, finish=finish, stop_reason=choice.stop_reason)
+        if chunk.usage is not None:
+            details = chunk.usage.prompt_tokens_details
+            builder.usage(
+                chunk.usage.prompt_tokens, details.cached_tokens if details is not None else None
+            )
+        if chunk.error is not None:
+            raise failure_in_stream(chunk.error)
+
+
+def _scored(logprobs: Logprobs) -> list[Scored]:
+    return [
+        Scored(
+            position.token_id,
+            position.logprob,
+            sorted(
+                ((each.token_id, each.logprob) for each in position.top_logprobs),
+                key=lambda entry: -entry[1],
+            ),
+        )
+        for position in logprobs.content or ()
+    ]

@@ -1,0 +1,144 @@
+"""llama-server's `/completion`: its own route, which tells the token ids that `/v1/completions` keeps to itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.protocols import EngineRequest
+from gateway_remote.dialects.base import Dialect
+from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.output import OutputBuilder, Scored
+
+_SEEDS = 2**32 - 1
+"""Seeds are 32 bits wide, and the highest means: random."""
+_NAMES = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repeat_penalty",
+}
+
+
+class Candidate(Struct, gc=False):
+    id: int
+    logprob: float
+
+
+class Probability(Struct):
+    id: int
+    logprob: float
+    top_logprobs: list[Candidate] = []
+
+
+class Timings(Struct, gc=False):
+    cache_n: int | None = None
+
+
+class Chunk(Struct):
+    """One event; unread fields are skipped.
+
+    There is none for a token that ends inside a UTF-8 character: it is counted in the next one's `tokens_predicted`, and
+    its bytes are in that one's `content`.
+    """
+
+    content: str = ""
+    tokens: list[int] = []
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    stop: bool = False
+    stop_type: str = "none"
+    timings: Timings | None = None
+    completion_probabilities: list[Probability] = []
+    error: ErrorBody | None = None
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+class LlamaCppDialect(Dialect):
+    """llama-server. Stop strings and stop tokens are looked for here alone: the server tells no ids of what it holds."""
+
+    name = "llamacpp"
+    title = "llama-server"
+    path = "/completion"
+    capabilities = frozenset(
+        {"tokens", "logprobs", "json_schema", "json_object", "regex", "gbnf", "structure", "triggered"}
+    )
+
+    def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        self.refuse(request, ("prompt_logprobs", "bad_words", "min_tokens", "priority", "adapter"))
+        sampling = request.sampling
+        limit = self.limit(sampling, prompt)
+        body: dict[str, Any] = {
+            "prompt": prompt,
+            "stream": True,
+            "return_tokens": True,
+            "n_predict": -1 if limit is None else limit,
+            # A salted request must not find others' prefixes; llama-server has no salts.
+            "cache_prompt": request.cache_salt is None,
+            **self.constrain(request),
+        }
+        for name, theirs in _NAMES.items():
+            if (value := getattr(sampling, name)) is not None:
+                body[theirs] = value
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed % _SEEDS
+        if sampling.ignore_eos:
+            body["ignore_eos"] = True
+        if sampling.logit_bias:
+            body["logit_bias"] = list(sampling.logit_bias.items())
+        if sampling.logprobs is not None:
+            body["n_probs"] = max(1, sampling.logprobs)
+        return body
+
+    def read(self, event: bytes, builder: OutputBuilder) -> None:
+        chunk = _decode(event)
+        if chunk.error is not None:
+            raise failure_in_stream(chunk.error)
+        if not chunk.stop and not chunk.tokens and not chunk.tokens_predicted:
+            raise ReplicaFailure("an event is not one of llama-server's")
+        if chunk.tokens:
+            self._read_tokens(chunk, builder)
+        if chunk.stop:
+            builder.usage(chunk.tokens_evaluated, chunk.timings.cache_n if chunk.timings else None)
+            builder.end("stop" if chunk.stop_type in ("eos", "word") else "length", None)
+            builder.complete = True
+
+    def _read_tokens(self, chunk: Chunk, builder: OutputBuilder) -> None:
+        ids: list[int] = chunk.tokens
+        scored = [
+            Scored(
+                each.id,
+                each.logprob,
+                [(candidate.id, candidate.logprob) for candidate in each.top_logprobs],
+            )
+            for each in chunk.completion_probabilities
+        ]
+        before = b""
+        lost = chunk.tokens_predicted - builder.count - len(ids)
+        if lost > 0:
+            recovered, before = self._recover(chunk, lost)
+            ids = [*recovered, *ids]
+            builder.count += lost - len(recovered)
+            scored = [*(Scored(index, -9999.0) for index in recovered), *scored] if scored else []
+        stop_ids = builder.stop_token_ids
+        if stop_ids and ids[-1] in stop_ids:
+            builder.add(ids, scored or None, before=before, finish="stop", stop_reason=ids[-1])
+            builder.cut()
+        else:
+            builder.add(ids, scored or None, before=before)
+
+    def _recover(self, chunk: Chunk, lost: int) -> tuple[list[int], bytes]:
+        """The ids of `lost` tokens ahead of the event's own, or else their bytes."""
+        own = chunk.tokens[-1]
+        again = self.tokenizer.encode(chunk.content)
+        if len(again) == lost + 1 and again[-1] == own:
+            return again[:-1], b""
+        data = chunk.content.encode()
+        return [], data.removesuffix(self.tokenizer.bytes_of[own])

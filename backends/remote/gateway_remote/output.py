@@ -1,0 +1,309 @@
+"""From a server's token ids to engine outputs: one generation's text, tokens, log probabilities and end.
+
+Text is made here, from the tokens' own bytes, and stop strings and stop tokens are looked for here: then text, tokens and
+log probabilities agree, and are the same from every server. Pure and synchronous.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
+from gateway_remote.stopping import Found, StopFinder
+from gateway_remote.tokenizer import JsonTokenizer
+
+_LEAST = -9999.0
+"""What OpenAI writes for a log probability too small to tell."""
+
+
+class Scored(NamedTuple):
+    """A sampled token with its log probability, and the most likely ones at its place, best first."""
+
+    token_id: int
+    logprob: float
+    top: Sequence[tuple[int, float]] = ()
+
+
+class _Held(NamedTuple):
+    """A token whose text is not out yet; `end` is its end in the text's bytes."""
+
+    token: Scored
+    data: bytes
+    end: int
+
+
+class OutputBuilder:
+    """The state of one generation. `add` and `end` what the server says; `take` what is ready."""
+
+    def __init__(
+        self, tokenizer: JsonTokenizer, sampling: Sampling, *, eos_is_last: bool, prompt_tokens: int
+    ) -> None:
+        """`eos_is_last`: the server ends with the token that ended the output, whichever it is."""
+        self._tokenizer = tokenizer
+        self._table = tokenizer.shown_of if sampling.skip_special_tokens else tokenizer.bytes_of
+        self._eos_is_last = eos_is_last
+        self._keeps_stop = sampling.include_stop_str_in_output
+        self.stop_token_ids = frozenset(sampling.stop_token_ids)
+        self._enders = tokenizer.special_ids | self.stop_token_ids
+        self._stops = StopFinder(sampling.stop) if any(sampling.stop) else None
+        self._min_tokens = sampling.min_tokens or 0
+        self._wanted = sampling.logprobs
+        self._held: deque[_Held] = deque()
+        self._group: list[tuple[Scored, bytes]] = []
+        """Tokens inside one character."""
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._undecided: list[tuple[Scored | None, bytes]] = []
+        """A last token that is text only if another follows it."""
+        self._made_bytes = 0
+        self._given_bytes = 0
+        self._prompt_tokens: int | None = prompt_tokens
+        self._cached_tokens: int | None = None
+        self._ids: list[int] = []
+        self._text = ""
+        self._finish: FinishReason | None = None
+        self._stop_reason: str | int | None = None
+        self._cut = False
+        self.count = 0
+        """Tokens so far."""
+        self.complete = False
+        """The server has said all that it will."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is known why the output ended."""
+        return self._finish is not None
+
+    def usage(self, prompt_tokens: int | None, cached_tokens: int | None) -> None:
+        """What the server counted."""
+        if prompt_tokens:
+            self._prompt_tokens = prompt_tokens
+        if cached_tokens is not None:
+            self._cached_tokens = cached_tokens
+
+    def add(
+        self,
+        ids: Sequence[int],
+        scored: Sequence[Scored] | None = None,
+        *,
+        before: bytes = b"",
+        finish: FinishReason | None = None,
+        stop_reason: str | int | None = None,
+    ) -> None:
+        """Take in new tokens, and the end if they are the last. `scored` has as many as `ids`.
+
+        `before` is text of tokens that the server did not tell, ahead of the last one.
+        """
+        if self._finish is not None:
+            # A stop string was found here, and the server has gone on.
+            self._cut = self._cut or bool(ids) or finish is not None
+            return
+        self.count += len(ids)
+        if self._wanted is not None:
+            self._add_scored(ids, scored, before, finish, stop_reason)
+        else:
+            data = self._bytes_of(ids)
+            if before:
+                last = len(self._table_bytes(ids[-1])) if ids else 0
+                data = data[: len(data) - last] + before + data[len(data) - last :]
+            if self._undecided:
+                data = self._undecided.pop()[1] + data
+            if ids and (finish is not None or ids[-1] in self._enders):
+                data = self._without_ender(ids[-1], data, finish, stop_reason)
+            self._ids += ids
+            self._search(self._decode(data))
+        if finish is not None:
+            self.end(finish, stop_reason)
+
+    def add_text(self, text: str) -> None:
+        """Take in text from a server that tells no token ids: they are made again from the text."""
+        if self._finish is None and text:
+            ids = self._tokenizer.encode(text)
+            self.count += len(ids)
+            self._ids += ids
+            self._text += text
+
+    def cut(self) -> None:
+        """The output is at its end, whatever the server would add."""
+        self._cut = True
+
+    def end(self, finish: FinishReason, stop_reason: str | int | None) -> None:
+        """The server's output has ended."""
+        if self._finish is not None:
+            return
+        if self._undecided:
+            token, data = self._undecided.pop()
+            if finish != "stop" or self._keeps_stop:
+                self._feed(token, data)
+            else:
+                self._feed(token, b"")
+        if self._finish is None:
+            self._finish, self._stop_reason = finish, stop_reason
+            if self._stops is not None:
+                self._text += self._stops.rest()
+            self._release_all(None)
+
+    def take(self) -> EngineOutput | None:
+        """What is ready; None for nothing. The last one has the finish reason, once `complete`."""
+        finish = self._finish
+        if finish is not None:
+            if not (self.complete or self._cut):
+                return None
+        elif not self._ids and not self._text and not self._held:
+            return None
+        output = EngineOutput(text=self._text, token_ids=self._ids)
+        if self._wanted is not None and not self._ids:
+            output.logprobs = self._released()
+            output.token_ids = [token.token_id for token in output.logprobs]
+            if finish is None and not output.token_ids and not output.text:
+                return None
+        self._text, self._ids = "", []
+        if self._prompt_tokens is not None:
+            output.prompt_tokens, self._prompt_tokens = self._prompt_tokens, None
+        if finish is not None:
+            output.finish_reason = finish
+            output.stop_reason = self._stop_reason
+            output.cached_tokens = self._cached_tokens
+        return output
+
+    def _bytes_of(self, ids: Sequence[int]) -> bytes:
+        table = self._table
+        try:
+            if len(ids) == 1:
+                return table[ids[0]]
+            return b"".join([table[index] for index in ids])
+        except IndexError:
+            return b"".join(map(self._table_bytes, ids))
+
+    def _table_bytes(self, token_id: int) -> bytes:
+        """Ids that only pad the vocabulary have no bytes."""
+        return self._table[token_id] if 0 <= token_id < len(self._table) else b""
+
+    def _without_ender(
+        self, last: int, data: bytes, finish: FinishReason | None, stop_reason: str | int | None
+    ) -> bytes:
+        """`data` without the bytes of `last`, where that token may have ended the output."""
+        own = self._table_bytes(last)
+        if not own:
+            return data
+        if finish is None:
+            self._undecided.append((None, own))
+        elif self._keeps_stop or not self._is_ender(last, finish, stop_reason):
+            return data
+        return data[: len(data) - len(own)]
+
+    def _is_ender(self, last: int, finish: FinishReason, stop_reason: str | int | None) -> bool:
+        if finish != "stop" or isinstance(stop_reason, str):
+            return False
+        return (
+            last in self._enders or last == stop_reason or (self._eos_is_last and stop_reason is None)
+        )
+
+    def _feed(self, token: Scored | None, data: bytes) -> None:
+        if token is None:
+            self._search(self._decode(data))
+        else:
+            self._search(self._settle(token, data))
+
+    def _add_scored(
+        self,
+        ids: Sequence[int],
+        scored: Sequence[Scored] | None,
+        before: bytes,
+        finish: FinishReason | None,
+        stop_reason: str | int | None,
+    ) -> None:
+        tokens = scored or [Scored(index, _LEAST) for index in ids]
+        for place, token in enumerate(tokens):
+            if self._finish is not None:
+                return
+            last = place == len(tokens) - 1
+            data = self._table_bytes(token.token_id)
+            if self._undecided:
+                held, bytes_held = self._undecided.pop()
+                self._feed(held, bytes_held)
+            if last and finish is None and data and token.token_id in self._enders:
+                self._undecided.append((token, before + data))
+                return
+            if last and finish is not None and not self._keeps_stop:
+                ended = self._is_ender(token.token_id, finish, stop_reason)
+                data = b"" if ended else data
+            self._feed(token, before + data if last else data)
+
+    def _settle(self, token: Scored, data: bytes) -> str:
+        """The text that `token` completes; its bytes are settled where a character ends."""
+        self._group.append((token, data))
+        whole = b"".join(part for _, part in self._group)
+        text = codecs.getincrementaldecoder("utf-8")("replace")
+        decoded = text.decode(whole)
+        if text.getstate()[0] and len(whole) < 64:
+            return ""
+        encoded = decoded.encode()
+        for place, (member, part) in enumerate(self._group):
+            own = part if encoded == whole else encoded if place == 0 else b""
+            self._made_bytes += len(own)
+            self._held.append(_Held(member, own, self._made_bytes))
+        self._group.clear()
+        return decoded
+
+    def _search(self, text: str) -> None:
+        """Let `text` out as far as no stop string can take it back."""
+        stops = self._stops
+        if stops is None:
+            self._text += text
+            return
+        if self.count <= self._min_tokens:
+            self._text += stops.rest() + text
+            return
+        ready, found = stops.feed(text)
+        self._text += ready
+        if found is not None:
+            self._stop_at(found)
+
+    def _stop_at(self, found: Found) -> None:
+        if self._keeps_stop:
+            self._text += found.stop
+        self._finish, self._stop_reason = "stop", found.stop
+        beyond = len(found.after.encode())
+        if not self._keeps_stop:
+            beyond += len(found.stop.encode())
+        self._release_all(self._made_bytes - beyond)
+
+    def _release_all(self, text_end: int | None) -> None:
+        """The output has ended: cut the held tokens' bytes at `text_end` (None: nowhere), and let all of them out."""
+        for token, _ in self._group:
+            self._held.append(_Held(token, b"", self._made_bytes))
+        self._group.clear()
+        if text_end is None:
+            return
+        cut: deque[_Held] = deque()
+        for held in self._held:
+            start = held.end - len(held.data)
+            cut.append(held._replace(data=held.data[: max(0, text_end - start)]))
+        self._held = cut
+
+    def _released(self) -> list[TokenLogprob]:
+        """The tokens whose text is out, or that make none."""
+        self._given_bytes += len(self._text.encode())
+        ready: list[TokenLogprob] = []
+        while self._held and (self._finish is not None or self._held[0].end <= self._given_bytes):
+            held = self._held.popleft()
+            ready.append(self._logprob(held.token, held.data))
+        return ready
+
+    def _logprob(self, token: Scored, data: bytes) -> TokenLogprob:
+        texts, table = self._tokenizer.text_of, self._tokenizer.bytes_of
+        size = len(table)
+        return TokenLogprob(
+            token.token_id,
+            texts[token.token_id] if 0 <= token.token_id < size else "",
+            max(token.logprob, _LEAST),
+            data,
+            tuple(
+                TopLogprob(index, texts[index], max(logprob, _LEAST), table[index])
+                for index, logprob in token.top[: self._wanted]
+                if 0 <= index < size
+            ),
+        )

@@ -1,0 +1,169 @@
+"""What does not need a model: stopping, cutting, recovering, reading the vocabulary."""
+
+from __future__ import annotations
+
+import codecs
+import gc
+
+import gguf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocols import Sampling
+from gateway_llamacpp.chunks import Details, Probability
+from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.gguf_header import read_metadata
+from gateway_llamacpp.loading import TINY_MODEL
+from gateway_llamacpp.recovery import recover
+from gateway_llamacpp.stopping import StopStrings
+from gateway_llamacpp.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(read_metadata(TINY_MODEL))
+SHORT = st.text(alphabet="ab<é", max_size=12)
+
+
+def chunks_of(ids):
+    """What llama.cpp sends for these tokens: nothing for one that ends inside a character, its text with the next."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for number, token in enumerate(ids, 1):
+        text = decoder.decode(VOCABULARY.bytes_of[token])
+        if not decoder.getstate()[0]:
+            yield Details(
+                tokens=[token],
+                content=text,
+                tokens_predicted=number,
+                completion_probabilities=[Probability(token, -1.0)],
+            )
+
+
+def tokens_of(text):
+    """One token for each byte."""
+    return [VOCABULARY.id_of(bytes([byte])) for byte in text.encode()]
+
+
+def run(ids, **sampling):
+    generation = Generation(VOCABULARY, Sampling(logprobs=0, **sampling), limit=10_000)
+    outputs = []
+    for details in chunks_of(ids):
+        output = generation.feed(details)
+        if output is not None:
+            outputs.append(output)
+            if output.finish_reason is not None:
+                return outputs
+    outputs.append(
+        generation.feed(Details(stop=True, stop_type="limit", tokens_predicted=len(ids)))
+    )
+    return outputs
+
+
+@given(
+    text=SHORT,
+    stops=st.lists(st.text(alphabet="ab<é", min_size=1, max_size=4), max_size=3),
+    data=st.data(),
+)
+def test_how_the_text_is_cut_does_not_matter_to_stop_strings(text, stops, data):
+    whole, hit, _ = StopStrings(stops).feed(text)
+    finder = StopStrings(stops)
+    out, found, at = "", None, 0
+    while at < len(text) and found is None:
+        step = data.draw(st.integers(1, 4))
+        piece, found, _ = finder.feed(text[at : at + step])
+        out += piece
+        at += step
+    places = [text.find(stop) for stop in stops if stop in text]
+    if not places:
+        assert (out + finder.rest(), found) == (text, None)
+        return
+    # A longer piece may show an earlier beginning of a stop that ends later; the text never goes past the first end.
+    ends = min(text.find(stop) + len(stop) for stop in stops if stop in text)
+    assert found is not None
+    assert hit is not None
+    assert len(out) <= ends
+    assert text.startswith(out + found)
+    assert text.startswith(whole + hit)
+
+
+@given(text=st.text(max_size=30), stop=st.text(min_size=1, max_size=3))
+def test_text_tokens_and_log_probabilities_agree(text, stop):
+    outputs = run(tokens_of(text), stop=(stop,))
+    said = "".join(output.text for output in outputs)
+    expected, found, _ = text.partition(stop)
+    assert said == expected
+    assert outputs[-1].finish_reason == ("stop" if found else "length")
+    spelled = b"".join(entry.bytes for output in outputs for entry in output.logprobs or ())
+    assert spelled.decode() == said
+    ids = [token for output in outputs for token in output.token_ids]
+    used = text[: len(expected) + len(found)]
+    assert ids == tokens_of(used)
+
+
+@given(text=st.text(alphabet=st.characters(min_codepoint=0x80), min_size=1, max_size=8))
+def test_tokens_come_with_their_text(text):
+    ids = 0
+    for output in run(tokens_of(text)):
+        ids += len(output.token_ids)
+        assert bool(output.text) == bool(output.token_ids)
+    assert ids == len(text.encode())
+
+
+@given(text=st.characters(min_codepoint=0x80), data=st.data())
+def test_lost_tokens_are_found_again(text, data):
+    spelled = text.encode()
+    missing = spelled[: data.draw(st.integers(1, len(spelled) - 1))]
+    assert recover(VOCABULARY, missing, len(missing)) == tuple(tokens_of_bytes(missing))
+
+
+def tokens_of_bytes(value):
+    return [VOCABULARY.id_of(bytes([byte])) for byte in value]
+
+
+def test_tokens_that_cannot_be_told_are_counted():
+    generation = Generation(VOCABULARY, Sampling(), limit=100)
+    letter = VOCABULARY.id_of(b"A")
+    output = generation.feed(Details(tokens=[letter], content="\ufffdA", tokens_predicted=2))
+    assert (output.text, output.token_ids) == ("\ufffdA", [letter])
+    assert generation.count == 2
+
+
+def test_the_header_reads_what_the_gguf_library_reads():
+    metadata = read_metadata(TINY_MODEL)
+    reader = gguf.GGUFReader(TINY_MODEL)
+    theirs = {
+        key: field.contents() for key, field in reader.fields.items() if not key.startswith("GGUF.")
+    }
+    assert metadata == theirs
+    del reader
+    gc.collect()  # the library leaves its memory map to the collector
+
+
+@pytest.mark.parametrize("cut", [30, 200, 5000])
+def test_a_file_that_ends_in_its_metadata_is_an_error(tmp_path, cut):
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(TINY_MODEL.read_bytes()[:cut])
+    with pytest.raises(ValueError, match="ends in the middle"):
+        read_metadata(path)
+
+
+def test_a_token_outside_the_vocabulary_is_an_error():
+    for token in (-1, len(VOCABULARY)):
+        with pytest.raises(ValueError, match="is not a token"):
+            VOCABULARY.token_bytes(token)
+
+
+def test_sentencepiece_tokens_are_words_and_bytes():
+    vocabulary = Vocabulary(
+        {
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": ["<unk>", "<s>", "<0x0A>", "▁the", "é"],
+            "tokenizer.ggml.token_type": [2, 3, 6, 1, 1],
+        }
+    )
+    assert list(vocabulary.bytes_of) == [b"<unk>", b"<s>", b"\n", b" the", "é".encode()]
+    assert vocabulary.special == {0, 1}
+    assert vocabulary.decode([1, 3, 2, 4], skip_special_tokens=True) == " the\né"
+
+
+def test_a_tokenizer_of_an_unknown_kind_is_an_error():
+    with pytest.raises(ValueError, match="rwkv"):
+        Vocabulary({"tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": ["a"]})

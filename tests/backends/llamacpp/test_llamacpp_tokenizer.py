@@ -1,0 +1,69 @@
+"""The tokenizer against llama.cpp itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_decoding_is_llama_cpps(engine):
+    """Token by token, for the whole vocabulary."""
+    tokenizer = engine.tokenizer
+    ids = range(len(tokenizer._vocabulary))
+    for token in ids:
+        theirs = json.loads(tokenizer.request("POST", "/detokenize", {"tokens": [token]}))[
+            "content"
+        ]
+        assert tokenizer.decode([token]) == theirs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Hello, world!\n\n  x",
+        "naïve 漢字 😀\u200d",
+        "<|im_start|>user\n<think>a</think><|im_end|>",
+    ],
+)
+async def test_encoding_and_decoding_give_the_text_back(engine, text):
+    ids = engine.tokenizer.encode(text)
+    assert engine.tokenizer.decode(ids) == text
+    assert b"".join(map(engine.tokenizer.token_bytes, ids)).decode() == text
+
+
+async def test_special_tokens_in_a_text_become_their_ids(engine):
+    ids = engine.tokenizer.encode("<|im_start|>user")
+    assert engine.tokenizer.decode(ids, skip_special_tokens=True) == "user"
+    assert engine.tokenizer.token_bytes(ids[0]) == b"<|im_start|>"
+
+
+async def test_many_threads_may_encode_at_once(engine):
+    texts = [f"text number {number}" for number in range(64)]
+    found = await asyncio.gather(
+        *(asyncio.to_thread(engine.tokenizer.encode, text) for text in texts)
+    )
+    assert [engine.tokenizer.decode(ids) for ids in found] == texts
+
+
+async def test_encoding_goes_on_after_the_connection_was_idle(engine):
+    """llama.cpp closes an idle connection after some seconds; here it is closed under the tokenizer's hands."""
+    engine.tokenizer.encode("a")
+    engine.tokenizer._connection.sock.shutdown(2)
+    assert engine.tokenizer.decode(engine.tokenizer.encode("again")) == "again"
+
+
+async def test_encoding_while_requests_run_is_quick(engine, make_request):
+    running = [engine.generate(make_request(ignore_eos=True, max_tokens=900)) for _ in range(4)]
+    await asyncio.gather(*(anext(outputs) for outputs in running))
+    start = time.monotonic()
+    for _ in range(20):
+        engine.tokenizer.encode("Hello, world!")
+    assert time.monotonic() - start < 2.0
+    for outputs in running:
+        await outputs.aclose()

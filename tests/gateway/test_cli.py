@@ -1,0 +1,215 @@
+"""The command line: what it prints, its exit codes, and that a mistake is a sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.cli.banner import banner
+
+SCRIPTED = '[server]\nport = 0\nstore = "none"\n[models.m]\nengine = "scripted"\n'
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GATEWAY_CONFIG", raising=False)
+    # Commands set up logging for their process; the next test shall not find it changed.
+    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway.cli.models.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda level: None)
+
+
+def write(text: str) -> None:
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "sentence"),
+    [
+        ("[server]\nprot = 1\n[models.m]", ["serve"], 'gateway.toml line 2: server.prot: there is no such key; did you mean "port"?'),
+        (SCRIPTED, ["serve", "--port", "70000"], "command line: server.port: expected an integer <= 65535."),
+        (SCRIPTED, ["serve", "--engine", "scriptd"], 'no loaded plugin offers an engine named \'scriptd\'; did you mean "scripted"?'),
+        (SCRIPTED, ["serve", "absent.gguf"], "there is no file 'absent.gguf'."),
+        (SCRIPTED, ["serve", "--config", "absent.toml"], "absent.toml: the configuration cannot be read: No such file or directory."),
+        (SCRIPTED + "[tools.no_such_tool]", ["serve"], "gateway.toml: tools.no_such_tool: no loaded plugin offers a tool"),
+        (SCRIPTED + "[plugins]\nallow = []", ["serve"], "'scripted' (litegate-scripted 0.1.0) is installed but not loaded"),
+        ("[models.m", ["models"], "gateway.toml: this is not TOML"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], config: str, arguments: list[str], sentence: str
+) -> None:
+    write(config)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("gateway: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        write(SCRIPTED.replace("port = 0", f"port = {port}"))
+        assert f"port {port}" in run(capsys, "serve")[2]
+        code, out, _ = run(capsys, "doctor")
+    assert code == 1
+    assert f"FAIL  address 127.0.0.1 port {port}" in out
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["serve", "--port", "x"]])
+def test_a_wrong_command_line_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: gateway" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "plugins", "models", "doctor", "new"])
+def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert len(capsys.readouterr().out.split()) > 30
+
+
+def test_plugins_are_listed_with_what_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SCRIPTED)
+    code, out, _ = run(capsys, "plugins")
+    assert code == 0
+    assert out.startswith("KIND ")
+    assert re.search(r"^engine +scripted +litegate-scripted +0\.1\.0 +selected ", out, re.MULTILINE)
+    assert re.search(r"^store +memory +litegate-memory +0\.1\.0 +available ", out, re.MULTILINE)
+
+
+def test_the_listing_as_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SCRIPTED)
+    rows = json.loads(run(capsys, "plugins", "--json")[1])
+    text = run(capsys, "plugins")[1].splitlines()
+    assert [row["name"] for row in rows] == [line.split()[1] for line in text[1:]]
+    [engine] = [row for row in rows if (row["kind"], row["name"]) == ("engine", "scripted")]
+    assert (engine["state"], engine["distribution"]) == ("selected", "litegate-scripted")
+
+
+def test_plugins_that_do_not_load_are_listed_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(SCRIPTED + '[plugins]\nallow = ["scripted"]')
+    out = run(capsys, "plugins")[1]
+    assert re.search(r"^- +memory .* off +\[plugins\] in the configuration", out, re.MULTILINE)
+
+
+def test_plugins_are_listed_also_where_the_configuration_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write("[server]\nprot = 1")
+    code, out, err = run(capsys, "plugins")
+    assert code == 2
+    assert "scripted" in out
+    assert "server.prot" in err
+
+
+def test_models_are_shown_with_the_reason_of_every_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(SCRIPTED + '[models.other]\nengine = "scripted"\nparser = "plain"\n')
+    code, out, _ = run(capsys, "models")
+    assert code == 0
+    assert "renderer: chat_template" in out
+    assert "parser plain (named in the configuration)" in out
+    first, second = json.loads(run(capsys, "models", "--json")[1])
+    assert (first["name"], first["engine"]) == ("m", "scripted")
+    assert (second["name"], second["parser"]) == ("other", "plain")
+
+
+def test_models_can_be_shown_without_being_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SCRIPTED + '[models.o]\nengine = "scripted"\nreasoning = "deepseek_r1"\n')
+    code, out, _ = run(capsys, "models", "--no-open", "--json")
+    assert code == 0
+    first, second = json.loads(out)
+    assert (first["engine"], first["parser"]) == ("scripted", None)
+    assert second["reasoning"] == "deepseek_r1"
+
+
+def test_a_model_that_cannot_be_opened_does_not_hide_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write('[models.a]\npath = "absent.gguf"\n' + SCRIPTED)
+    code, out, _ = run(capsys, "models", "--json")
+    assert code == 1
+    first, second = json.loads(out)
+    assert "there is no file 'absent.gguf'" in first["error"]
+    assert "error" not in second
+
+
+def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write(SCRIPTED.replace('"none"', '"memory"'))
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    assert {line.split()[0] for line in out.splitlines()} <= {"ok", "warn"}
+    for what in ("configuration", "plugin scripted", "model m", "store memory", "address"):
+        assert re.search(rf"^ok +{what}", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [
+        ("[models.m]\nenigne = 1", "FAIL  configuration: gateway.toml line 2"),
+        (SCRIPTED + '[plugins]\nallow = ["no_such"]', "FAIL  plugins: plugins.allow: no plugin"),
+        (SCRIPTED.replace("scripted", "scriptd"), "FAIL  model m: models.m.engine: no loaded plugin"),
+        (SCRIPTED + 'path = "/absent/model"', "FAIL  model m: models.m.path: there is no '/absent/model'"),
+        (SCRIPTED + "[tools.no_such_tool]", "FAIL  tool no_such_tool: tools.no_such_tool: no loaded"),
+        (SCRIPTED.replace('"none"', '"nowhere"'), "FAIL  store nowhere: server.store: no loaded plugin"),
+        (SCRIPTED.replace('"none"', '"memory"') + "[stores.memory]\nttl = -1", "FAIL  store memory: stores.memory.ttl"),
+        (SCRIPTED.replace("port = 0", 'host = "no.such.host.invalid"'), "FAIL  address no.such.host.invalid"),
+    ],
+)  # fmt: skip
+def test_doctor_finds_what_is_wrong_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str], config: str, line: str
+) -> None:
+    write(config)
+    code, out, _ = run(capsys, "doctor")
+    assert code == 1
+    assert line in out
+
+
+def test_the_banner_has_a_request_that_a_shell_takes() -> None:
+    text = banner("http://127.0.0.1:8000", ["it's a model", "b"])
+    command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)
+    assert command is not None
+    words = shlex.split(command[0].replace("\\\n", ""))
+    assert words[1] == "http://127.0.0.1:8000/v1/responses"
+    assert json.loads(words[-1])["model"] == "it's a model"
+    assert "Models: it's a model, b" in text
+
+
+def test_the_module_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "gateway", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"litegate \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    write(SCRIPTED)
+    command = f"{sys.executable} -m gateway plugins | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

@@ -1,0 +1,70 @@
+"""`gateway serve` as a process: it says what to paste, what it says works, and Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CONFIG = '[server]\nport = 0\n[models.m]\nengine = "scripted"\n'
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running server and what it has printed, up to the end of the banner."""
+    (tmp_path / "gateway.toml").write_text(CONFIG)
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve"],
+            cwd=tmp_path,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    try:
+        printed = ""
+        end = time.monotonic() + 30
+        while "Ctrl-C stops it." not in printed:
+            ready, _, _ = select.select([process.stdout], [], [], max(0, end - time.monotonic()))
+            line = process.stdout.readline() if ready else ""
+            assert line, (tmp_path / "log").read_text()
+            printed += line
+        yield process, printed
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_what_it_says_can_be_pasted_and_ctrl_c_ends_it(
+    served: tuple[subprocess.Popen[str], str], tmp_path: Path
+) -> None:
+    process, printed = served
+    snippet = re.search(r"^    from openai .*?\n\n", printed, re.MULTILINE | re.DOTALL)
+    assert snippet is not None
+    said = io.StringIO()
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(said):
+        exec(textwrap.dedent(snippet[0]), names)
+    names["client"].close()  # type: ignore[attr-defined]
+    assert said.getvalue().strip()
+
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    log = (tmp_path / "log").read_text()
+    assert "opening m with the engine scripted (named in the configuration)" in log
+    assert "Traceback" not in log
