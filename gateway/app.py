@@ -14,10 +14,12 @@ from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
+from gateway.access import Doorkeeper, check_access
 from gateway.admission import Admission
 from gateway.background import BackgroundRuns
 from gateway.config import Config
 from gateway.errors import (
+    AuthenticationError,
     ConfigurationError,
     GatewayError,
     InvalidRequest,
@@ -27,7 +29,7 @@ from gateway.errors import (
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
 from gateway.protocols import SpeaksFormat
-from gateway.routes.answers import DIRECT_SEND, JSON, error_body
+from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.conversations import (
     create_conversation,
     create_items,
@@ -49,6 +51,7 @@ from gateway.routes.responses import (
     retrieve_response,
 )
 from gateway.routes.state import HttpRequest, keep_services
+from gateway.sealing import Sealer
 from gateway.selection import OpenedModel, Selection, open_model, select
 from gateway.served import RunSettings, ServedModel, Services
 from gateway.toolset import OfferedTools, RunnableTool
@@ -84,6 +87,12 @@ class GatewayApp(Litestar):
                     state.metrics.request_answered(str(route), message["status"])
             await send(message)
 
+        try:
+            if isinstance(state := self.state.get("services"), Services):
+                scope["owner"] = state.doorkeeper.owner(scope["path"], scope["headers"])
+        except AuthenticationError as error:
+            await error_answer(error)(scope, receive, send_with_id)
+            return
         await super().__call__(scope, receive, send_with_id)
 
 
@@ -148,6 +157,7 @@ def _app(
 
 async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
     """Open all that `config` selects, inside `stack`. Raises `ConfigurationError`."""
+    check_access(config.server)
     selection = select(config, plugins)
     metrics = Metrics()
     models: list[ServedModel] = []
@@ -175,6 +185,8 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
         background=background,
+        doorkeeper=Doorkeeper(config.server.api_keys),
+        sealer=Sealer(config.server.reasoning_keys),
     )
 
 

@@ -75,16 +75,18 @@ class ResponseAssembler:
         new_id: Callable[[str], str],
         clock: Callable[[], float],
         aligner: LogprobAligner | None = None,
+        seal: Callable[[str], str] | None = None,
     ) -> None:
         """`new_id(prefix)` gives a fresh id that begins with `prefix`; `clock()` gives Unix time in seconds.
 
-        `aligner` is given where log probabilities were asked for.
+        `aligner` is given where log probabilities were asked for, `seal` where reasoning shall carry its text sealed.
         """
         self.response = response
         self._roles = roles
         self._new_id = new_id
         self._clock = clock
         self._aligner = aligner
+        self._seal = seal
         self._next = itertools.count().__next__
         self._open: Open | None = None
         self._slots: list[items.Item | None] = []
@@ -299,7 +301,7 @@ class ResponseAssembler:
         if isinstance(self._open, OpenReasoning):
             return self._open
         self._close("completed", out)
-        reasoning = OpenReasoning(self._new_id("rs_"), self._reserve(), self._next)
+        reasoning = OpenReasoning(self._new_id("rs_"), self._reserve(), self._next, self._seal)
         self._open = reasoning
         reasoning.open(out)
         return reasoning

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from msgspec import UNSET
+
 from gateway.protocols import TokenLogprob, ToolResult
 from gateway.string_field import StringFieldReader
 from gateway.wire import content, events, items
@@ -166,10 +168,17 @@ class OpenMessage:
 class OpenReasoning:
     """A stretch of the chain of thought, as one `reasoning_text` part."""
 
-    def __init__(self, item_id: str, output_index: int, sequence: NextSequence) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        output_index: int,
+        sequence: NextSequence,
+        seal: Callable[[str], str] | None,
+    ) -> None:
         self.id = item_id
         self.output_index = output_index
         self._next = sequence
+        self._seal = seal
         self._text: list[str] = []
 
     def open(self, out: Out) -> None:
@@ -205,7 +214,13 @@ class OpenReasoning:
     def close(self, status: EndStatus, out: Out) -> items.Reasoning:
         text = "".join(self._text)
         part = content.ReasoningText(text=text)
-        item = items.Reasoning(id=self.id, summary=[], content=[part], status=status)
+        item = items.Reasoning(
+            id=self.id,
+            summary=[],
+            content=[part],
+            encrypted_content=UNSET if self._seal is None else self._seal(text),
+            status=status,
+        )
         out += (
             events.ReasoningTextDone(
                 sequence_number=self._next(),

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.protocols import ResponseStore, Sampling, StoredResponse, TextFormat, Turn
+from gateway.sealing import open_items
 from gateway.served import ServedModel, Services
 from gateway.toolset import Toolset, build_toolset
 from gateway.wire import items
@@ -35,6 +36,8 @@ class Plan(Struct, kw_only=True):
     background: bool
     conversation_id: str | None
     wants_logprobs: bool
+    seals_reasoning: bool
+    """Whether reasoning items shall carry `encrypted_content`."""
     owner: str | None
     previous_response_id: str | None
     max_tool_calls: int | None
@@ -66,7 +69,7 @@ async def make_plan(
     """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault."""
     _refuse(request, services)
     model = services.model(request.model)
-    own = assign_ids(request.input or ())
+    own = open_items(assign_ids(request.input or ()), services.sealer, owner)
     history = await _history(request, services, owner)
     own = resolve_references(own, history)
     toolset = build_toolset(request.tools or (), request.tool_choice, services.offered_tools)
@@ -102,6 +105,7 @@ async def make_plan(
         background=bool(request.background),
         conversation_id=request.conversation_id,
         wants_logprobs=logprobs is not None,
+        seals_reasoning="reasoning.encrypted_content" in (request.include or ()),
         owner=owner,
         previous_response_id=request.previous_response_id,
         max_tool_calls=request.max_tool_calls,

@@ -1,16 +1,38 @@
-"""Mistakes in how a plugin's hooks are written, as sentences."""
+"""What a plugin may get wrong in its hooks and in what it registers, as sentences."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 import pluggy
+from msgspec import Struct
+from msgspec import inspect as msgspec_inspect
 
 from gateway import hookspecs
-from gateway.hookspecs import PROJECT
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import PROJECT, Offer
+from gateway.protocols import NoConfig
 from gateway.tables import suggestion
+
+Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+
+
+class PluginInfo(Struct, frozen=True, kw_only=True):
+    """An installed plugin."""
+
+    name: str
+    """The entry point's name."""
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".strip()
 
 
 def new_manager() -> pluggy.PluginManager:
@@ -56,3 +78,66 @@ def mistake_in(plugin: Any) -> str | None:
 def one_line(text: str) -> str:
     """`text` without its line breaks."""
     return " ".join(text.split())
+
+
+class Registrar:
+    """What one plugin's register hook of one kind is given."""
+
+    def __init__(
+        self, kind: Kind, info: PluginInfo, offers: dict[tuple[str, str], Offer[Any]]
+    ) -> None:
+        self._kind = kind
+        self._info = info
+        self._offers = offers
+
+    def __call__(
+        self,
+        name: str,
+        make: Callable[..., Any],
+        *,
+        config: type[Struct] = NoConfig,
+        summary: str = "",
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        if isinstance(aliases, str):
+            raise ConfigurationError(
+                f"the aliases of the {self._kind} {name!r} are one string, not a tuple"
+            )
+        if not callable(make):
+            raise ConfigurationError(
+                f"what it registers as the {self._kind} {name!r} cannot be called"
+            )
+        if not (isinstance(config, type) and issubclass(config, Struct)):
+            raise ConfigurationError(
+                f"the config of the {self._kind} {name!r} is not a msgspec Struct class"
+            )
+        try:
+            msgspec_inspect.type_info(config)
+        except (NameError, TypeError) as error:
+            raise ConfigurationError(
+                f"the config of the {self._kind} {name!r} has an annotation that msgspec cannot use "
+                f"({one_line(str(error))}); what it names must be imported at run time"
+            ) from error
+        offer = Offer(
+            kind=self._kind,
+            name=name,
+            make=make,
+            config=config,
+            summary=summary,
+            plugin=self._info.name,
+            distribution=self._info.distribution,
+            version=self._info.version,
+        )
+        for each in (name, *aliases):
+            if not isinstance(each, str) or not _NAME.match(each):
+                raise ConfigurationError(
+                    f"{each!r} is no name for {article(self._kind)}: letters, digits, '_', '-' and '.' make one"
+                )
+            if (self._kind, each) in self._offers:
+                raise ConfigurationError(f"it registers {article(self._kind)} named {each!r} twice")
+            self._offers[self._kind, each] = offer
+
+
+def article(kind: str) -> str:
+    """`kind` with its article."""
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

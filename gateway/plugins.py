@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 import pluggy
-from msgspec import Struct, inspect
+from msgspec import Struct
 
 from gateway.config import PluginsConfig
 from gateway.errors import ConfigurationError
@@ -21,30 +20,22 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
-from gateway.plugin_checks import mistake_in, new_manager, one_line
-from gateway.protocols import NoConfig
+from gateway.plugin_checks import (
+    Kind,
+    PluginInfo,
+    Registrar,
+    article,
+    mistake_in,
+    new_manager,
+    one_line,
+)
 from gateway.tables import TableError, decode_table, dotted, nearest, suggestion
 
 logger = logging.getLogger("gateway.plugins")
 
 GROUP = "gateway"
 
-Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store"]
 KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store")
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
-
-
-class PluginInfo(Struct, frozen=True, kw_only=True):
-    """An installed plugin."""
-
-    name: str
-    """The entry point's name."""
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}".strip()
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -138,7 +129,7 @@ class PluginSet:
         installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
         broken = ", ".join(each.plugin.name for each in self.failures if not each.wanted)
         raise ConfigurationError(
-            f"{place}no loaded plugin offers {_a(kind)} named {name!r}{near} Installed: {installed}."
+            f"{place}no loaded plugin offers {article(kind)} named {name!r}{near} Installed: {installed}."
             + (f" Not loaded: {broken} (see `gateway plugins`)." if broken else "")
         )
 
@@ -249,7 +240,7 @@ class _Loader:
         offers: dict[tuple[str, str], Offer[Any]] = {}
         try:
             for kind in KINDS:
-                register = _Register(kind, info, offers)
+                register = Registrar(kind, info, offers)
                 getattr(own.hook, f"gateway_register_{kind}s")(register=register)
         except ConfigurationError as error:
             reason = str(error).rstrip(".")
@@ -264,7 +255,7 @@ class _Loader:
                     name=other.plugin, distribution=other.distribution, version=other.version
                 )
                 reason = (
-                    f"it offers {_a(offer.kind)} named {name!r}, and so does the plugin {other.plugin!r} "
+                    f"it offers {article(offer.kind)} named {name!r}, and so does the plugin {other.plugin!r} "
                     f"({owner}); uninstall {_either(info, owner)}, or disable one under [plugins]"
                 )
                 self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
@@ -279,64 +270,6 @@ class _Loader:
         self.manager.register(plugin, info.name)
         self.plugins.append(info)
         self.names |= offers
-
-
-class _Register:
-    """What one plugin's register hook of one kind is given."""
-
-    def __init__(
-        self, kind: Kind, info: PluginInfo, offers: dict[tuple[str, str], Offer[Any]]
-    ) -> None:
-        self._kind = kind
-        self._info = info
-        self._offers = offers
-
-    def __call__(
-        self,
-        name: str,
-        make: Callable[..., Any],
-        *,
-        config: type[Struct] = NoConfig,
-        summary: str = "",
-        aliases: tuple[str, ...] = (),
-    ) -> None:
-        if isinstance(aliases, str):
-            raise ConfigurationError(
-                f"the aliases of the {self._kind} {name!r} are one string, not a tuple"
-            )
-        if not callable(make):
-            raise ConfigurationError(
-                f"what it registers as the {self._kind} {name!r} cannot be called"
-            )
-        if not (isinstance(config, type) and issubclass(config, Struct)):
-            raise ConfigurationError(
-                f"the config of the {self._kind} {name!r} is not a msgspec Struct class"
-            )
-        try:
-            inspect.type_info(config)
-        except (NameError, TypeError) as error:
-            raise ConfigurationError(
-                f"the config of the {self._kind} {name!r} has an annotation that msgspec cannot use "
-                f"({one_line(str(error))}); what it names must be imported at run time"
-            ) from error
-        offer = Offer(
-            kind=self._kind,
-            name=name,
-            make=make,
-            config=config,
-            summary=summary,
-            plugin=self._info.name,
-            distribution=self._info.distribution,
-            version=self._info.version,
-        )
-        for each in (name, *aliases):
-            if not isinstance(each, str) or not _NAME.match(each):
-                raise ConfigurationError(
-                    f"{each!r} is no name for {_a(self._kind)}: letters, digits, '_', '-' and '.' make one"
-                )
-            if (self._kind, each) in self._offers:
-                raise ConfigurationError(f"it registers {_a(self._kind)} named {each!r} twice")
-            self._offers[self._kind, each] = offer
 
 
 def _info(entry: metadata.EntryPoint) -> PluginInfo:
@@ -356,7 +289,3 @@ def _either(one: PluginInfo, other: PluginInfo) -> str:
     if one.distribution == other.distribution:
         return "it"
     return f"{one.distribution} or {other.distribution}"
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 
 import msgspec
 
 from gateway.admission import Reservation
 from gateway.assembler import ResponseAssembler
+from gateway.constraints import Constraint, Triggered
+from gateway.deltas import CallEnded, Delta
 from gateway.errors import (
     DeadlineExceeded,
     EngineError,
@@ -127,6 +130,7 @@ class ResponseRun:
             new_id=new_id,
             clock=time.time,
             aligner=self._aligner,
+            seal=partial(services.sealer.seal, owner=plan.owner) if plan.seals_reasoning else None,
         )
         self._first: Generation | None = None
         self._reservation: Reservation | None = None
@@ -331,7 +335,7 @@ class ResponseRun:
                 stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
                 skip_special_tokens=not output_format.keeps_special_tokens,
             ),
-            constraint=output_format.constraint(turn, tail=rendered.tail),
+            constraint=self._constraint(turn, rendered),
             adapter=self.model.adapter,
             cache_salt=self.plan.cache_salt,
             priority=self.plan.priority,
@@ -341,6 +345,15 @@ class ResponseRun:
             tail=rendered.tail,
         )
         return Generation(turn=turn, rendered=rendered, request=request)
+
+    def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
+        """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
+        left to the model where an engine cannot: most clients ask for them by default.
+        """
+        constraint = self.model.output_format.constraint(turn, tail=rendered.tail)
+        if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
+            return None
+        return constraint
 
     async def _generate(self, generation: Generation, sink: Sink) -> None:
         """One call of the model. The body of the loop is the path of every token."""
@@ -359,6 +372,8 @@ class ResponseRun:
         count = PromptCount(request)
         generated = 0
         finish: FinishReason | None = None
+        kept: Sequence[Delta] | None = None
+        one_call = bool(turn.tools) and not turn.parallel_tool_calls
         try:
             if rendered.prefill:
                 if aligner is not None:
@@ -372,9 +387,14 @@ class ResponseRun:
                         aligner.push(output)
                     if output.prompt_tokens is not None or output.cached_tokens is not None:
                         count.note(output)
-                    if events := write(read(output) if output.deltas is None else output.deltas):
-                        await sink(events)
+                    deltas = read(output) if output.deltas is None else output.deltas
                     finish = output.finish_reason
+                    if one_call and (kept := up_to_first_call(deltas)) is not None:
+                        deltas, finish = kept, "stop"
+                    if events := write(deltas):
+                        await sink(events)
+                    if finish is not None:
+                        break
             if finish is None:
                 raise EngineError("The engine ended its output without a finish reason.")
             if finish in ("error", "abort"):
@@ -384,7 +404,8 @@ class ResponseRun:
                 await sink(events)
             raise
         else:
-            events = [*write(parser.finish(finish)), *self._assembler.end_generation(finish)]
+            held = () if kept is not None else parser.finish(finish)
+            events = [*write(held), *self._assembler.end_generation(finish)]
             if events:
                 await sink(events)
         finally:
@@ -438,6 +459,14 @@ class ResponseRun:
         except Exception:
             # An observer's failure must not become the client's.
             logger.exception("a gateway_response_finished hook failed")
+
+
+def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
+    """`deltas` up to the end of the first call in them, which `parallel_tool_calls: false` makes the last; None if none ends."""
+    for index, delta in enumerate(deltas):
+        if isinstance(delta, CallEnded):
+            return deltas[: index + 1]
+    return None
 
 
 def failure_code(error: GatewayError) -> str:

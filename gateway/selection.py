@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
-from gateway.plugins import Kind, PluginSet
+from gateway.plugin_checks import Kind
+from gateway.plugins import PluginSet
 from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
 from gateway.tables import dotted, suggestion
 
@@ -85,30 +86,6 @@ def select(config: Config, plugins: PluginSet) -> Selection:
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
-
-
-def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
-    """Kind and name of what the configuration selects, as far as it can be known without opening a model.
-
-    Mistakes are passed over: for listings.
-    """
-    chosen: list[Offer[Any]] = []
-    for name, model in config.models.items():
-        with suppress(ConfigurationError):
-            chosen.append(resolve_model(name, model, plugins).engine)
-        if model.renderer is not None:
-            with suppress(ConfigurationError):
-                chosen.append(plugins.renderer(model.renderer))
-        if model.parser is not None:
-            with suppress(ConfigurationError):
-                chosen.append(plugins.parser(model.parser))
-    for name in config.tools:
-        with suppress(ConfigurationError):
-            chosen.append(plugins.tool(name))
-    if config.server.store != "none":
-        with suppress(ConfigurationError):
-            chosen.append(plugins.store(config.server.store))
-    return {(offer.kind, offer.name) for offer in chosen}
 
 
 def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[OpenTool], Struct]:

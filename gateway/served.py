@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from gateway.access import Doorkeeper
 from gateway.admission import Admission
 from gateway.config import Config, ModelConfig
 from gateway.errors import GatewayError, InvalidRequest, ModelNotFound, ServerShuttingDown
 from gateway.metrics import Metrics
 from gateway.protocols import Engine, ModelInfo, OutputFormat, PromptRenderer, ResponseStore
+from gateway.sealing import Sealer
 from gateway.toolset import OfferedTools
 
 if TYPE_CHECKING:
@@ -65,7 +67,9 @@ class Services:
         metrics: Metrics,
         settings: RunSettings,
         hook: Any,
-        background: BackgroundRuns | None = None,
+        background: BackgroundRuns | None,
+        doorkeeper: Doorkeeper,
+        sealer: Sealer,
     ) -> None:
         """`hook` is the plugin manager's hook caller; `aliases` map further names to those of `models`."""
         self.config = config
@@ -77,6 +81,8 @@ class Services:
         self.settings = settings
         self.hook = hook
         self.background = background
+        self.doorkeeper = doorkeeper
+        self.sealer = sealer
         self.runs: set[Run] = set()
         self.draining = False
 

@@ -12,7 +12,8 @@ from string import Template
 
 from gateway.cli.common import Commands
 from gateway.errors import ConfigurationError
-from gateway.plugins import Kind, load_plugins
+from gateway.plugin_checks import Kind
+from gateway.plugins import load_plugins
 
 SKELETONS: dict[str, Kind] = {"tool": "tool", "engine": "engine", "parser": "parser"}
 

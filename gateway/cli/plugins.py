@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from gateway.cli.common import Commands, add_config_argument, configuration, table
 from gateway.config import Config
 from gateway.errors import ConfigurationError
+from gateway.hookspecs import Offer
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import selected_offers
+from gateway.selection import resolve_model
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -109,6 +112,30 @@ def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
             )
         )
     return rows
+
+
+def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
+    """Kind and name of what the configuration selects, as far as it can be known without opening a model.
+
+    Mistakes are passed over: for listings.
+    """
+    chosen: list[Offer[Any]] = []
+    for name, model in config.models.items():
+        with suppress(ConfigurationError):
+            chosen.append(resolve_model(name, model, plugins).engine)
+        if model.renderer is not None:
+            with suppress(ConfigurationError):
+                chosen.append(plugins.renderer(model.renderer))
+        if model.parser is not None:
+            with suppress(ConfigurationError):
+                chosen.append(plugins.parser(model.parser))
+    for name in config.tools:
+        with suppress(ConfigurationError):
+            chosen.append(plugins.tool(name))
+    if config.server.store != "none":
+        with suppress(ConfigurationError):
+            chosen.append(plugins.store(config.server.store))
+    return {(offer.kind, offer.name) for offer in chosen}
 
 
 def _as_text(rows: list[Row]) -> str:

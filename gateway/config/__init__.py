@@ -2,6 +2,7 @@
 
 from gateway.config.loading import load_config, model_name
 from gateway.config.structs import (
+    ApiKey,
     Config,
     LogLevel,
     ModelConfig,
@@ -11,6 +12,7 @@ from gateway.config.structs import (
 )
 
 __all__ = [
+    "ApiKey",
     "Config",
     "LogLevel",
     "ModelConfig",

@@ -18,6 +18,7 @@ from gateway.tables import KeyPath, TableError, decode_table, nearest, suggestio
 DEFAULT_FILE = Path("gateway.toml")
 DEFAULT_MODEL = "tiny"
 COMMAND_LINE = "command line"
+BUILT_IN = "the built-in configuration"
 
 _MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
 _MODEL_TABLES = ("sampling", "chat_template_kwargs", "options")
@@ -67,7 +68,7 @@ class _Layers:
         self.tables: dict[str, Any] = {}
         self.text = ""
         self.origins: dict[KeyPath, str] = {}
-        self.source = "the built-in configuration" if file is None else str(file)
+        self.source = BUILT_IN if file is None else str(file)
         if file is not None:
             self.tables, self.text = read_toml(file)
         for section, table in self.tables.items():
@@ -94,7 +95,7 @@ class _Layers:
         return ConfigurationError(f"{place}: {error}")
 
     def serve_only(self, model: str | None) -> None:
-        nothing_is_said = "models" not in self.tables
+        silent = "models" not in self.tables
         models = self.tables.setdefault("models", {})
         if model is not None and model in models and not Path(model).exists():
             self.tables["models"] = {model: models[model]}
@@ -103,8 +104,9 @@ class _Layers:
             self.tables["models"] = {name: {"path": model}}
             self.origins["models", name] = COMMAND_LINE
             self.source = COMMAND_LINE
-        elif nothing_is_said:
+        elif silent:
             models[DEFAULT_MODEL] = {}
+            self.origins["models", DEFAULT_MODEL] = BUILT_IN
 
     def set_environment(self, environ: Mapping[str, str], *, only: bool) -> None:
         known_models = set(self.tables["models"])
@@ -130,8 +132,9 @@ class _Layers:
                         f"environment variable {each.name}: there is no model {each.path[1]!r}; {hint}"
                     )
             self._set(each)
-        if self.file is None and not only and new:
-            self.tables["models"].pop(DEFAULT_MODEL, None)
+        built_in = self.origins.get(("models", DEFAULT_MODEL)) == BUILT_IN
+        if built_in and new and not self.tables["models"][DEFAULT_MODEL]:
+            del self.tables["models"][DEFAULT_MODEL]
 
     def _set(self, variable: Variable) -> None:
         origin = f"environment variable {variable.name}"

@@ -16,6 +16,15 @@ Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
+class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[server.api_keys]]`: a key that requests may come with; `gateway key NAME` makes one."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    """Whose it is: what is stored with it is seen with keys of the same name only."""
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-fA-F]{64}\Z")]
+    """The key's SHA-256, in hexadecimal: the key itself is not written down."""
+
+
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[server]`: the endpoint itself."""
 
@@ -44,6 +53,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """`debug`, `info`, `warning` or `error`."""
     access_log: bool = False
     """Whether each request is logged with its status."""
+    api_keys: list[ApiKey] = []
+    """The keys of `[[server.api_keys]]`; without any, everybody who reaches the server may use it."""
+    allow_anonymous: bool = False
+    """Whether a server without keys may listen on an address that other machines reach."""
+    reasoning_keys: list[str] = []
+    """Fernet keys for `reasoning.encrypted_content`: the first seals, all open. Without any, what a process seals is lost
+    with it."""
     cors_allow_origins: list[str] = []
     """Origins whose pages may call the server from a browser; `["*"]` is any."""
     metrics: bool = True

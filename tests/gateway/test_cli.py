@@ -62,6 +62,17 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+def test_ctrl_c_before_the_server_runs_is_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    write(SCRIPTED)
+    monkeypatch.setattr("gateway.cli.serve.select", interrupted)
+    assert run(capsys, "serve") == (130, "", "")
+
+
 def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

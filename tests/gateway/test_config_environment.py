@@ -81,6 +81,12 @@ def test_the_built_in_model_can_be_set_by_variables() -> None:
     assert load_config(None, environ).models == {"tiny": ModelConfig(max_running=4)}
 
 
+def test_variables_may_add_a_model_to_the_built_in_one() -> None:
+    Path("gateway.toml").unlink()
+    environ = {"GATEWAY_MODELS__QWEN__PATH": "/m", "GATEWAY_MODELS__TINY__MAX_RUNNING": "4"}
+    assert list(load_config(None, environ).models) == ["tiny", "qwen"]
+
+
 def test_a_model_that_is_not_defined_is_refused() -> None:
     message = mistake({"GATEWAY_MODELS__QWEN3_0_6__MAX_RUNNING": "4"})
     assert 'did you mean "qwen3-0.6b"?' in message

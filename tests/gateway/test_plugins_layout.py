@@ -16,7 +16,12 @@ PLUGINS = sorted(
     for path in ROOT.glob("*/*/pyproject.toml")
     if path.parts[-3] in {"plugins", "backends"}
 )
-CORE = sorted((ROOT / "gateway").rglob("*.py"))
+CORE = sorted(
+    file
+    for file in (ROOT / "gateway").rglob("*.py")
+    if "testing" not in file.relative_to(ROOT).parts
+)
+"""What runs; `gateway.testing` is for the authors of plugins."""
 
 
 def imported(file: Path) -> set[str]:
@@ -51,6 +56,15 @@ def test_a_plugin_is_named_by_the_rule(folder: Path) -> None:
     assert project["name"] == f"litegate-{folder.name.replace('_', '-')}"
     assert project["entry-points"]["gateway"] == {folder.name: f"gateway_{folder.name}"}
     assert any(each.startswith("litegate>=") and "<" in each for each in project["dependencies"])
+
+
+def test_what_is_no_module_is_in_the_wheel_too() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    core = ROOT / "gateway"
+    patterns = project["tool"]["setuptools"]["package-data"]["gateway"]
+    packed = {file for pattern in patterns for file in core.glob(pattern)}
+    others = {file for file in core.rglob("*.*") if file.suffix not in {".py", ".pyc"}}
+    assert others <= packed
 
 
 def test_every_plugin_is_in_requirements_txt() -> None:

@@ -13,13 +13,14 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
+from gateway.cli.plugins import selected_offers
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.engine_choice import choose_engine
 from gateway.errors import ConfigurationError, EngineUnavailable
 from gateway.hookspecs import EngineContext, ModelContext
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import ModelInfo, ModelProfile
-from gateway.selection import OpenedModel, open_model, resolve_model, select, selected_offers
+from gateway.selection import OpenedModel, open_model, resolve_model, select
 
 pytestmark = pytest.mark.anyio
 

@@ -192,6 +192,8 @@ class _Parser:
             return 0, 1
         if self._peek() != "{":
             return None
+        if self._pattern.startswith("{,", self._at):
+            raise self._unsupported("'{,'")  # a repetition to Python, and a text to ECMA-262
         end = self._pattern.find("}", self._at)
         low, comma, high = self._pattern[self._at + 1 : max(end, self._at + 1)].partition(",")
         if end < 0 or not low.isdecimal() or not (high.isdecimal() or not high):

@@ -41,7 +41,10 @@ class Reply:
         self.waiting_since: float | None = None
         """When the wait for data began, if anybody waits."""
         self.stalled = False
-        watch.add(self)
+
+    def watch(self) -> None:
+        """From now on silence is a failure. Before the first token it may just be a queue."""
+        self._watch.add(self)
 
     async def read(self) -> bytes:
         """What has arrived since the last call, all of it; waits if that is nothing; empty at the end."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
+from gateway_vllm.child import MARK
 from gateway_vllm.config import Config
 
 
@@ -23,6 +24,7 @@ def set_defaults(config: Config) -> None:
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+    os.environ[MARK] = "1"
 
 
 @contextmanager

@@ -87,6 +87,9 @@ class TokenTrack:
         """An output brought these tokens, and `text`, which begins at `offset`. Call it before `text` is judged."""
         vocabulary = self._vocabulary
         if vocabulary is None:
+            if len(token_ids) == 1:
+                self._starts.append(offset)
+                return
             share = len(text) / len(token_ids)
             self._starts.extend(offset + int(index * share) for index in range(len(token_ids)))
             return

@@ -11,6 +11,7 @@ from gateway.constraints import (
     JsonObject,
     JsonSchema,
     OneOf,
+    Regex,
     Repeat,
     Triggered,
 )
@@ -80,7 +81,7 @@ class MarkupFormat:
         if text is not None:
             calls = self._calls(tools, parallel=turn.parallel_tool_calls, schemas=False)
             return OneOf((text, calls))
-        if any(tool.strict or tool.grammar is not None for tool in tools):
+        if any(tool.strict or isinstance(tool.grammar, Regex) for tool in tools):
             call = self._calls(tools, parallel=False, schemas=False)
             return Triggered(trigger=self.spec.calls.starts[0], body=call)
         return None

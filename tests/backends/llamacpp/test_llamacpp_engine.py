@@ -8,12 +8,12 @@ import time
 from contextlib import aclosing
 
 import pytest
+from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 from gateway.constraints import Const
 from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
-from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 pytestmark = pytest.mark.anyio
 

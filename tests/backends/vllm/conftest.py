@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,6 +88,9 @@ class Served:
         self.run(self.engine.check(request))
 
     def close(self) -> None:
+        """Close the engine, once."""
+        if self._loop.is_closed():
+            return
         try:
             self.run(self._manager.__aexit__(None, None, None))
         finally:
@@ -147,3 +150,25 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     opened = serve(msgspec.structs.replace(CPU, lora_modules={"noise": str(folder)}))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def start_engine() -> Iterator[Callable[..., Served]]:
+    """Starts further engines, for tests that end them; what such a test leaves open is closed."""
+    opened: list[Served] = []
+
+    def start(config: Config = CPU, path: Path = MODEL) -> Served:
+        opened.append(serve(config, path))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Sets the environment for a server in a process of its own; gives the model's path as `model`."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return {"model": str(MODEL)}

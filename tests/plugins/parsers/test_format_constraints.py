@@ -98,12 +98,10 @@ def test_custom_tools_take_their_text_as_a_string(reading: Any) -> None:
     shaped = ToolDefinition(name="f", kind="custom", grammar=Regex("a|b"))
     found = asked(reading, tools=[shaped])
     assert found.body.parts[1].schema["properties"]["input"]["pattern"] == "^(?:a|b)$"
-    with pytest.raises(Unsupported) as caught:
-        asked(
-            reading,
-            tools=[ToolDefinition(name="f", kind="custom", grammar=Grammar("lark", "start: "))],
-        )
-    assert caught.value.param == "tools"
+    lark = ToolDefinition(name="f", kind="custom", grammar=Grammar("lark", "start: "))
+    assert asked(reading, tools=[lark]) is None
+    found = asked(reading, tools=[lark], tool_choice="required", parallel_tool_calls=False)
+    assert found.parts[1].schema["properties"] == {"input": {"type": "string"}}
 
 
 def test_a_format_without_calls_cannot_promise_one(reading: Any) -> None:

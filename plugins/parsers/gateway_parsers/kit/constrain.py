@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.constraints import Const, Constraint, JsonObject, JsonSchema, Regex, Repeat, Sequence
-from gateway.errors import Unsupported
 from gateway.protocols.prompt import ToolDefinition
 
 
@@ -25,18 +24,12 @@ def custom_schema(pattern: str | None = None) -> dict[str, Any]:
 def arguments_constraint(tool: ToolDefinition, *, schema: bool) -> Constraint:
     """What a call's arguments, written as JSON, must look like; without `schema`, any object.
 
-    Raises `Unsupported` for a custom tool with a grammar that cannot be kept inside a JSON string.
+    A custom tool's regex is kept inside the JSON string; a lark grammar cannot be, and is left to the model, which is
+    told of it in the tool's description: clients such as Codex send one with every request and check the text themselves.
     """
     if tool.kind == "custom":
-        if tool.grammar is None:
-            return JsonSchema(custom_schema())
-        if isinstance(tool.grammar, Regex):
-            return JsonSchema(custom_schema(tool.grammar.pattern))
-        raise Unsupported(
-            f"The tool {tool.name!r} has a grammar. This model writes its calls as JSON, inside which only a regex can"
-            " be enforced: use a regex grammar or a function tool.",
-            param="tools",
-        )
+        pattern = tool.grammar.pattern if isinstance(tool.grammar, Regex) else None
+        return JsonSchema(custom_schema(pattern))
     if tool.parameters is None:
         return Const("{}")
     if not schema or not tool.parameters:

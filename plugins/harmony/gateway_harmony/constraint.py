@@ -1,0 +1,149 @@
+"""Tool choices and text formats as constraints on the raw output.
+
+The markers that end a message at the end of an output (`<|return|>`, `<|call|>`) are left out: they are what the engine
+stops at, and engines allow those by themselves once the rest is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.constraints import (
+    Const,
+    Constraint,
+    FreeText,
+    JsonObject,
+    JsonSchema,
+    OneOf,
+    Regex,
+    Repeat,
+    Triggered,
+)
+from gateway.constraints import Sequence as InOrder
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
+from gateway_harmony.calls import PYTHON, call_header, forced_header, is_built_in
+from gateway_harmony.markers import CHANNEL, END, MESSAGE, START
+
+_FINAL = f"{CHANNEL}final{MESSAGE}"
+_ANALYSIS = f"{CHANNEL}analysis{MESSAGE}"
+_PREAMBLE = f"{CHANNEL}commentary{MESSAGE}"
+_FUNCTION = f"{CHANNEL}commentary to=functions."
+_NEXT = f"{START}assistant"
+
+
+def constraint(turn: Turn, tail: Tail) -> Constraint | None:
+    """What the output of `turn` must look like; None: anything. See `OutputFormat.constraint`."""
+    text = _text(turn.text_format)
+    if tail == "text":
+        # A final message is continued, and nothing else can follow.
+        return text
+    choice = turn.tool_choice
+    match choice:
+        case "none":
+            return None if text is None else _after_thinking(_final(text), tail, preamble=False)
+        case NamedTool(name):
+            named = [tool for tool in turn.tools if tool.name == name]
+            if not named:
+                raise InvalidRequest(
+                    f"tool_choice names {name!r}, which is not among the tools.",
+                    param="tool_choice",
+                )
+            if forced_header(turn):
+                return _arguments(named[0])
+            return _after_thinking(_call(named[0]), tail, preamble=True)
+        case "required":
+            if not turn.tools:
+                raise InvalidRequest(
+                    "tool_choice is 'required', but there are no tools.", param="tool_choice"
+                )
+            return _after_thinking(_any_call(turn.tools), tail, preamble=True)
+        case "auto":
+            return _free_choice(turn, text, tail)
+
+
+def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint | None:
+    functions = [tool for tool in turn.tools if not is_built_in(tool.name)]
+    if text is None:
+        if not any(tool.strict or tool.grammar is not None for tool in functions):
+            return None
+        return Triggered(trigger=_FUNCTION, body=_any_call(functions, schemas=False))
+    if len(functions) < len(turn.tools):
+        # Built-in tools are called as often as the model likes, in the middle of its reasoning.
+        return Triggered(trigger=_FINAL, body=_final(text))
+    if not functions:
+        return _after_thinking(_final(text), tail, preamble=False)
+    either = OneOf((_final(text), _any_call(functions, schemas=False)))
+    return _after_thinking(either, tail, preamble=True)
+
+
+def _after_thinking(answer: Constraint, tail: Tail, *, preamble: bool) -> Constraint:
+    """`answer`, before which the model may think, and then, with `preamble`, say what it is about to do."""
+    parts: list[Constraint] = []
+    if tail == "reasoning":
+        parts += (FreeText(until=END), Const(_NEXT))
+    else:
+        parts.append(_optional(_ANALYSIS))
+    if preamble:
+        parts.append(_optional(_PREAMBLE))
+    return InOrder((*parts, answer))
+
+
+def _optional(header: str) -> Constraint:
+    message = InOrder((Const(header), FreeText(until=END), Const(_NEXT)))
+    return Repeat(message, min=0, max=1)
+
+
+def _final(text: Constraint) -> Constraint:
+    return InOrder((Const(_FINAL), text))
+
+
+def _any_call(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Constraint:
+    options = tuple(_call(tool, schema=schemas or tool.strict) for tool in tools)
+    return options[0] if len(options) == 1 else OneOf(options)
+
+
+def _call(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
+    return InOrder((Const(call_header(tool.name)), _arguments(tool, schema=schema)))
+
+
+def _arguments(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
+    if tool.name == PYTHON and is_built_in(tool.name):
+        return FreeText()
+    if tool.kind == "custom":
+        return JsonSchema(_input_schema(tool))
+    if tool.parameters is None:
+        return JsonObject() if is_built_in(tool.name) else Const("{}")
+    if not schema or not tool.parameters:
+        return JsonObject()
+    return JsonSchema({"type": "object", **tool.parameters})
+
+
+def _input_schema(tool: ToolDefinition) -> dict[str, Any]:
+    """A custom tool is told as a function of one string."""
+    text: dict[str, Any] = {"type": "string"}
+    if isinstance(tool.grammar, Regex):
+        text["pattern"] = f"^(?:{tool.grammar.pattern})$"
+    elif tool.grammar is not None:
+        raise Unsupported(
+            f"The tool {tool.name!r} has a grammar. Harmony writes a call's input as JSON, inside which only a regex "
+            "can be enforced: use a regex grammar or a function tool.",
+            param="tools",
+        )
+    return {
+        "type": "object",
+        "properties": {"input": text},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+def _text(text_format: TextFormat) -> Constraint | None:
+    match text_format.kind:
+        case "text":
+            return None
+        case "json_object":
+            return JsonObject()
+        case "json_schema":
+            return JsonSchema(text_format.schema) if text_format.schema else JsonObject()

@@ -1,0 +1,374 @@
+"""The contract kits have teeth: what breaks a promise fails, by the test that is named after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from gateway_memory import MemoryStore
+from msgspec import structs
+
+from gateway.deltas import Delta, TextDelta
+from gateway.errors import InvalidRequest
+from gateway.protocols import (
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    OutputParser,
+    ParserContext,
+    Piece,
+    ServedTool,
+    StoredResponse,
+    Tail,
+    ToolDefinition,
+    ToolResult,
+    Turn,
+)
+from gateway.testing import (
+    EngineContract,
+    OutputParserContract,
+    ResponseStoreContract,
+    ScriptedEngine,
+    ToolServerContract,
+)
+
+
+async def fails(promise: Callable[..., Coroutine[Any, Any, None]], *subject: Any) -> None:
+    """The test fails on `subject`, whichever way."""
+    try:
+        await promise(*subject)
+    except (Exception, pytest.fail.Exception):  # an assertion, or what the broken thing raises
+        return
+    raise AssertionError(f"{promise.__name__} passed")
+
+
+class Broken(ScriptedEngine):
+    """A scripted engine whose outputs go through `change`."""
+
+    def __init__(self, change: Callable[[EngineOutput, int], EngineOutput]) -> None:
+        super().__init__(max_model_len=4096)
+        self._change = change
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        number = 0
+        async for output in super().generate(request):
+            yield self._change(output, number)
+            number += 1
+
+
+def _cumulative() -> Callable[[EngineOutput, int], EngineOutput]:
+    said = ""
+
+    def change(output: EngineOutput, number: int) -> EngineOutput:
+        nonlocal said
+        said += output.text
+        return structs.replace(output, text=said)
+
+    return change
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("test", "change"),
+    [
+        (
+            "test_the_last_output_and_only_the_last_has_a_finish_reason",
+            lambda output, number: structs.replace(output, finish_reason="stop"),
+        ),
+        (
+            "test_the_last_output_and_only_the_last_has_a_finish_reason",
+            lambda output, number: structs.replace(output, finish_reason=None),
+        ),
+        ("test_the_text_is_what_the_tokens_decode_to", _cumulative()),
+        (
+            "test_max_tokens_is_kept",
+            lambda output, number: structs.replace(output, token_ids=(*output.token_ids, 1)),
+        ),
+        (
+            "test_a_greedy_request_gives_the_same_again",
+            lambda output, number: structs.replace(output, text=f"{id(output)}"),
+        ),
+        (
+            "test_logprobs_add_up_to_the_text",
+            lambda output, number: structs.replace(output, logprobs=None),
+        ),
+        (
+            "test_the_prompt_is_counted",
+            lambda output, number: structs.replace(output, prompt_tokens=1),
+        ),
+    ],
+)
+async def test_an_engine_that_breaks_a_promise_is_caught(
+    test: str, change: Callable[[EngineOutput, int], EngineOutput]
+) -> None:
+    await fails(getattr(EngineContract(), test), Broken(change))
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_passes_over_a_constraint_is_caught() -> None:
+    class Careless(ScriptedEngine):
+        async def check(self, request: EngineRequest) -> None:
+            await super().check(structs.replace(request, constraint=None))
+
+        def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+            return super().generate(structs.replace(request, constraint=None))
+
+    kit = EngineContract()
+    for mark in EngineContract.test_a_constraint_is_enforced_or_refused.pytestmark:  # type: ignore[attr-defined]
+        if mark.name == "parametrize":
+            for capability, constraint in mark.args[1]:
+                promise = kit.test_a_constraint_is_enforced_or_refused
+                await fails(promise, Careless(), capability, constraint)
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_accepts_anything_is_caught() -> None:
+    class Trusting(ScriptedEngine):
+        async def check(self, request: EngineRequest) -> None:
+            pass
+
+    kit = EngineContract()
+    engine = Trusting(max_model_len=64)
+    for promise in (
+        kit.test_an_empty_prompt_is_refused,
+        kit.test_a_prompt_that_is_too_long_is_refused,
+        kit.test_a_prompt_of_the_other_kind_is_refused,
+        kit.test_token_ids_outside_the_vocabulary_are_refused,
+    ):
+        await fails(promise, engine)
+
+
+class Plain:
+    """A format without any markup, with a parser that is handed in."""
+
+    name = "plain"
+    keeps_special_tokens = False
+
+    def __init__(self, make: Callable[[], OutputParser]) -> None:
+        self._make = make
+
+    def parser(self, context: ParserContext) -> OutputParser:
+        return self._make()
+
+    def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
+        return "".join(getattr(piece, "text", "") for piece in pieces)
+
+    def constraint(self, turn: Turn, *, tail: Tail) -> None:
+        return None
+
+
+class Reading:
+    """Everything is text."""
+
+    reasoning_tokens = 0
+    recoveries = 0
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        return [TextDelta(output.text)] if output.text else []
+
+    def finish(self, reason: FinishReason) -> Sequence[Delta]:
+        return []
+
+
+class DecidingOnChunks(Reading):
+    """The classic mistake: a marker is looked for at the beginning of what came."""
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        return super().feed(structs.replace(output, text=output.text.removeprefix("<")))
+
+
+class Forgetting(Reading):
+    """The end of the output is lost."""
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        return super().feed(structs.replace(output, text=output.text[:-1]))
+
+
+class Raising(Reading):
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        if "{" in output.text:
+            raise ValueError("not what I expected")
+        return super().feed(output)
+
+
+class Quadratic(Reading):
+    def __init__(self) -> None:
+        self._seen = ""
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        self._seen += output.text
+        for _ in range(4):
+            assert self._seen.count("\0") + self._seen.count("\1") == 0
+        return super().feed(output)
+
+
+class Waiting(Reading):
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        self._held += output.text
+        return []
+
+    def finish(self, reason: FinishReason) -> Sequence[Delta]:
+        return super().feed(EngineOutput(text=self._held))
+
+
+SHARED = Waiting()
+
+
+class PlainKit(OutputParserContract):
+    """Not collected: its tests are called here."""
+
+    reasons = False
+    calls = False
+
+
+@pytest.mark.parametrize(
+    ("test", "make"),
+    [
+        ("test_how_the_output_is_cut_does_not_matter", DecidingOnChunks),
+        ("test_what_is_written_is_read_again", Forgetting),
+        ("test_nothing_that_a_model_writes_raises", Raising),
+        ("test_the_cost_is_linear", Quadratic),
+        ("test_text_before_any_markup_comes_at_once", Waiting),
+        ("test_parsers_do_not_share_anything", lambda: SHARED),
+    ],
+)
+def test_a_parser_that_breaks_a_promise_is_caught(
+    test: str, make: Callable[[], OutputParser]
+) -> None:
+    promise = getattr(PlainKit(), test)
+    promise(Plain(Reading))
+    with pytest.raises((AssertionError, ValueError, IndexError, ExceptionGroup, pytest.fail.Exception)):
+        promise(Plain(make))
+
+
+class Session:
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        if name != "echo":
+            return ToolResult(text=f"there is no tool {name}", failed=True)
+        if not isinstance(arguments.get("text"), str):
+            return ToolResult(text="text is missing", failed=True)
+        if arguments["text"] == "slow":
+            await asyncio.sleep(60)
+        return ToolResult(text=arguments["text"])
+
+
+class Tools:
+    label = "tools"
+
+    def __init__(self, session: type[Session] = Session) -> None:
+        self._session = session
+
+    async def tools(self) -> Sequence[ServedTool]:
+        schema = {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+        }
+        return [ServedTool(definition=ToolDefinition(name="echo", parameters=schema))]
+
+    @asynccontextmanager
+    async def session(self, response_id: str) -> AsyncIterator[Session]:
+        yield self._session()
+
+
+class TestTools(ToolServerContract):
+    good_call = ("echo", {"text": "hi"})
+    slow_call = ("echo", {"text": "slow"})
+
+    @pytest.fixture
+    def tool_server(self) -> Tools:
+        return Tools()
+
+
+@pytest.mark.anyio
+async def test_a_tool_server_that_breaks_a_promise_is_caught() -> None:
+    class RaisingSession(Session):
+        async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+            return ToolResult(text=arguments["text"])
+
+    class Stubborn(Session):
+        async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+            try:
+                return await super().call(name, arguments)
+            except asyncio.CancelledError:
+                return ToolResult(text="not now")
+
+    kit = TestTools()
+    await fails(kit.test_an_unknown_tool_is_a_failed_result, Tools(RaisingSession))
+    await fails(kit.test_bad_arguments_are_a_failed_result, Tools(RaisingSession))
+    with pytest.raises(pytest.fail.Exception):
+        await kit.test_cancelling_stops_a_call(Tools(Stubborn))
+
+
+class Sharing(MemoryStore):
+    """A store that hands out what it keeps."""
+
+    async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
+        entry = self._finished.get(response_id)
+        return None if entry is None else entry.record
+
+
+class Blind(MemoryStore):
+    """A store that does not look at owners, and lets everybody advance."""
+
+    async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
+        return next(
+            (
+                found
+                for each in (owner, "ada", "key-1", None)
+                if (found := await super().get(response_id, owner=each))
+            ),
+            None,
+        )
+
+    async def advance(self, record: StoredResponse, *, expected: Any) -> bool:
+        await self.put(record)
+        return True
+
+
+class Gapped(MemoryStore):
+    """A store whose readers miss what comes while they wait, and whose conversations hold items twice."""
+
+    def read_events(
+        self, response_id: str, *, after: int = -1
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        return super().read_events(response_id, after=after + 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("test", "make"),
+    [
+        ("test_what_is_got_is_not_shared", Sharing),
+        ("test_an_owner_sees_only_what_is_theirs", Blind),
+        ("test_advancing_needs_the_expected_status", Blind),
+        ("test_only_one_of_many_advances", Blind),
+        ("test_events_are_replayed_from_any_place", Gapped),
+        ("test_a_log_is_followed_to_its_end", Gapped),
+        ("test_many_are_put_at_once", lambda: MemoryStore(max_responses=10)),
+        ("test_an_item_of_a_megabyte_is_kept", lambda: MemoryStore(max_bytes=1_000_000)),
+    ],
+)
+async def test_a_store_that_breaks_a_promise_is_caught(
+    test: str, make: Callable[[], MemoryStore]
+) -> None:
+    await fails(getattr(ResponseStoreContract(), test), make())
+
+
+@pytest.mark.anyio
+async def test_what_is_refused_must_leave_the_engine_alive() -> None:
+    class Fragile(ScriptedEngine):
+        async def check(self, request: EngineRequest) -> None:
+            try:
+                await super().check(request)
+            except InvalidRequest:
+                self.crash()
+                raise
+
+    await fails(EngineContract().test_an_empty_prompt_is_refused, Fragile())
