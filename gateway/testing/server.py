@@ -99,6 +99,10 @@ class _Announcing(GatewayServer):
 
     started_future: Future[tuple[GatewayServer, Services]]
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals belong to the main thread, and this server to whoever started it
+
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
         self.started_future.set_result((self, self._services))

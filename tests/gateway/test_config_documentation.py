@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gateway.config import (
+    ApiKey,
     ModelConfig,
     PluginsConfig,
     SamplingDefaults,
@@ -22,6 +23,7 @@ from gateway.config import (
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "[server]": ServerConfig,
+    "[[server.api_keys]]": ApiKey,
     "[models.<name>]": ModelConfig,
     "[models.<name>.sampling]": SamplingDefaults,
     "[plugins]": PluginsConfig,
@@ -47,6 +49,8 @@ def default(field: msgspec.structs.FieldInfo) -> str:
         value = field.default_factory()
     if isinstance(value, msgspec.Struct):
         value = {}
+    if value is msgspec.NODEFAULT:
+        return "required"
     return "" if value is None else f"`{msgspec.json.encode(value).decode()}`"
 
 

@@ -32,6 +32,8 @@ class Stream:
         self._outside: Exception | None = None
         self.ended = False
         """Set by the thread when it has done with llama.cpp."""
+        self.buried = False
+        """Set by the loop when it has told the engine of that."""
 
     def put(self, output: EngineOutput) -> None:
         """Hand `output` to the reader. In the thread."""
@@ -120,6 +122,8 @@ class Mailbox:
         while self._marked:
             stream = self._marked.popleft()
             stream.marked = False
-            if stream.ended:
+            if stream.ended and not stream.buried:
+                # A thread may end, and mark its stream again, while this one is being looked at.
+                stream.buried = True
                 self._ended(stream)
             stream.wake()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from time import perf_counter
 
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import EngineError, EngineUnavailable, GatewayError, RateLimited
+from gateway.errors import EngineError, EngineUnavailable, GatewayError
 from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
-from gateway_remote.client import Client, UndeliveredError
+from gateway_remote.client import Client, Reply, UndeliveredError
 from gateway_remote.config import RemoteConfig
 from gateway_remote.dialects import Dialect
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
@@ -25,6 +25,9 @@ from gateway_remote.samples import Sample, describe, samples
 from gateway_remote.tokenizer import JsonTokenizer
 
 logger = logging.getLogger("gateway.remote")
+
+_BETWEEN_ROUNDS = 0.1
+"""Seconds before replicas that could not be reached are tried once more."""
 
 
 class _Call(Struct, frozen=True, eq=False):
@@ -104,7 +107,9 @@ class RemoteEngine:
         Closing the generator closes the connection, by which the server aborts.
         """
         call = self._call(request)
-        begun = await (self._begin(call, []) if self._config.hedge_after is None else self._hedge(call))
+        begun = await (
+            self._begin(call, []) if self._config.hedge_after is None else self._hedge(call)
+        )
         lease, generation, output = begun.lease, begun.generation, begun.output
         outcome: Outcome = "abandoned"
         reply = generation.reply
@@ -122,8 +127,12 @@ class RemoteEngine:
         except ReplicaFailure as failure:
             outcome = "failed"
             lease.replica.totals.broken += 1
-            logger.warning("%s failed in the middle of a stream: %s", lease.replica.endpoint, failure)
-            raise EngineError(f"The engine failed in the middle of its output: {failure}.") from failure
+            logger.warning(
+                "%s failed in the middle of a stream: %s", lease.replica.endpoint, failure
+            )
+            raise EngineError(
+                f"The engine failed in the middle of its output: {failure}."
+            ) from failure
         finally:
             reply.close()
             self._pool.release(lease, outcome)
@@ -142,30 +151,107 @@ class RemoteEngine:
     async def _begin(self, call: _Call, tried: list[Replica]) -> _Begun:
         """The first output of the first replica that gives one. `tried` grows by those that are asked."""
         broken = 0
+        started = perf_counter()
         while True:
             lease = await self._pool.acquire(call.chain, avoiding=tried)
             tried.append(lease.replica)
-            outcome: Outcome = "abandoned"
-            retry_after = 1.0
             try:
-                begun = await self._attempt(call, lease)
-                outcome = "served"
-                return begun
+                return await self._attempt(call, lease)
             except ReplicaBusy as busy:
-                outcome, retry_after = "busy", busy.retry_after
+                self._pool.release(lease, "busy", retry_after=busy.retry_after)
                 failure: ReplicaFailure = busy
             except ReplicaFailure as error:
-                outcome = "failed"
+                self._pool.release(lease, "failed")
                 failure = error
                 broken += not isinstance(error, UndeliveredError)
             except GatewayError:
-                # A refusal: the replica is well.
-                outcome = "served"
+                # A refusal of the request, from a replica that is well.
+                self._pool.release(lease, "served")
                 raise
-            finally:
-                if outcome != "served" or not self._handed_over(tried, lease):
-                    self._pool.release(lease, outcome, retry_after=retry_after)
+            except BaseException:
+                # Cancelled, or a mistake of ours: the place comes back whatever happens.
+                self._pool.release(lease, "abandoned")
+                raise
             logger.info("%s gave no token: %s", lease.replica.endpoint, failure)
-            if broken >= self._config.attempts or self._in_vain(tried):
-                raise self._given_up(failure) from failure
+            if broken >= self._config.attempts:
+                raise _given_up(failure) from failure
+            if self._pool.tried_all(tried):
+                if not isinstance(failure, UndeliveredError | ReplicaBusy):
+                    raise _given_up(failure) from failure
+                if perf_counter() - started > self._config.wait_for_replica:
+                    raise _given_up(failure) from failure
+                tried.clear()
+                await asyncio.sleep(_BETWEEN_ROUNDS)
             self._retries += 1
+
+    async def _attempt(self, call: _Call, lease: Lease) -> _Begun:
+        """The first output of one replica; whoever ejects the replica meanwhile ends the wait."""
+        replica, request = lease.replica, call.request
+        builder = OutputBuilder(
+            self._tokenizer,
+            request.sampling,
+            eos_is_last=self._dialect.eos_is_last,
+            prompt_tokens=call.prompt_tokens,
+        )
+        reply: Reply | None = None
+        begun: _Begun | None = None
+        seconds = self._config.first_token_timeout
+        try:
+            async with asyncio.timeout(seconds) as patience:
+
+                def give_back() -> None:
+                    if not patience.expired():
+                        patience.reschedule(0)
+
+                replica.unbegun.add(give_back)
+                try:
+                    reply = await self._client.start(
+                        replica.endpoint, self._dialect.path, call.body, call.headers
+                    )
+                    generation = Generation(reply, self._dialect, builder)
+                    begun = _Begun(lease, generation, await generation.next())
+                finally:
+                    replica.unbegun.discard(give_back)
+            return begun
+        except TimeoutError as error:
+            reason = f"it is {replica.down}" if replica.down else f"no token in {seconds:g} seconds"
+            raise ReplicaFailure(reason) from error
+        finally:
+            if begun is None and reply is not None:
+                reply.close()
+
+    async def _hedge(self, call: _Call) -> _Begun:
+        """As `_begin`, but after a while a second replica is asked too, and the quicker one is used."""
+        tried: list[Replica] = []
+        tasks = [asyncio.create_task(self._begin(call, tried))]
+        winner: asyncio.Task[_Begun] | None = None
+        try:
+            await asyncio.wait(tasks, timeout=self._config.hedge_after)
+            if not tasks[0].done() and self._pool.has_spare(tried):
+                self._hedges += 1
+                tasks.append(asyncio.create_task(self._begin(call, tried)))
+            pending = set(tasks)
+            while pending and winner is None:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                winner = next((task for task in done if task.exception() is None), None)
+            return (winner or tasks[0]).result()
+        finally:
+            losers = [task for task in tasks if task is not winner]
+            for task in losers:
+                task.cancel()
+            for result in await asyncio.gather(*losers, return_exceptions=True):
+                if isinstance(result, _Begun):
+                    result.generation.reply.close()
+                    self._pool.release(result.lease, "abandoned")
+
+    def _count(
+        self, replica: Replica, builder: OutputBuilder, last: EngineOutput, call: _Call
+    ) -> None:
+        totals = replica.totals
+        totals.output_tokens += builder.count
+        totals.prompt_tokens += call.prompt_tokens
+        totals.cached_tokens += last.cached_tokens or 0
+
+
+def _given_up(failure: ReplicaFailure) -> EngineUnavailable:
+    return EngineUnavailable(f"No engine could serve the request: {failure}. Retry later.")

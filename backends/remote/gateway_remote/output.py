@@ -198,7 +198,9 @@ class OutputBuilder:
         if finish != "stop" or isinstance(stop_reason, str):
             return False
         return (
-            last in self._enders or last == stop_reason or (self._eos_is_last and stop_reason is None)
+            last in self._enders
+            or last == stop_reason
+            or (self._eos_is_last and stop_reason is None)
         )
 
     def _feed(self, token: Scored | None, data: bytes) -> None:

@@ -160,6 +160,20 @@ class Pool:
             self._forget_drained(replica)
         self._wake_one()
 
+    def tried_all(self, tried: Collection[Replica]) -> bool:
+        """Whether no replica is left that could serve and is not among `tried`."""
+        return all(
+            each.draining or each.down is not None or each in tried for each in self.replicas
+        )
+
+    def has_spare(self, tried: Collection[Replica]) -> bool:
+        """Whether a replica that is not among `tried` could serve at once."""
+        now = self._clock()
+        return any(
+            each.status(now) == "up" and not each.full and each not in tried
+            for each in self.replicas
+        )
+
     def unavailable(self) -> EngineUnavailable:
         """Why nothing can be handed out, in a sentence for the client."""
         known = [each for each in self.replicas if not each.draining]

@@ -90,7 +90,9 @@ def load_tokenizer(file: Path) -> JsonTokenizer:
 
     try:
         return JsonTokenizer(tokenizers.Tokenizer.from_file(str(file)))
-    except Exception as error:  # the library raises bare exceptions for whatever is wrong in the file
+    except (
+        Exception
+    ) as error:  # the library raises bare exceptions for whatever is wrong in the file
         raise ConfigurationError(f"The tokenizer {file} cannot be read: {error}.") from error
 
 

@@ -8,26 +8,26 @@ from gateway.protocols.prompt import NamedTool, ToolDefinition, Turn
 from gateway_harmony.markers import CHANNEL, CONSTRAIN, MESSAGE
 
 PYTHON: Final = "python"
-_BUILT_IN: Final = frozenset({PYTHON, "browser", "container"})
+_FAMILIES: Final = frozenset({PYTHON, "browser", "container"})
 
 
-def is_built_in(name: str) -> bool:
-    """Whether the model family knows a tool of this name by itself: `python`, `browser.search`, `container.exec`."""
-    return name == PYTHON or (name.partition(".")[0] in _BUILT_IN and "." in name)
+def is_family_name(name: str) -> bool:
+    """Whether the models know a tool of this name by themselves: `python`, `browser.search`, `container.exec`."""
+    return name == PYTHON or ("." in name and name.partition(".")[0] in _FAMILIES)
 
 
-def recipient(name: str) -> str:
-    """The address of a tool: functions are in a namespace."""
-    return name if is_built_in(name) else f"functions.{name}"
+def is_built_in(tool: ToolDefinition) -> bool:
+    """Whether the tool is told of in the system message, and not as a function."""
+    return tool.kind == "builtin" and (is_family_name(tool.name) or tool.name in _FAMILIES)
 
 
-def call_header(name: str) -> str:
+def call_header(name: str, *, built_in: bool) -> str:
     """What stands between `<|start|>assistant` and a call's arguments, as the models write it."""
-    to = recipient(name)
+    if not built_in:
+        return f"{CHANNEL}commentary to=functions.{name} {CONSTRAIN}json{MESSAGE}"
     if name == PYTHON:
-        return f"{CHANNEL}analysis to={to} code{MESSAGE}"
-    channel = "analysis" if is_built_in(name) else "commentary"
-    return f"{CHANNEL}{channel} to={to} {CONSTRAIN}json{MESSAGE}"
+        return f"{CHANNEL}analysis to={name} code{MESSAGE}"
+    return f"{CHANNEL}analysis to={name} {CONSTRAIN}json{MESSAGE}"
 
 
 def forced_header(turn: Turn) -> str:
@@ -41,9 +41,4 @@ def forced_header(turn: Turn) -> str:
     if turn.continue_final_message or not turn.add_generation_prompt:
         return ""
     tool = next((tool for tool in turn.tools if tool.name == choice.name), None)
-    return "" if tool is None else call_header(tool.name)
-
-
-def described(tool: ToolDefinition) -> bool:
-    """Whether the model has to be told what the tool is."""
-    return tool.kind != "builtin" or not is_built_in(tool.name) or tool.name.startswith("container")
+    return "" if tool is None else call_header(tool.name, built_in=is_built_in(tool))

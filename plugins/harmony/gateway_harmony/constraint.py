@@ -64,7 +64,7 @@ def constraint(turn: Turn, tail: Tail) -> Constraint | None:
 
 
 def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint | None:
-    functions = [tool for tool in turn.tools if not is_built_in(tool.name)]
+    functions = [tool for tool in turn.tools if not is_built_in(tool)]
     if text is None:
         if not any(tool.strict or tool.grammar is not None for tool in functions):
             return None
@@ -105,16 +105,18 @@ def _any_call(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Const
 
 
 def _call(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
-    return InOrder((Const(call_header(tool.name)), _arguments(tool, schema=schema)))
+    return InOrder(
+        (Const(call_header(tool.name, built_in=is_built_in(tool))), _arguments(tool, schema=schema))
+    )
 
 
 def _arguments(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
-    if tool.name == PYTHON and is_built_in(tool.name):
+    if tool.name == PYTHON and is_built_in(tool):
         return FreeText()
     if tool.kind == "custom":
         return JsonSchema(_input_schema(tool))
     if tool.parameters is None:
-        return JsonObject() if is_built_in(tool.name) else Const("{}")
+        return JsonObject() if is_built_in(tool) else Const("{}")
     if not schema or not tool.parameters:
         return JsonObject()
     return JsonSchema({"type": "object", **tool.parameters})

@@ -15,7 +15,7 @@ from gateway.protocols.output import (
     TextPiece,
 )
 from gateway.protocols.prompt import Tail, Turn
-from gateway_harmony.calls import call_header
+from gateway_harmony.calls import call_header, is_family_name
 from gateway_harmony.constraint import constraint
 from gateway_harmony.markers import CALL, CHANNEL, END, MESSAGE, RETURN, START
 from gateway_harmony.parser import HarmonyParser
@@ -81,7 +81,7 @@ def _header(piece: ReasoningPiece | TextPiece | CallPiece, *, before_call: bool)
         case TextPiece():
             return _PREAMBLE if before_call else _FINAL
         case CallPiece(name):
-            return call_header(name)
+            return call_header(name, built_in=is_family_name(name))
 
 
 def _end(header: str, *, last: bool) -> str:

@@ -88,7 +88,7 @@ async def test_streams_run_at_once_and_wake_the_loop_together(engine, make_reque
 
     await asyncio.gather(*(run(number) for number in range(4)))
     assert overlaps > 50
-    assert engine.mailbox.wakes < sum(progress) == 800
+    assert engine.mailbox.wakes < sum(progress)
 
 
 async def test_a_slow_reader_gets_all_in_few_outputs(engine, make_request):
@@ -372,7 +372,7 @@ async def test_closing_the_engine_ends_running_and_waiting_requests():
         await until(lambda: engine.free_slots == 0)
     for outcome in await asyncio.gather(*readers, return_exceptions=True):
         assert isinstance(outcome, EngineUnavailable)
-    assert request_threads() == 0
+    await until(lambda: request_threads() == 0)
     with pytest.raises(EngineUnavailable):
         await engine.health()
     with pytest.raises(EngineUnavailable):

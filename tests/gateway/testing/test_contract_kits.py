@@ -243,7 +243,9 @@ def test_a_parser_that_breaks_a_promise_is_caught(
 ) -> None:
     promise = getattr(PlainKit(), test)
     promise(Plain(Reading))
-    with pytest.raises((AssertionError, ValueError, IndexError, ExceptionGroup, pytest.fail.Exception)):
+    with pytest.raises(
+        (AssertionError, ValueError, IndexError, ExceptionGroup, pytest.fail.Exception)
+    ):
         promise(Plain(make))
 
 

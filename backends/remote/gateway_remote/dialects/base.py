@@ -77,7 +77,9 @@ class Dialect(ABC):
         """The prompt's tokens, checked. Raises `InvalidRequest`."""
         prompt = request.prompt
         if not isinstance(prompt, TokensPrompt):
-            raise Unsupported("This engine takes prompts as tokens, not as messages.", param="input")
+            raise Unsupported(
+                "This engine takes prompts as tokens, not as messages.", param="input"
+            )
         if request.multi_modal:
             raise Unsupported("This engine takes text only.", param="input")
         ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)

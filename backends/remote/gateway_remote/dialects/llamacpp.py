@@ -68,7 +68,16 @@ class LlamaCppDialect(Dialect):
     title = "llama-server"
     path = "/completion"
     capabilities = frozenset(
-        {"tokens", "logprobs", "json_schema", "json_object", "regex", "gbnf", "structure", "triggered"}
+        {
+            "tokens",
+            "logprobs",
+            "json_schema",
+            "json_object",
+            "regex",
+            "gbnf",
+            "structure",
+            "triggered",
+        }
     )
 
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""A model's files that the gateway reads itself: its tokenizer, its chat template, its configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.errors import ConfigurationError
+from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
+
+_OPTIONAL = (
+    "config.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
+
+
+class Assets(Struct, frozen=True, kw_only=True):
+    """What was found beside the tokenizer. None and empty where it was not."""
+
+    tokenizer: JsonTokenizer
+    architecture: str | None = None
+    model_type: str | None = None
+    chat_template: str | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    eos_token_ids: tuple[int, ...] = ()
+
+
+def load_assets(source: str) -> Assets:
+    """Read `source`: a `tokenizer.json`, a folder with one, or a hub id (fetched, or out of the hub's cache).
+
+    Blocks. Raises `ConfigurationError`, with a sentence, for what cannot be had.
+    """
+    files = _find(source)
+    config, generation = _json(files.get("config.json")), _json(files.get("generation_config.json"))
+    named = _json(files.get("tokenizer_config.json"))
+    architectures = config.get("architectures") or [None]
+    template: Any = named.get("chat_template")
+    if "chat_template.jinja" in files:
+        template = files["chat_template.jinja"].read_text(encoding="utf-8")
+    ending = generation.get("eos_token_id", config.get("eos_token_id"))
+    return Assets(
+        tokenizer=load_tokenizer(files["tokenizer.json"]),
+        architecture=architectures[0],
+        model_type=config.get("model_type"),
+        chat_template=_template(template),
+        bos_token=_text(named.get("bos_token")),
+        eos_token=_text(named.get("eos_token")),
+        eos_token_ids=tuple(
+            ending if isinstance(ending, list) else [ending] if ending is not None else []
+        ),
+    )
+
+
+def _find(source: str) -> dict[str, Path]:
+    place = Path(os.path.expanduser(source))
+    if place.is_file() and place.suffix == ".json":
+        return {"tokenizer.json": place}
+    if place.is_dir():
+        folder = {name: place / name for name in ("tokenizer.json", *_OPTIONAL)}
+        found = {name: file for name, file in folder.items() if file.is_file()}
+        if "tokenizer.json" not in found:
+            raise ConfigurationError(f"The folder {source} has no tokenizer.json.")
+        return found
+    if place.is_absolute() or place.suffix in (".gguf", ".json") or source.count("/") > 1:
+        raise ConfigurationError(
+            f"There is no tokenizer {source} on this machine: set `tokenizer` to a tokenizer.json, a folder with one, or "
+            "a hub id."
+        )
+    return _from_hub(source)
+
+
+def _from_hub(name: str) -> dict[str, Path]:
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    found: dict[str, Path] = {}
+    for file in ("tokenizer.json", *_OPTIONAL):
+        try:
+            found[file] = Path(huggingface_hub.hf_hub_download(name, file))
+        except (LocalEntryNotFoundError, EntryNotFoundError) as error:
+            if file == "tokenizer.json":
+                raise _not_had(name, error) from error
+        except (OSError, ValueError) as error:
+            raise _not_had(name, error) from error
+    return found
+
+
+def _not_had(name: str, error: Exception) -> ConfigurationError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ConfigurationError(
+        f"The tokenizer of {name!r} cannot be had from the hub ({reason}): set `tokenizer` to a tokenizer.json, a folder "
+        "with one, or a hub id."
+    )
+
+
+def _json(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(f"{file} is not JSON: {error}.") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _template(value: Any) -> str | None:
+    """A template, or the one named `default` of several."""
+    if isinstance(value, list):
+        named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
+        value = named.get("default")
+    return value if isinstance(value, str) else None
+
+
+def _text(token: Any) -> str | None:
+    """A special token, which is written as text or as an object with `content`."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None

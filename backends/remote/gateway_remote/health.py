@@ -1,0 +1,80 @@
+"""What goes on in the background: health checks, discovery, and the look at silent streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gateway_remote.client import Client
+from gateway_remote.config import RemoteConfig
+from gateway_remote.discovery import Discovery
+from gateway_remote.failures import ReplicaFailure
+from gateway_remote.pool import Pool
+from gateway_remote.replica import Replica
+from gateway_remote.stalls import StallWatch
+
+logger = logging.getLogger("gateway.remote")
+
+
+class Caretaker:
+    """Keeps the pool's knowledge of its replicas fresh. `run` until it is cancelled."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        client: Client,
+        config: RemoteConfig,
+        discovery: Discovery,
+        stalls: StallWatch,
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._config = config
+        self._discovery = discovery
+        self._stalls = stalls
+        self._problems: list[str] = []
+
+    async def run(self) -> None:
+        """All three, each at its own pace."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_for_stalls())
+            group.create_task(self._check())
+            if self._discovery.changes:
+                group.create_task(self._discover())
+
+    async def _look_for_stalls(self) -> None:
+        pause = min(1.0, self._config.stall_timeout / 4)
+        while True:
+            await asyncio.sleep(pause)
+            self._stalls.look()
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.gather(*map(self.check, tuple(self._pool.replicas)))
+            await asyncio.sleep(self._config.health_interval)
+
+    async def check(self, replica: Replica) -> None:
+        """Ask one replica how it is."""
+        was = replica.down
+        try:
+            status = await self._client.status(
+                replica.endpoint, "/health", timeout=self._config.health_timeout
+            )
+            if status >= 400:
+                raise ReplicaFailure(f"/health answers {status}")
+        except ReplicaFailure as failure:
+            threshold = self._config.health_failures
+            self._pool.check_failed(replica, str(failure), threshold=threshold)
+        else:
+            self._pool.check_passed(replica)
+        if (was is None) != (replica.down is None):
+            logger.warning("%s is %s", replica.endpoint, replica.down or "back")
+
+    async def _discover(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.discovery_interval)
+            self._pool.update(await self._discovery.find())
+            if self._discovery.problems != self._problems:
+                self._problems = self._discovery.problems
+                for problem in self._problems:
+                    logger.warning("the replicas stay as they were: %s", problem)

@@ -1,0 +1,139 @@
+"""What kind of server a replica is, and what it has loaded: asked of the server itself."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gateway_remote.client import Client
+from gateway_remote.config import DialectName
+from gateway_remote.failures import ReplicaFailure
+from gateway_remote.replica import Endpoint
+
+_TIMEOUT = 10.0
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """What a server says of itself; None and empty where it does not say."""
+
+    dialect: DialectName
+    model: str
+    source: str | None = None
+    """The path or hub id of what it has loaded, as the server sees it."""
+    max_model_len: int | None = None
+    adapters: tuple[str, ...] = ()
+    chat_template: str | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
+
+
+class _Card(Struct):
+    id: str
+    owned_by: str = ""
+    root: str | None = None
+    parent: str | None = None
+    max_model_len: int | None = None
+
+
+class _Models(Struct):
+    data: list[_Card] = []
+
+
+class _Settings(Struct):
+    n_ctx: int | None = None
+
+
+class _Props(Struct):
+    """llama-server's /props."""
+
+    default_generation_settings: _Settings = _Settings()
+    model_path: str | None = None
+    chat_template: str | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
+
+
+class _SglangModel(Struct):
+    """SGLang's /get_model_info."""
+
+    model_path: str | None = None
+    tokenizer_path: str | None = None
+
+
+_OWNERS: dict[str, DialectName] = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "trtllm",
+    "llamacpp": "llamacpp",
+}
+
+
+async def identify(
+    client: Client, where: Endpoint, *, dialect: DialectName | None, model: str | None
+) -> Identity:
+    """Ask the server. Raises `ReplicaFailure` if it does not answer, or serves no such model."""
+    cards = (await client.get(where, "/v1/models", _Models, timeout=_TIMEOUT)).data
+    bases = [card for card in cards if card.parent is None]
+    card = next((each for each in bases if model in (None, each.id)), None)
+    if card is None:
+        names = ", ".join(each.id for each in cards) or "none"
+        raise ReplicaFailure(f"it serves no model {model!r}, but: {names}")
+    kind = dialect or await _kind(client, where, card)
+    identity = Identity(
+        dialect=kind,
+        model=card.id,
+        source=card.root or card.id,
+        max_model_len=card.max_model_len,
+        adapters=tuple(each.id for each in cards if each.parent is not None),
+    )
+    match kind:
+        case "llamacpp":
+            return await _of_llama_server(client, where, identity)
+        case "sglang":
+            return await _of_sglang(client, where, identity)
+        case _:
+            return identity
+
+
+async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
+    kind = _OWNERS.get(card.owned_by)
+    if kind is None and await _answers(client, where, "/get_model_info"):
+        kind = "sglang"
+    if kind is None and await _answers(client, where, "/props"):
+        kind = "llamacpp"
+    if kind is None:
+        raise ReplicaFailure(
+            f"it is no server of a known kind (owned_by is {card.owned_by!r}); say which with `dialect`"
+        )
+    if kind == "vllm":
+        # An empty request is refused where the route exists, and not found where it does not.
+        status = await client.status(where, "/inference/v1/generate", timeout=_TIMEOUT, body=b"{}")
+        return "vllm-generate" if status in (400, 422) else "vllm"
+    return kind
+
+
+async def _answers(client: Client, where: Endpoint, path: str) -> bool:
+    return await client.status(where, path, timeout=_TIMEOUT) == 200
+
+
+async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) -> Identity:
+    props = await client.get(where, "/props", _Props, timeout=_TIMEOUT)
+    return Identity(
+        dialect=identity.dialect,
+        model=identity.model,
+        source=props.model_path,
+        max_model_len=props.default_generation_settings.n_ctx,
+        chat_template=props.chat_template,
+        bos_token=props.bos_token,
+        eos_token=props.eos_token,
+    )
+
+
+async def _of_sglang(client: Client, where: Endpoint, identity: Identity) -> Identity:
+    info = await client.get(where, "/get_model_info", _SglangModel, timeout=_TIMEOUT)
+    return Identity(
+        dialect=identity.dialect,
+        model=identity.model,
+        source=info.tokenizer_path or info.model_path or identity.source,
+        max_model_len=identity.max_model_len,
+        adapters=identity.adapters,
+    )

@@ -1,0 +1,106 @@
+"""What the pool shows of itself: metrics, and rows for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from gateway_remote.replica import Replica, Totals
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One value, in Prometheus' terms. A counter's name has no `_total`."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: dict[str, str]
+    value: float
+
+
+_COUNTERS = {
+    "requests": "Requests sent to the replica.",
+    "served": "Requests that it answered.",
+    "failed": "Requests that it did not answer, or not to the end.",
+    "busy": "Requests that it asked to wait with.",
+    "abandoned": "Requests whose client left, or that another replica answered sooner.",
+    "broken": "Streams that failed after their first token.",
+    "ejections": "How often it was taken out.",
+    "returns": "How often health checks brought it back.",
+    "affine": "Requests that shared a prefix with what it had read.",
+    "prompt_tokens": "Prompt tokens of the requests that it answered.",
+    "cached_tokens": "Prompt tokens that came from its prefix cache.",
+    "output_tokens": "Tokens that it generated.",
+}
+assert tuple(_COUNTERS) == Totals.__struct_fields__
+
+
+def samples(replicas: Collection[Replica], *, retries: int, hedges: int) -> list[Sample]:
+    """Everything that is counted, as of now."""
+    now = time.monotonic()
+    made = [
+        Sample(
+            name="gateway_remote_retries",
+            kind="counter",
+            help="Requests that were tried on another replica.",
+            labels={},
+            value=retries,
+        ),
+        Sample(
+            name="gateway_remote_hedges",
+            kind="counter",
+            help="Requests that were sent to a second replica.",
+            labels={},
+            value=hedges,
+        ),
+    ]
+    for replica in replicas:
+        labels = {"replica": replica.endpoint.url}
+        made.append(
+            Sample(
+                name="gateway_remote_running",
+                kind="gauge",
+                help="Requests that the replica runs for this gateway.",
+                labels=labels,
+                value=replica.running,
+            )
+        )
+        made.append(
+            Sample(
+                name="gateway_remote_up",
+                kind="gauge",
+                help="1 while the replica gets requests.",
+                labels=labels,
+                value=replica.status(now) in ("up", "half_open"),
+            )
+        )
+        made += (
+            Sample(
+                name=f"gateway_remote_{name}",
+                kind="counter",
+                help=text,
+                labels=labels,
+                value=getattr(replica.totals, name),
+            )
+            for name, text in _COUNTERS.items()
+        )
+    return made
+
+
+def describe(replicas: Collection[Replica]) -> list[dict[str, object]]:
+    """One row for each replica."""
+    now = time.monotonic()
+    return [
+        {
+            "replica": replica.endpoint.url,
+            "status": replica.status(now),
+            "reason": replica.down,
+            "running": replica.running,
+            **msgspec.structs.asdict(replica.totals),
+        }
+        for replica in replicas
+    ]
