@@ -243,7 +243,7 @@ def _logprobs(request: ResponseRequest) -> int | None:
 
 
 def _sampling(request: ResponseRequest, model: ServedModel, logprobs: int | None) -> Sampling:
-    """The request's settings before the model's configured ones before the engine's own."""
+    """The request's settings before the configured ones, before the model's recommended ones, before the engine's own."""
     defaults = model.config.sampling
     stop = request.stop
     names = (
@@ -252,8 +252,9 @@ def _sampling(request: ResponseRequest, model: ServedModel, logprobs: int | None
     )  # fmt: skip
     chosen: dict[str, Any] = {}
     for name in names:
-        value = getattr(request, name)
-        chosen[name] = value if value is not None else getattr(defaults, name, None)
+        sources = (request, defaults, model.info.sampling)
+        values = (getattr(source, name, None) for source in sources)
+        chosen[name] = next((value for value in values if value is not None), None)
     most = request.max_output_tokens
     return Sampling(
         **chosen,

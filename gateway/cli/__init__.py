@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from gateway.cli import doctor, models, new, plugins, serve
+from gateway.cli import doctor, key, models, new, plugins, serve
 from gateway.errors import ConfigurationError
 
 EPILOG = """\
@@ -51,6 +51,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"litegate {metadata.version('litegate')}"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, plugins, models, doctor, new):
+    for module in (serve, plugins, models, doctor, new, key):
         module.add_to(commands)
     return parser

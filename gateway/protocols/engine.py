@@ -28,6 +28,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
     description: str | None = None
+    sampling: Sampling | None = None
+    """What the model's makers recommend (its generation config): used where request and configuration are silent."""
     adapters: tuple[str, ...] = ()
     """LoRA adapters, each served as a model of its own name."""
 

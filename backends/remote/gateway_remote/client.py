@@ -128,10 +128,10 @@ class Client:
             response.close()
         raise _meaning(response, error)
 
-    async def get(self, where: Endpoint, path: str, kind: type[T], *, timeout: float) -> T:
+    async def get(self, where: Endpoint, path: str, kind: type[T], *, within: float) -> T:
         """The JSON answer of a GET. Raises `ReplicaFailure` for anything but a success that can be read."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within):
                 async with self._session.get(
                     _url(where.url, path), headers=_host(where), server_hostname=_name(where)
                 ) as response:
@@ -139,18 +139,18 @@ class Client:
                         raise ReplicaFailure(f"{path} answers {response.status}")
                     return msgspec.json.decode(await response.read(), type=kind)
         except TimeoutError as error:
-            raise ReplicaFailure(f"no answer on {path} in {timeout:g} seconds") from error
+            raise ReplicaFailure(f"no answer on {path} in {within:g} seconds") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ReplicaFailure(_reason(error)) from error
         except msgspec.DecodeError as error:
             raise ReplicaFailure(f"what {path} answers cannot be read: {error}") from error
 
     async def status(
-        self, where: Endpoint, path: str, *, timeout: float, body: bytes | None = None
+        self, where: Endpoint, path: str, *, within: float, body: bytes | None = None
     ) -> int:
         """The status of a GET, or of a POST of `body`. Raises `ReplicaFailure` where there is none."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within):
                 async with self._session.request(
                     "GET" if body is None else "POST",
                     _url(where.url, path),
@@ -160,7 +160,7 @@ class Client:
                 ) as response:
                     return response.status
         except TimeoutError as error:
-            raise ReplicaFailure(f"no answer on {path} in {timeout:g} seconds") from error
+            raise ReplicaFailure(f"no answer on {path} in {within:g} seconds") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ReplicaFailure(_reason(error)) from error
 

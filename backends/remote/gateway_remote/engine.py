@@ -196,29 +196,28 @@ class RemoteEngine:
         reply: Reply | None = None
         begun: _Begun | None = None
         seconds = self._config.first_token_timeout
+        patience = asyncio.timeout(seconds)
+
+        def give_back() -> None:
+            if not patience.expired():
+                patience.reschedule(0)
+
         try:
-            async with asyncio.timeout(seconds) as patience:
-
-                def give_back() -> None:
-                    if not patience.expired():
-                        patience.reschedule(0)
-
+            async with patience:
                 replica.unbegun.add(give_back)
-                try:
-                    reply = await self._client.start(
-                        replica.endpoint, self._dialect.path, call.body, call.headers
-                    )
-                    generation = Generation(reply, self._dialect, builder)
-                    begun = _Begun(lease, generation, await generation.next())
-                finally:
-                    replica.unbegun.discard(give_back)
-            return begun
+                reply = await self._client.start(
+                    replica.endpoint, self._dialect.path, call.body, call.headers
+                )
+                generation = Generation(reply, self._dialect, builder)
+                begun = _Begun(lease, generation, await generation.next())
         except TimeoutError as error:
             reason = f"it is {replica.down}" if replica.down else f"no token in {seconds:g} seconds"
             raise ReplicaFailure(reason) from error
         finally:
+            replica.unbegun.discard(give_back)
             if begun is None and reply is not None:
                 reply.close()
+        return begun
 
     async def _hedge(self, call: _Call) -> _Begun:
         """As `_begin`, but after a while a second replica is asked too, and the quicker one is used."""

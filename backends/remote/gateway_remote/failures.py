@@ -10,7 +10,7 @@ from msgspec import Struct
 from gateway.errors import InvalidRequest
 
 
-class ReplicaFailure(Exception):  # noqa: N818: it is a condition of a replica, never shown as it is
+class ReplicaFailure(Exception):
     """The replica did not do its part: unreachable, broken, silent, or not making sense. Another one may."""
 
 

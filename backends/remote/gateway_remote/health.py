@@ -56,19 +56,23 @@ class Caretaker:
     async def check(self, replica: Replica) -> None:
         """Ask one replica how it is."""
         was = replica.down
-        try:
-            status = await self._client.status(
-                replica.endpoint, "/health", timeout=self._config.health_timeout
-            )
-            if status >= 400:
-                raise ReplicaFailure(f"/health answers {status}")
-        except ReplicaFailure as failure:
-            threshold = self._config.health_failures
-            self._pool.check_failed(replica, str(failure), threshold=threshold)
-        else:
+        problem = await self._problem(replica)
+        if problem is None:
             self._pool.check_passed(replica)
+        else:
+            threshold = self._config.health_failures
+            self._pool.check_failed(replica, problem, threshold=threshold)
         if (was is None) != (replica.down is None):
             logger.warning("%s is %s", replica.endpoint, replica.down or "back")
+
+    async def _problem(self, replica: Replica) -> str | None:
+        try:
+            status = await self._client.status(
+                replica.endpoint, "/health", within=self._config.health_timeout
+            )
+        except ReplicaFailure as failure:
+            return str(failure)
+        return f"/health answers {status}" if status >= 400 else None
 
     async def _discover(self) -> None:
         while True:

@@ -38,7 +38,7 @@ class _Models(Struct):
     data: list[_Card] = []
 
 
-class _Settings(Struct):
+class _Settings(Struct, frozen=True):
     n_ctx: int | None = None
 
 
@@ -71,7 +71,7 @@ async def identify(
     client: Client, where: Endpoint, *, dialect: DialectName | None, model: str | None
 ) -> Identity:
     """Ask the server. Raises `ReplicaFailure` if it does not answer, or serves no such model."""
-    cards = (await client.get(where, "/v1/models", _Models, timeout=_TIMEOUT)).data
+    cards = (await client.get(where, "/v1/models", _Models, within=_TIMEOUT)).data
     bases = [card for card in cards if card.parent is None]
     card = next((each for each in bases if model in (None, each.id)), None)
     if card is None:
@@ -106,17 +106,17 @@ async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
         )
     if kind == "vllm":
         # An empty request is refused where the route exists, and not found where it does not.
-        status = await client.status(where, "/inference/v1/generate", timeout=_TIMEOUT, body=b"{}")
+        status = await client.status(where, "/inference/v1/generate", within=_TIMEOUT, body=b"{}")
         return "vllm-generate" if status in (400, 422) else "vllm"
     return kind
 
 
 async def _answers(client: Client, where: Endpoint, path: str) -> bool:
-    return await client.status(where, path, timeout=_TIMEOUT) == 200
+    return await client.status(where, path, within=_TIMEOUT) == 200
 
 
 async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) -> Identity:
-    props = await client.get(where, "/props", _Props, timeout=_TIMEOUT)
+    props = await client.get(where, "/props", _Props, within=_TIMEOUT)
     return Identity(
         dialect=identity.dialect,
         model=identity.model,
@@ -129,7 +129,7 @@ async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) 
 
 
 async def _of_sglang(client: Client, where: Endpoint, identity: Identity) -> Identity:
-    info = await client.get(where, "/get_model_info", _SglangModel, timeout=_TIMEOUT)
+    info = await client.get(where, "/get_model_info", _SglangModel, within=_TIMEOUT)
     return Identity(
         dialect=identity.dialect,
         model=identity.model,

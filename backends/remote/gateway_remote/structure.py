@@ -34,6 +34,7 @@ class _Xgrammar:
             special=special,
             ending=ending,
             lark_to_ebnf=_no_lark,
+            schema_to_ebnf=_schema_grammar,
         )
 
     def outputs(self, constraint: Constraint) -> dict[str, Any] | None:
@@ -120,6 +121,17 @@ class LlamaCppStructures:
         raise Unsupported(
             "To enforce more than one JSON schema on llama-server, this gateway needs litegate-llamacpp installed."
         )
+
+
+def _schema_grammar(schema: Mapping[str, Any], _max_whitespace: int | None) -> str:
+    """The JSON texts that are valid under `schema`: GBNF, which xgrammar's own syntax takes in."""
+    try:
+        from gateway_llamacpp.grammar import to_gbnf
+    except ImportError as error:
+        raise Unsupported(
+            "To enforce the length of strings in a JSON schema, this gateway needs litegate-llamacpp installed."
+        ) from error
+    return to_gbnf(JsonSchema(dict(schema)))
 
 
 def _refuse_lark(constraint: Constraint) -> None:

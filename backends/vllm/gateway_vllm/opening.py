@@ -117,6 +117,9 @@ def _end(llm: Any, errors: ErrorLog | None, config: Config) -> None:
 def _first_sentence(error: Exception) -> str:
     """An error's own words; pydantic's without its framing."""
     details = getattr(error, "errors", None)
-    if callable(details) and (listed := details()):
-        return str(listed[0].get("msg", error)).removeprefix("Value error, ")
-    return str(error) or type(error).__name__
+    if not callable(details) or not (listed := details()):
+        return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    first = listed[0]
+    where = ".".join(map(str, first.get("loc", ())))
+    words = str(first.get("msg", error)).removeprefix("Value error, ")
+    return f"{where}: {words}" if where else words

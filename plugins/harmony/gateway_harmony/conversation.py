@@ -69,8 +69,13 @@ class Conversation:
             for part in item.content
             if isinstance(part, parts.OutputText | parts.Refusal)
         )
-        channel = "commentary" if phase == "commentary" else "final"
-        self.messages.append(HarmonyMessage(author="assistant", channel=channel, text=text))
+        self.messages.append(
+            HarmonyMessage(
+                author="assistant",
+                channel="commentary" if phase == "commentary" else "final",
+                text=text,
+            )
+        )
 
     def _read(self, item: wire.Item, param: str) -> None:
         match item:

@@ -12,7 +12,7 @@ from gateway.protocols.engine import Tokenizer
 from gateway_harmony.markers import MARKERS, PATTERN
 
 if TYPE_CHECKING:
-    from openai_harmony import HarmonyEncoding
+    from openai_harmony import HarmonyEncoding  # type: ignore[import-untyped]
 
 _SAMPLE = "In 2024, naïve café-goers' 12345 emails\n\n\tcost €9.99; 日本語 and 🙂 aren't the same as ÀÉ.  "
 _SPECIAL = re.compile(r"<(?=[|｜])")
@@ -37,7 +37,8 @@ class O200kEncoder:
     """For models with the vocabulary of gpt-oss."""
 
     def ordinary(self, text: str) -> list[int]:
-        return harmony().encode(text, disallowed_special=())
+        ids: list[int] = harmony().encode(text, disallowed_special=())
+        return ids
 
 
 class SplittingEncoder:
@@ -102,4 +103,4 @@ def _is_o200k(tokenizer: Tokenizer) -> bool:
         tokenizer.encode(each) != known.encode(each, allowed_special={each}) for each in MARKERS
     ):
         return False
-    return tokenizer.encode(_SAMPLE) == known.encode(_SAMPLE)
+    return bool(tokenizer.encode(_SAMPLE) == known.encode(_SAMPLE))

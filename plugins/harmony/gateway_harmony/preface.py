@@ -59,7 +59,11 @@ def _system_text(
     built_in: bytes,
     has_functions: bool,
 ) -> str:
-    from openai_harmony import ReasoningEffort, RenderOptions, SystemContent
+    from openai_harmony import (  # type: ignore[import-untyped]
+        ReasoningEffort,
+        RenderOptions,
+        SystemContent,
+    )
 
     content = SystemContent(
         model_identity=identity,
@@ -152,7 +156,7 @@ def _rendered(role: str, content: Any, options: Any) -> str:
 
     encoding = harmony()
     message = Message.from_role_and_content(Role(role), content)
-    text = encoding.decode_utf8(encoding.render(message, options))
+    text: str = encoding.decode_utf8(encoding.render(message, options))
     return text[text.index(MESSAGE) + len(MESSAGE) : -len(END)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import threading
@@ -91,10 +92,14 @@ class Served:
         """Close the engine, once."""
         if self._loop.is_closed():
             return
-        try:
-            self.run(self._manager.__aexit__(None, None, None))
-        finally:
-            self._stop()
+        with warnings.catch_warnings():
+            # vLLM leaves a context of ZeroMQ's to the garbage collector.
+            warnings.filterwarnings("ignore", "Unclosed context", ResourceWarning)
+            try:
+                self.run(self._manager.__aexit__(None, None, None))
+            finally:
+                self._stop()
+                gc.collect()
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,0 +1,82 @@
+"""Conversations over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+from openai import AsyncOpenAI, OpenAI
+
+
+def texts(client: OpenAI, conversation_id: str) -> list[str]:
+    items = client.conversations.items.list(conversation_id, order="asc")
+    return [item.content[0].text for item in items]  # type: ignore[union-attr]
+
+
+def test_a_conversation_grows_with_its_responses(client: OpenAI) -> None:
+    made = client.conversations.create(
+        metadata={"topic": "x"}, items=[{"type": "message", "role": "user", "content": "hey"}]
+    )
+    first = client.responses.create(model="scripted", input="one", conversation=made.id)
+    second = client.responses.create(model="scripted", input="two", conversation=made.id)
+    assert first.conversation is not None
+    assert first.conversation.id == made.id
+    assert second.usage is not None
+    assert first.usage is not None
+    assert second.usage.input_tokens > first.usage.input_tokens
+    assert texts(client, made.id) == ["hey", "one", "one", "two", "two"]
+
+
+def test_two_responses_at_once_do_not_mix_their_items(server: Any, client: OpenAI) -> None:
+    made = client.conversations.create()
+
+    async def main() -> None:
+        async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as many:
+            await asyncio.gather(
+                *(
+                    many.responses.create(model="scripted", input=f"n{i}", conversation=made.id)
+                    for i in range(8)
+                )
+            )
+
+    asyncio.run(main())
+    found = texts(client, made.id)
+    assert len(found) == 16
+    assert all(found[i] == found[i + 1] for i in range(0, 16, 2))
+
+
+def test_items_are_added_listed_and_taken_out(client: OpenAI, http: httpx.Client) -> None:
+    made = client.conversations.create()
+    added = client.conversations.items.create(
+        made.id,
+        items=[{"type": "message", "role": "user", "content": str(i)} for i in range(5)],
+    )
+    ids = [item.id for item in added.data]
+    assert [i.id for i in client.conversations.items.list(made.id, order="asc", limit=2)] == ids
+    page = http.get(
+        f"/v1/conversations/{made.id}/items", params={"order": "asc", "limit": 2, "after": ids[1]}
+    ).json()
+    assert [i["id"] for i in page["data"]] == ids[2:4]
+    assert (page["has_more"], page["first_id"], page["last_id"]) == (True, ids[2], ids[3])
+    assert ids[0] is not None
+    one = client.conversations.items.retrieve(ids[0], conversation_id=made.id)
+    assert one.id == ids[0]
+    client.conversations.items.delete(ids[0], conversation_id=made.id)
+    assert texts(client, made.id) == ["1", "2", "3", "4"]
+
+
+def test_metadata_changes_and_deletion_forgets(client: OpenAI, http: httpx.Client) -> None:
+    made = client.conversations.create(metadata={"a": "1"})
+    changed = client.conversations.update(made.id, metadata={"b": "2"})
+    assert changed.metadata == {"b": "2"}
+    assert client.conversations.retrieve(made.id).metadata == {"b": "2"}
+    assert client.conversations.delete(made.id).deleted
+    assert http.get(f"/v1/conversations/{made.id}").status_code == 404
+
+
+def test_a_failed_response_leaves_no_trace(client: OpenAI, http: httpx.Client) -> None:
+    made = client.conversations.create()
+    body = {"model": "scripted", "input": "break down", "conversation": made.id}
+    assert http.post("/v1/responses", json=body).status_code == 500
+    assert texts(client, made.id) == []
