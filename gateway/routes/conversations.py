@@ -6,6 +6,7 @@ import time
 
 import msgspec
 from litestar import delete, get, post
+from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
@@ -40,13 +41,13 @@ async def create_conversation(request: HttpRequest) -> ASGIApp:
 
 
 @get("/v1/conversations/{conversation_id:str}")
-async def retrieve_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """A conversation, without its items."""
     return json_answer(await _conversation(request, conversation_id))
 
 
 @post("/v1/conversations/{conversation_id:str}", status_code=200)
-async def update_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Change a conversation's metadata."""
     conversation = await _conversation(request, conversation_id)
     decoded = decode_conversation_request(await read_body(request), require="metadata")
@@ -56,7 +57,7 @@ async def update_conversation(request: HttpRequest, conversation_id: str) -> ASG
 
 
 @delete("/v1/conversations/{conversation_id:str}", status_code=200)
-async def delete_conversation(request: HttpRequest, conversation_id: str) -> ASGIApp:
+async def delete_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Forget a conversation and its items."""
     deleted = await _store(request).delete_conversation(conversation_id, owner=owner_of(request))
     if not deleted:
@@ -65,7 +66,7 @@ async def delete_conversation(request: HttpRequest, conversation_id: str) -> ASG
 
 
 @post("/v1/conversations/{conversation_id:str}/items", status_code=200)
-async def create_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
+async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Add items at the end of a conversation."""
     await _conversation(request, conversation_id)
     decoded = decode_conversation_request(await read_body(request), require="items")
@@ -76,7 +77,7 @@ async def create_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
 
 
 @get("/v1/conversations/{conversation_id:str}/items")
-async def list_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
+async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """A page of a conversation's items."""
     await _conversation(request, conversation_id)
     query = page_query(request.query_params, default_order="desc")
@@ -93,7 +94,9 @@ async def list_items(request: HttpRequest, conversation_id: str) -> ASGIApp:
 
 
 @get("/v1/conversations/{conversation_id:str}/items/{item_id:str}")
-async def retrieve_item(request: HttpRequest, conversation_id: str, item_id: str) -> ASGIApp:
+async def retrieve_item(
+    request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
+) -> ASGIApp:
     """One item of a conversation."""
     item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
     if item is None:
@@ -102,7 +105,9 @@ async def retrieve_item(request: HttpRequest, conversation_id: str, item_id: str
 
 
 @delete("/v1/conversations/{conversation_id:str}/items/{item_id:str}", status_code=200)
-async def delete_item(request: HttpRequest, conversation_id: str, item_id: str) -> ASGIApp:
+async def delete_item(
+    request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
+) -> ASGIApp:
     """Take one item out of a conversation; answers the conversation."""
     owner = owner_of(request)
     if not await _store(request).delete_item(conversation_id, item_id, owner=owner):

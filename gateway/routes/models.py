@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from litestar import get
+from litestar.params import FromPath
 from litestar.types import ASGIApp
 from msgspec import UNSET
 
@@ -20,7 +21,7 @@ async def list_models(request: HttpRequest) -> ASGIApp:
 
 
 @get("/v1/models/{model:path}")
-async def retrieve_model(request: HttpRequest, model: str) -> ASGIApp:
+async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     """One model, by its name or an alias; names may hold slashes."""
     return json_answer(_shown(services_of(request).known_model(model.removeprefix("/"))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from litestar import delete, get, post
+from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
@@ -47,7 +48,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
 
 
 @get("/v1/responses/{response_id:str}")
-async def retrieve_response(request: HttpRequest, response_id: str) -> ASGIApp:
+async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """A stored response; with `stream`, the events of a background one, from `starting_after` on."""
     record = await _record(request, response_id)
     query = request.query_params
@@ -75,7 +76,7 @@ async def retrieve_response(request: HttpRequest, response_id: str) -> ASGIApp:
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
-async def delete_response(request: HttpRequest, response_id: str) -> ASGIApp:
+async def delete_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """Forget a stored response; one that is running is stopped."""
     record = await _record(request, response_id)
     store = _store(request)
@@ -87,7 +88,7 @@ async def delete_response(request: HttpRequest, response_id: str) -> ASGIApp:
 
 
 @post("/v1/responses/{response_id:str}/cancel", status_code=200)
-async def cancel_response(request: HttpRequest, response_id: str) -> ASGIApp:
+async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """Cancel a background response; one that is over is answered as it is."""
     record = await _record(request, response_id)
     if not record.response.background:
@@ -102,7 +103,7 @@ async def cancel_response(request: HttpRequest, response_id: str) -> ASGIApp:
 
 
 @get("/v1/responses/{response_id:str}/input_items")
-async def list_input_items(request: HttpRequest, response_id: str) -> ASGIApp:
+async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """A page of the items that a response was made from."""
     record = await _record(request, response_id)
     query = page_query(request.query_params, default_order="desc")

@@ -3,67 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import unicodedata
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Struct
 
-from gateway.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, Regex
-from gateway.constraints import Sequence as InSequence
+from gateway.constraints import Constraint
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import (
     Capability,
     ChatPrompt,
     Engine,
-    EngineOutput,
     EngineRequest,
-    FinishReason,
     Prompt,
     Sampling,
-    TokenLogprob,
     TokensPrompt,
 )
-
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"color": {"enum": ["red", "blue"]}, "sure": {"type": "boolean"}},
-    "required": ["color", "sure"],
-    "additionalProperties": False,
-}
-
-
-class Generated(Struct, frozen=True):
-    """One generation, added up."""
-
-    text: str
-    token_ids: list[int]
-    logprobs: list[TokenLogprob]
-    finish: FinishReason | None
-    stop_reason: str | int | None
-    outputs: list[EngineOutput]
-
-
-async def generate(engine: Engine, request: EngineRequest) -> Generated:
-    """Run a request to its end."""
-    async with aclosing(engine.generate(request)) as stream:
-        outputs = [output async for output in stream]
-    last = outputs[-1] if outputs else EngineOutput()
-    return Generated(
-        text="".join(output.text for output in outputs),
-        token_ids=[each for output in outputs for each in output.token_ids],
-        logprobs=[each for output in outputs for each in output.logprobs or ()],
-        finish=last.finish_reason,
-        stop_reason=last.stop_reason,
-        outputs=outputs,
-    )
+from gateway.testing.generating import CONSTRAINTS, generate, satisfies
 
 
 @pytest.mark.anyio
@@ -218,7 +178,7 @@ class EngineContract:
                 with pytest.raises(asyncio.CancelledError):
                     await task
             # Also before the first output.
-            task = asyncio.create_task(generate_all(engine, self.request(engine)))
+            task = asyncio.create_task(generate(engine, self.request(engine)))
             await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -316,14 +276,7 @@ class EngineContract:
 
     @pytest.mark.parametrize(
         ("capability", "constraint"),
-        [
-            ("json_schema", JsonSchema(_SCHEMA)),
-            ("json_object", JsonObject()),
-            ("regex", Regex("(yes|no)[!?]")),
-            ("lark", Grammar("lark", 'start: "yes" | "no"')),
-            ("gbnf", Grammar("gbnf", 'root ::= "yes" | "no"')),
-            ("structure", InSequence((Const("<a>"), JsonSchema(_SCHEMA), Const("</a>")))),
-        ],
+        CONSTRAINTS,
         ids=lambda value: value if isinstance(value, str) else "",
     )
     async def test_a_constraint_is_enforced_or_refused(
@@ -372,37 +325,3 @@ class EngineContract:
     def _long(self, engine: Engine) -> int:
         """As many tokens as there is room for, within reason."""
         return min(4096, (engine.info.max_model_len or 4096) // 2)
-
-
-async def generate_all(engine: Engine, request: EngineRequest) -> None:
-    """Run a request to its end, for its effects."""
-    await generate(engine, request)
-
-
-def satisfies(text: str, constraint: Constraint) -> bool:
-    """Whether a text is what this kit's constraints ask for."""
-    match constraint:
-        case JsonSchema():
-            try:
-                value = msgspec.json.decode(text.strip())
-            except msgspec.DecodeError:
-                return False
-            return (
-                isinstance(value, dict)
-                and value.keys() == {"color", "sure"}
-                and value["color"] in ("red", "blue")
-                and isinstance(value["sure"], bool)
-            )
-        case JsonObject():
-            return isinstance(json.loads(text), dict)
-        case Regex(pattern):
-            return re.fullmatch(pattern, text) is not None
-        case InSequence((Const(before), body, Const(after))):
-            inner = text.strip()
-            return (
-                inner.startswith(before)
-                and inner.endswith(after)
-                and satisfies(inner[len(before) : len(inner) - len(after)], body)
-            )
-        case _:
-            return text.strip() in ("yes", "no")

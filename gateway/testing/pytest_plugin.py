@@ -16,6 +16,7 @@ StartGateway: TypeAlias = "Callable[..., RunningGateway]"
 
 pytest.register_assert_rewrite(
     "gateway.testing.engine_contract",
+    "gateway.testing.generating",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",
     "gateway.testing.reading",

@@ -6,11 +6,16 @@ vLLM, SGLang and TensorRT-LLM enforce with xgrammar, whose structural tags say w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
 from gateway.constraints import Constraint, FreeText, Grammar, JsonObject, JsonSchema
 from gateway.errors import Unsupported
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|.)", re.S)
+"""An escape of GBNF; a group of its own for those with two digits."""
 
 
 class Structures(Protocol):
@@ -124,14 +129,19 @@ class LlamaCppStructures:
 
 
 def _schema_grammar(schema: Mapping[str, Any], _max_whitespace: int | None) -> str:
-    """The JSON texts that are valid under `schema`: GBNF, which xgrammar's own syntax takes in."""
+    """The JSON texts that are valid under `schema`, as GBNF that xgrammar reads too."""
     try:
         from gateway_llamacpp.grammar import to_gbnf
     except ImportError as error:
         raise Unsupported(
             "To enforce the length of strings in a JSON schema, this gateway needs litegate-llamacpp installed."
         ) from error
-    return to_gbnf(JsonSchema(dict(schema)))
+    # xgrammar lets \\x have any number of digits; GBNF's has two.
+    return _ESCAPE.sub(_with_four_digits, to_gbnf(JsonSchema(dict(schema))))
+
+
+def _with_four_digits(escape: re.Match[str]) -> str:
+    return f"\\u00{escape[1]}" if escape[1] else escape[0]
 
 
 def _refuse_lark(constraint: Constraint) -> None:

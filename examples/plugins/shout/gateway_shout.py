@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from gateway import hookimpl
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext, OpenEngine, Register
 from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo, TokensPrompt
 
@@ -50,41 +50,53 @@ class ShoutEngine:
         )
         self.tokenizer = ByteTokenizer()
         self._suffix = suffix
+        self._room = max_model_len
 
     async def health(self) -> None:
         """Nothing can break."""
 
     async def check(self, request: EngineRequest) -> None:
-        prompt = request.prompt
-        assert isinstance(prompt, TokensPrompt), "`messages` is not among the capabilities"
-        if any(not 0 <= token < 256 for token in prompt.token_ids):
+        token_ids = self._prompt(request)
+        if request.constraint is not None:
+            raise Unsupported("This engine cannot enforce a format.", param="text.format")
+        if any(not 0 <= token < 256 for token in token_ids):
             raise InvalidRequest("A token id is outside the vocabulary of 256.", param="input")
-        if len(prompt.token_ids) >= (self.info.max_model_len or 0):
+        if len(token_ids) >= self._room:
             raise InvalidRequest(
-                f"The input has {len(prompt.token_ids)} tokens; at most {self.info.max_model_len} "
-                "of input and output together are possible. Shorten it.",
+                f"The input has {len(token_ids)} tokens; at most {self._room} of input and output together are possible. "
+                "Shorten it.",
                 param="input",
                 code="context_length_exceeded",
             )
 
+    def _prompt(self, request: EngineRequest) -> Sequence[int]:
+        if not isinstance(request.prompt, TokensPrompt) or not request.prompt.token_ids:
+            raise InvalidRequest("This engine takes a prompt of token ids.", param="input")
+        return request.prompt.token_ids
+
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         await self.check(request)
-        assert isinstance(request.prompt, TokensPrompt)
-        prompt = self.tokenizer.decode(request.prompt.token_ids)
-        asked = prompt.rpartition("user:")[2].partition("\n")[0]
+        token_ids, sampling = self._prompt(request), request.sampling
+        asked = self.tokenizer.decode(token_ids).rpartition("user:")[2].partition("\n")[0]
         answer = asked.upper() + self._suffix
-        room = (self.info.max_model_len or 0) - len(request.prompt.token_ids)
-        limit = min(request.sampling.max_tokens or room, room)
-        used = 0
+        stops = [stop for stop in sampling.stop if stop in answer]
+        stopped_by = min(stops, key=answer.index) if stops else None
+        if stopped_by is not None:
+            answer = answer[: answer.index(stopped_by)]
+        room = self._room - len(token_ids)
+        left = min(sampling.max_tokens or room, room)
         for character in answer:
-            token_ids = self.tokenizer.encode(character)
-            if used + len(token_ids) > limit:
+            made = self.tokenizer.encode(character)
+            if len(made) > left:
                 yield EngineOutput(finish_reason="length")
                 return
-            used += len(token_ids)
+            if made[0] in sampling.stop_token_ids:
+                yield EngineOutput(finish_reason="stop", stop_reason=made[0])
+                return
+            left -= len(made)
             await asyncio.sleep(0)  # a real engine computes here
-            yield EngineOutput(text=character, token_ids=token_ids)
-        yield EngineOutput(finish_reason="stop")
+            yield EngineOutput(text=character, token_ids=made)
+        yield EngineOutput(finish_reason="stop", stop_reason=stopped_by)
 
 
 @asynccontextmanager

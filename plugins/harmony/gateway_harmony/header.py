@@ -28,11 +28,12 @@ _BEGINNING = re.compile(
     rf"(?:\s*{_RECIPIENT.format('early')})?"
     r"(?:\s*<\|channel\|>\s*(?P<channel>analysis|commentary|final|\w*))?"
     rf"(?:\s*{_RECIPIENT.format('late')})?"
-    r"(?:\s*<\|constrain\|>\s*(?:json|code|text)?|\s+(?:json|code)\b)?"
+    r"(?:\s*<\|constrain\|>\s*[a-z]*|\s+(?:json|code)\b)?"
     r"\s*"
 )
 _ROLE = re.compile(r"\s*(?:assistant)?(?:\s*to=[^\s<]+)?\s*")
 _PEOPLE = frozenset({"all", "assistant", "developer", "system", "user"})
+_WORDS = ("assistant", "to=", "json", "code")
 _LEFTOVERS = frozenset({"", "assistant", "json", "code", *CHANNELS})
 
 
@@ -63,8 +64,6 @@ def read_beginning(text: str, pos: int, end: int) -> tuple[Header, int]:
     found = _BEGINNING.match(text, pos, end)
     assert found is not None, "all of the pattern is optional"
     to = found["early"] or found["late"]
-    if found["channel"] is None and to is None:
-        return Header(None, None, well_formed=False), pos
     return Header(_known(found["channel"]), _tool(to), well_formed=False), found.end()
 
 
@@ -100,7 +99,7 @@ def is_leftover(text: str) -> bool:
 def is_cut_short(text: str) -> bool:
     """Whether `text`, at the end of an output that stopped within a header, is still a part of it."""
     said = text.strip()
-    return not said or said in PARTIAL or "to=".startswith(said)
+    return said in PARTIAL or any(word.startswith(said) for word in _WORDS)
 
 
 def _known(channel: str | None) -> str | None:

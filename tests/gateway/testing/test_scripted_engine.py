@@ -26,7 +26,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.testing import ScriptedEngine, parse_scenario
-from gateway.testing.engine_contract import Generated, generate
+from gateway.testing.generating import Generated, generate
 from gateway.testing.store_records import call_item, message
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import gateway_dice
 import pytest
-from gateway.testing.contracts import ToolServerContract
+from gateway.testing import ToolServerContract
 
 from gateway.protocols import NoConfig, ToolServer
 from gateway.tools.functions import functions

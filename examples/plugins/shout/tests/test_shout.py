@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import gateway_shout
 import pytest
-from gateway.testing.contracts import EngineContract
+from gateway.testing import EngineContract
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine

@@ -1,0 +1,222 @@
+"""What is read out of Harmony, well-formed and not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.deltas import BlockEnded, CallEnded, CallStarted, Delta, MessageStarted, TextDelta
+from gateway.protocols import EngineOutput, FinishReason, ParserContext, ToolDefinition
+from gateway.testing.reading import Block, blocks, check_grammar
+from gateway_harmony import HarmonyFormat
+from gateway_harmony.markers import MARKERS
+
+NEXT = "<|start|>assistant"
+THINK = "<|channel|>analysis<|message|>think<|end|>"
+FINAL = "<|channel|>final<|message|>done<|return|>"
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+
+reasoning, said, called = (
+    Block("reasoning", "think"),
+    Block("text", "done"),
+    Block("call", '{"a":1}', "f"),
+)
+
+
+def parse(
+    parts: Sequence[str], finish: FinishReason = "stop", **context: Any
+) -> tuple[list[Delta], int]:
+    parser = HarmonyFormat().parser(ParserContext(**context))
+    deltas: list[Delta] = []
+    for part in parts:
+        deltas += parser.feed(EngineOutput(text=part))
+    deltas += parser.finish(finish)
+    check_grammar(deltas, "".join(parts))
+    return deltas, parser.recoveries
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (THINK + NEXT + FINAL, [reasoning, said]),
+        (THINK + NEXT + CALL, [reasoning, called]),
+        (THINK + NEXT + THINK + NEXT + FINAL, [reasoning, reasoning, said]),
+        (CALL + NEXT + CALL, [called, called]),
+        (' to=functions.f<|channel|>commentary <|constrain|>json<|message|>{"a":1}', [called]),
+        ('<|channel|>commentary to=functions.f json<|message|>{"a":1}<|call|>', [called]),
+        ('<|channel|>commentary to=functions.f<|message|>{"a":1}<|call|>', [called]),
+        ('<|channel|>analysis to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>', [called]),
+        (
+            "<|channel|>analysis to=python code<|message|>print(1)<|call|>",
+            [Block("call", "print(1)", "python")],
+        ),
+        (
+            '<|channel|>analysis to=browser.search code<|message|>{"query":"x"}<|call|>',
+            [Block("call", '{"query":"x"}', "browser.search")],
+        ),
+    ],
+)
+def test_well_formed_output_is_read_and_nothing_guessed(
+    output: str, expected: list[Block]
+) -> None:
+    deltas, recoveries = parse([output])
+    assert blocks(deltas) == expected
+    assert recoveries == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        # no channel at all
+        ("done", [said]),
+        ("<|message|>done", [said]),
+        ("to be done", [Block("text", "to be done")]),
+        ("<html>done", [Block("text", "<html>done")]),
+        # a missing start marker
+        (THINK + FINAL, [reasoning, said]),
+        (THINK + "assistant" + FINAL, [reasoning, said]),
+        # a missing end marker
+        ("<|channel|>analysis<|message|>think" + NEXT + FINAL, [reasoning, said]),
+        ("<|channel|>analysis<|message|>think" + FINAL, [reasoning, said]),
+        # a missing channel marker
+        (THINK + NEXT + "final<|message|>done<|return|>", [reasoning, said]),
+        # a missing message marker
+        ("<|channel|>analysis think<|end|>" + NEXT + FINAL, [reasoning, said]),
+        ("<|channel|>finaldone<|return|>", [said]),
+        ("<|channel|>final done", [said]),
+        ('<|channel|>commentary to=functions.f <|constrain|>json{"a":1}<|call|>', [called]),
+        ('<|channel|>commentary to=functions.f{"a":1}<|call|>', [called]),
+        ("<|channel|>commentary to=functions.f<|call|>", [Block("call", "", "f")]),
+        # markers that are written twice, or elsewhere
+        ("<|start|>assistant" + FINAL, [said]),
+        (THINK + "<|start|>" + NEXT + FINAL, [reasoning, said]),
+        ("<|channel|>final<|message|><|message|>done<|return|>", [said]),
+        ('<|channel|>commentary to=functions.f<|message|><|constrain|>json{"a":1}<|call|>', [called]),
+        # junk in a header
+        ("<|channel|>analysis !? junk<|message|>think<|end|>" + NEXT + FINAL, [reasoning, said]),
+        (NEXT + " blah <|channel|>final<|message|>done", [said]),
+        ("<|channel|>commentary<|channel|>final<|message|>done", [said]),
+        # filler
+        (CALL + "commentary" + NEXT + FINAL, [called, said]),
+        (CALL + " see you" + NEXT + FINAL, [called, Block("text", "see you"), said]),
+        (CALL + " see you", [called, Block("text", "see you")]),
+        # unknown channels and recipients
+        ("<|channel|>answer<|message|>done<|return|>", [said]),
+        ("<|channel|>analyze<|message|>think", [reasoning]),
+        ('<|channel|>commentary to=f <|constrain|>json<|message|>{"a":1}<|call|>', [called]),
+        ('<|channel|>commentary to="functions.f" json<|message|>{"a":1}<|call|>', [called]),
+    ],
+)
+def test_malformed_output_is_read_as_it_was_meant(output: str, expected: list[Block]) -> None:
+    deltas, recoveries = parse([output])
+    assert blocks(deltas) == expected
+    assert parse(list(output)) [1] == recoveries
+    if "to=f " not in output:
+        assert recoveries > 0
+
+
+def test_a_header_without_end_becomes_text_after_a_while() -> None:
+    words = "word " * 200
+    for before, expected in (("<|channel|>final ", words), (NEXT + " ", words)):
+        deltas, recoveries = parse([before, words])
+        assert [block.text for block in blocks(deltas)] == [expected]
+        assert recoveries == 1
+
+
+def test_messages_carry_their_phase() -> None:
+    preamble = "<|channel|>commentary<|message|>first<|end|>"
+    deltas, _ = parse([preamble + NEXT + FINAL])
+    assert deltas == [
+        MessageStarted("commentary"),
+        TextDelta("first", 33),
+        BlockEnded(),
+        MessageStarted("final_answer"),
+        TextDelta("done", 90),
+        BlockEnded(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "finish", "complete"),
+    [
+        (CALL, "stop", True),
+        (CALL.removesuffix("<|call|>"), "stop", True),
+        (CALL.removesuffix("<|call|>"), "length", True),
+        (CALL.removesuffix("}<|call|>"), "stop", False),
+        (CALL.removesuffix("}<|call|>"), "length", False),
+        ("<|channel|>analysis to=python code<|message|>1 +", "length", False),
+        ("<|channel|>analysis to=python code<|message|>1 + 1", "stop", True),
+        ("<|channel|>commentary to=functions.f <|constrain|>json<|message|>", "length", False),
+        ("<|channel|>commentary to=functions.f <|constrain|>json<|message|>", "stop", True),
+    ],
+)
+def test_a_call_is_complete_by_its_marker_or_by_its_json(
+    output: str, finish: FinishReason, complete: bool
+) -> None:
+    deltas, _ = parse([output], finish)
+    assert (deltas[-1] == CallEnded()) is complete
+    assert isinstance(deltas[0], CallStarted)
+
+
+@pytest.mark.parametrize("end", range(len(NEXT + CALL) - len('{"a":1}<|call|>')))
+def test_a_header_that_was_cut_off_says_nothing(end: int) -> None:
+    deltas, recoveries = parse([THINK + (NEXT + CALL)[:end]], "length")
+    assert blocks(deltas) == [reasoning]
+    assert recoveries == 0
+
+
+def test_calls_are_named_as_the_tools_are() -> None:
+    tools = {name: ToolDefinition(name=name) for name in ("get", "crm__find", "python")}
+    for recipient, name in (
+        ("functions.get", "get"),
+        ("get", "get"),
+        ("functions.crm.find", "crm__find"),
+        ("functions.tools.get", "get"),
+        ("python", "python"),
+        ("functions.other", "other"),
+    ):
+        output = f"<|channel|>commentary to={recipient} <|constrain|>json<|message|>{{}}<|call|>"
+        deltas, _ = parse([output], tools=tools)
+        assert deltas[0] == CallStarted(name)
+
+
+def test_calls_are_words_where_none_may_be_made() -> None:
+    deltas, recoveries = parse([THINK + NEXT + CALL], parse_tools=False)
+    assert blocks(deltas) == [reasoning, Block("text", '{"a":1}')]
+    assert recoveries == 1
+    thought = CALL.replace("commentary", "analysis")
+    deltas, _ = parse([thought], tools={"other": ToolDefinition(name="other")})
+    assert blocks(deltas) == [Block("reasoning", '{"a":1}')]
+
+
+WORDS = st.sampled_from(
+    [*MARKERS, "analysis", "commentary", "final", " to=functions.f", "assistant", "json", '{"a":1}']
+    + ["hi", " ", "\n", "<", "<|", "ana", "é", "x" * 90, NEXT, THINK, CALL]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(WORDS, max_size=14).map("".join),
+    st.lists(st.integers(0, 300), max_size=8),
+    st.sampled_from(["stop", "length"]),
+    st.sampled_from(["unknown", "text", "reasoning"]),
+)
+def test_any_cutting_of_anything_reads_the_same(
+    output: str, places: list[int], finish: FinishReason, tail: Any
+) -> None:
+    edges = sorted({0, len(output), *(place for place in places if place < len(output))})
+    parts = [output[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    for tools in ({}, {"g": ToolDefinition(name="g")}):
+        whole, guesses = parse([output], finish, tail=tail, tools=tools)
+        for cut in (parts, list(output)):
+            deltas, recoveries = parse(cut, finish, tail=tail, tools=tools)
+            assert blocks(deltas) == blocks(whole)
+            assert [d for d in deltas if isinstance(d, MessageStarted)] == [
+                d for d in whole if isinstance(d, MessageStarted)
+            ]
+            assert recoveries == guesses
