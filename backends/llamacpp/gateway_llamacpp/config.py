@@ -42,7 +42,5 @@ class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Over how many last tokens (the prompt's too) the penalties look."""
     seed: Annotated[int, Meta(ge=0)] | None = None
     """Seed of requests that bring none; None: random."""
-    warmup: bool = False
-    """Run the model once before the first request."""
     verbose: bool = False
     """Let llama.cpp write its log to standard error."""

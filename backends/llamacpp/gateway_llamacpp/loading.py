@@ -17,6 +17,7 @@ import msgspec
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
 from gateway.protocols import ModelInfo
+from gateway_llamacpp.chunks import decode_chunk
 from gateway_llamacpp.completion import CompletionBuilder
 from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.engine import LlamaCppEngine
@@ -127,7 +128,7 @@ def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: st
     params.cache_type_k = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_k.upper()}"]
     params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_v.upper()}"]
     params.cache_ram_mib = config.cache_ram_mib
-    params.warmup = config.warmup
+    params.warmup = False  # `_prove` does that
     params.verbosity = 3 if config.verbose else -1
     # Text is made from token ids here; llama.cpp's own must then show every token, so that lost ones can be told.
     params.special = True
@@ -145,7 +146,26 @@ def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: st
         raise ConfigurationError(
             f"llama.cpp could not load {path}: {error} Set `verbose = true` to read its log."
         ) from error
+    _prove(server, path)
     return server
+
+
+def _prove(server: NativeServer, path: Path) -> None:
+    """Generate one token: it warms the model up, and it shows that llama.cpp's loop has begun.
+
+    A server that is destroyed before its loop has begun never ends: the loop then overlooks that it was told to.
+    """
+    failures: list[str] = []
+
+    def look(data: bytes) -> bool:
+        error = decode_chunk(data).error
+        if error is not None:
+            failures.append(error.message)
+        return False
+
+    server.handle_completions(b'{"prompt":[0],"n_predict":1,"cache_prompt":false}', look)
+    if failures:
+        raise ConfigurationError(f"The model {path} loads, but does not generate: {failures[0]}.")
 
 
 class _Settings(msgspec.Struct):

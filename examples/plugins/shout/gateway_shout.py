@@ -82,7 +82,8 @@ class ShoutEngine:
         stops = [stop for stop in sampling.stop if stop in answer]
         stopped_by = min(stops, key=answer.index) if stops else None
         if stopped_by is not None:
-            answer = answer[: answer.index(stopped_by)]
+            kept = len(stopped_by) if sampling.include_stop_str_in_output else 0
+            answer = answer[: answer.index(stopped_by) + kept]
         room = self._room - len(token_ids)
         left = min(sampling.max_tokens or room, room)
         for character in answer:

@@ -30,7 +30,9 @@ class HarmonyFormat:
     """The format of the gpt-oss models; an `OutputFormat`."""
 
     def __init__(self, tokenizer: Tokenizer | None = None) -> None:
-        """`tokenizer` is the engine's; without one, parsers take every marker in the text for a special token."""
+        """`tokenizer` is the engine's, for parsers whose context names it too. Without one, every marker in the text
+        counts as a special token."""
+        self._tokenizer = tokenizer
         self._vocabulary = None if tokenizer is None else Vocabulary(tokenizer)
 
     @property
@@ -42,7 +44,10 @@ class HarmonyFormat:
         return True
 
     def parser(self, context: ParserContext) -> HarmonyParser:
-        return HarmonyParser(context, self._vocabulary)
+        vocabulary = self._vocabulary
+        if context.tokenizer is not self._tokenizer:
+            vocabulary = None if context.tokenizer is None else Vocabulary(context.tokenizer)
+        return HarmonyParser(context, vocabulary)
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
         """Text before a call is a preamble, all other text is final; neighbouring texts are one message."""

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import gateway_dice
 import pytest
-from gateway.testing import ToolServerContract
 
 from gateway.protocols import NoConfig, ToolServer
+from gateway.testing import ToolServerContract
 from gateway.tools.functions import functions
 
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import gateway_shout
 import pytest
-from gateway.testing import EngineContract
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
+from gateway.testing import EngineContract
 
 
 class TestShout(EngineContract):
