@@ -48,14 +48,14 @@ def run_workers(config: Config, listening: socket.socket) -> int:
         return _Supervisor(config, listening).run()
 
 
-def _worker(config: Config, listening: socket.socket) -> None:
+def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
     from gateway.cli.logs import set_up_logging
     from gateway.plugins import load_plugins
     from gateway.server import serve
 
     set_up_logging(config.server.log_level)
     try:
-        code = serve(config, load_plugins(config.plugins), listening, announce=False)
+        code = serve(config, load_plugins(config.plugins), listening, announce=announce)
     except ConfigurationError as error:
         logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
         code = 2
@@ -76,8 +76,8 @@ class _Supervisor:
             (sig, signal.signal(sig, self._pass_on)) for sig in (signal.SIGINT, signal.SIGTERM)
         ]
         try:
-            for _ in range(self._config.server.workers):
-                self._start()
+            for number in range(self._config.server.workers):
+                self._start(announce=number == 0)
             failed = self._watch()
         finally:
             for process in self._workers:
@@ -88,8 +88,10 @@ class _Supervisor:
                 signal.signal(sig, handler)
         return 1 if failed else 0
 
-    def _start(self) -> None:
-        process = self._context.Process(target=_worker, args=(self._config, self._listening))
+    def _start(self, *, announce: bool = False) -> None:
+        process = self._context.Process(
+            target=_worker, args=(self._config, self._listening, announce)
+        )
         process.start()
         self._workers[process] = time.monotonic()
 

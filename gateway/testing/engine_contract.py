@@ -178,11 +178,11 @@ class EngineContract:
                 with pytest.raises(asyncio.CancelledError):
                     await task
             # Also before the first output.
-            task = asyncio.create_task(generate(engine, self.request(engine)))
+            unstarted = asyncio.create_task(generate(engine, self.request(engine)))
             await asyncio.sleep(0)
-            task.cancel()
+            unstarted.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await task
+                await unstarted
             assert (await generate(engine, self.request(engine))).finish is not None
         await engine.health()
 

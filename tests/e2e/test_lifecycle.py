@@ -115,3 +115,25 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, server: Any) -> None:
     assert done.returncode == 2
     assert port in done.stderr
     assert "Traceback" not in done.stderr
+
+
+WORKERS = """
+[server]
+port = {port}
+workers = 2
+store = "none"
+[models.a]
+engine = "scripted"
+"""
+
+
+def test_several_workers_serve_and_stop_together(start_server: Any) -> None:
+    server = start_server(WORKERS)
+    with server.http() as http:
+        for _ in range(8):
+            body = {"model": "a", "input": "hello"}
+            assert http.post("/v1/responses", json=body).status_code == 200
+        metrics = http.get("/metrics").text
+    assert 'gateway_responses_total{model="a",status="completed"} 8.0' in metrics
+    assert server.stop() == 0
+    assert server.log.count("Litegate listens") == 1

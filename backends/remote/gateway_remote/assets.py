@@ -30,6 +30,8 @@ class Assets(Struct, frozen=True, kw_only=True):
     bos_token: str | None = None
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
+    vocab_size: int | None = None
+    """Of the model, which may be padded beyond the tokenizer's."""
 
 
 def load_assets(source: str) -> Assets:
@@ -49,6 +51,7 @@ def load_assets(source: str) -> Assets:
         tokenizer=load_tokenizer(files["tokenizer.json"]),
         architecture=architectures[0],
         model_type=config.get("model_type"),
+        vocab_size=config.get("vocab_size"),
         chat_template=_template(template),
         bos_token=_text(named.get("bos_token")),
         eos_token=_text(named.get("eos_token")),

@@ -83,8 +83,9 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     breaker_seconds: Seconds = 2.0
     """For how long, at first; then one request tries it, and each failure doubles the time."""
     breaker_max_seconds: Seconds = 60.0
-    local_stops: bool = False
-    """Whether stop strings are looked for in the gateway alone, for vLLM with `--tokens-only`."""
+    tokens_only: bool = False
+    """For vLLM that was started with `--tokens-only`: stop strings are looked for in the gateway alone, and what needs a
+    tokenizer over there (enforced outputs, bad_words) is refused."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
     """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: any
     number."""

@@ -131,6 +131,7 @@ def _dialect(
     served = Served(
         model=identity.model,
         max_model_len=min(known, default=None),
+        vocabulary=max(len(assets.tokenizer.bytes_of), assets.vocab_size or 0),
         adapters=identity.adapters,
     )
     ending = frozenset(assets.eos_token_ids)
@@ -145,7 +146,7 @@ def _dialect(
             structures = TrtllmStructures(special, ending, config.max_json_whitespace)
         case "llamacpp":
             structures = LlamaCppStructures()
-    return kind(served, assets.tokenizer, structures, local_stops=config.local_stops)
+    return kind(served, assets.tokenizer, structures, tokens_only=config.tokens_only)
 
 
 def _info(

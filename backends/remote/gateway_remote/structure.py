@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Protocol
 from gateway.constraints import Constraint, FreeText, Grammar, JsonObject, JsonSchema
 from gateway.errors import Unsupported
 
-
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|.)", re.S)
 """An escape of GBNF; a group of its own for those with two digits."""
 

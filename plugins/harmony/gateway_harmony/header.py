@@ -17,7 +17,7 @@ LIMIT: Final = 256
 
 _RECIPIENT = r"to=\s*(?P<{}>[^\s<{{]+)"
 _WELL_FORMED = re.compile(
-    r"(?:assistant)?(?: to=[^\s<]+)?<\|channel\|>(?:analysis|commentary|final)(?: to=[^\s<]+)?"
+    r"(?:assistant)?(?: to=[\w.-]+)?<\|channel\|>(?:analysis|commentary|final)(?: to=[\w.-]+)?"
     r"(?:(?: ?<\|constrain\|>| )\w+)?"
 )
 _CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")

@@ -40,7 +40,7 @@ def test_ctrl_c_does_not_reach_the_engine_and_closing_ends_everything(start_engi
     assert processes
 
     async def interrupted() -> list[EngineOutput]:
-        outputs = []
+        outputs: list[EngineOutput] = []
         async for output in served.engine.generate(served.ask(max_tokens=200, ignore_eos=True)):
             if not outputs:
                 # As a terminal does; the server's own process handles it and lets its streams end.

@@ -104,6 +104,14 @@ def test_the_bytes_add_up_whatever_the_text_is(
         assert b"".join(token.bytes for token in settled) == text.encode()
 
 
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 4, SPECIAL]), max_size=20), cuts, st.integers(0, 5))
+def test_tokens_of_whole_characters_keep_their_own_bytes(
+    ids: list[int], cut_at: list[int], hold: int
+) -> None:
+    settled = align(ids, cut_at, hidden=False, hold=hold)
+    assert [token.bytes for token in settled] == [VOCABULARY[token_id] for token_id in ids]
+
+
 def test_a_whole_character_over_two_tokens_keeps_each_token_s_own_bytes() -> None:
     settled = align([5, 6, 0], [1, 2], hidden=False)
     assert [token.bytes for token in settled] == [b"\xc3", b"\xa9", b"a"]

@@ -43,6 +43,7 @@ def parse(
     ("output", "expected"),
     [
         (THINK + NEXT + FINAL, [reasoning, said]),
+        (NEXT + FINAL, [said]),
         (THINK + NEXT + CALL, [reasoning, called]),
         (THINK + NEXT + THINK + NEXT + FINAL, [reasoning, reasoning, said]),
         (CALL + NEXT + CALL, [called, called]),
@@ -92,7 +93,6 @@ def test_well_formed_output_is_read_and_nothing_guessed(
         ('<|channel|>commentary to=functions.f{"a":1}<|call|>', [called]),
         ("<|channel|>commentary to=functions.f<|call|>", [Block("call", "", "f")]),
         # markers that are written twice, or elsewhere
-        ("<|start|>assistant" + FINAL, [said]),
         (THINK + "<|start|>" + NEXT + FINAL, [reasoning, said]),
         ("<|channel|>final<|message|><|message|>done<|return|>", [said]),
         ('<|channel|>commentary to=functions.f<|message|><|constrain|>json{"a":1}<|call|>', [called]),
@@ -129,13 +129,14 @@ def test_a_header_without_end_becomes_text_after_a_while() -> None:
 
 def test_messages_carry_their_phase() -> None:
     preamble = "<|channel|>commentary<|message|>first<|end|>"
-    deltas, _ = parse([preamble + NEXT + FINAL])
+    output = preamble + NEXT + FINAL
+    deltas, _ = parse([output])
     assert deltas == [
         MessageStarted("commentary"),
-        TextDelta("first", 33),
+        TextDelta("first", output.index("first")),
         BlockEnded(),
         MessageStarted("final_answer"),
-        TextDelta("done", 90),
+        TextDelta("done", output.index("done")),
         BlockEnded(),
     ]
 

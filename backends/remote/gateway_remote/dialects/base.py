@@ -33,6 +33,8 @@ class Served(Struct, frozen=True, kw_only=True):
     model: str
     """As the servers name it."""
     max_model_len: int | None
+    vocabulary: int
+    """Token ids are smaller than this."""
     adapters: tuple[str, ...] = ()
 
 
@@ -43,7 +45,7 @@ class Dialect(ABC):
     title: ClassVar[str]
     """As people call it."""
     path: ClassVar[str]
-    capabilities: ClassVar[frozenset[Capability]]
+    capabilities: frozenset[Capability]
     eos_is_last: ClassVar[bool] = False
     """Whether the last token ids end with the token that ended the output, whichever it is."""
     needs_length: ClassVar[bool] = False
@@ -55,12 +57,14 @@ class Dialect(ABC):
         tokenizer: JsonTokenizer,
         structures: Structures,
         *,
-        local_stops: bool = False,
+        tokens_only: bool = False,
     ) -> None:
         self.served = served
         self.tokenizer = tokenizer
         self._structures = structures
-        self._local_stops = local_stops
+        self._tokens_only = tokens_only
+        if tokens_only:
+            self.capabilities = self.capabilities & {"tokens", "logprobs", "adapters"}
 
     @abstractmethod
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
@@ -85,6 +89,12 @@ class Dialect(ABC):
         ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
         if not ids:
             raise InvalidRequest("The prompt is empty.", param="input")
+        if min(ids) < 0 or max(ids) >= self.served.vocabulary:
+            wrong = next(token for token in ids if not 0 <= token < self.served.vocabulary)
+            raise InvalidRequest(
+                f"Token id {wrong} is outside the model's vocabulary of {self.served.vocabulary} tokens.",
+                param="input",
+            )
         length = self.served.max_model_len
         if length is not None and len(ids) >= length:
             raise InvalidRequest(
@@ -133,12 +143,14 @@ class Dialect(ABC):
 
     def stops(self, sampling: Sampling) -> list[str]:
         """The stop strings that the server is told; they are looked for here in any case."""
-        return [] if self._local_stops else [stop for stop in sampling.stop if stop]
+        return [] if self._tokens_only else [stop for stop in sampling.stop if stop]
 
     def constrain(self, request: EngineRequest) -> dict[str, Any]:
         """The fields that enforce the request's constraint."""
         if request.constraint is None:
             return {}
+        if self._tokens_only:
+            raise Unsupported(f"{self.title} runs without a tokenizer, and enforces nothing.")
         if request.sampling.ignore_eos:
             raise InvalidRequest(
                 "ignore_eos cannot be combined with an enforced output, which ends where it is complete.",

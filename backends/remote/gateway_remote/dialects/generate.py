@@ -60,6 +60,8 @@ class VllmGenerateDialect(Dialect):
 
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
         self.refuse(request, ("prompt_logprobs",))
+        if self._tokens_only:
+            self.refuse(request, ("bad_words",))
         sampling = request.sampling
         stops = self.stops(sampling)
         params: dict[str, Any] = {

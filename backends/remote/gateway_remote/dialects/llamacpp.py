@@ -89,8 +89,9 @@ class LlamaCppDialect(Dialect):
             "stream": True,
             "return_tokens": True,
             "n_predict": -1 if limit is None else limit,
-            # A salted request must not find others' prefixes; llama-server has no salts.
-            "cache_prompt": request.cache_salt is None,
+            # A salted request must not find others' prefixes, and llama-server has no salts; a seeded one would not be
+            # repeatable, since a cached prefix changes the last bits of the logits.
+            "cache_prompt": request.cache_salt is None and sampling.seed is None,
             **self.constrain(request),
         }
         for name, theirs in _NAMES.items():
