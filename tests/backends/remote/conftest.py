@@ -64,6 +64,10 @@ class Stub:
         if runner is not None:
             for task in tuple(self._hung):
                 task.cancel()
+            for site in tuple(runner.sites):
+                await site.stop()
+            # What was accepted in the same breath becomes a connection that `cleanup` can close.
+            await asyncio.sleep(0.005)
             await runner.cleanup()
         self._cache.clear()
 
