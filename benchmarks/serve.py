@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from gateway.cli.logs import set_up_logging
 
 from benchmarks import null_engine
 from benchmarks.null_engine import Ticker
+from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server import run

@@ -1,4 +1,4 @@
-"""The turn loop: render, generate, parse, assemble, call tools, go round."""
+"""One response: its turns run, its events are told, its end is stored."""
 
 from __future__ import annotations
 
@@ -6,106 +6,37 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from functools import partial
-
-import msgspec
 
 from gateway.admission import Reservation
 from gateway.assembler import ResponseAssembler
-from gateway.constraints import Constraint, Triggered
-from gateway.deltas import CallEnded, Delta
+from gateway.deltas import Delta
 from gateway.errors import (
     DeadlineExceeded,
-    EngineError,
     GatewayError,
     InvalidRequest,
     RateLimited,
     StoreUnavailable,
 )
+from gateway.generation import Generation, GenerationSettings, Generator
 from gateway.logprobs import LogprobAligner
 from gateway.plan import Plan
-from gateway.protocols import (
-    UNFINISHED,
-    EngineOutput,
-    EngineRequest,
-    FinishReason,
-    ParserContext,
-    RenderedPrompt,
-    StoredResponse,
-    TokensPrompt,
-    Turn,
-)
+from gateway.protocols import UNFINISHED, FinishReason, StoredResponse
 from gateway.served import ServedModel, Services
 from gateway.tool_calls import ToolCalls
-from gateway.truncation import turn_starts, without_oldest
+from gateway.turns import TurnLoop
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
-from gateway.wire.response import (
-    InputTokensDetails,
-    OutputTokensDetails,
-    Response,
-    Usage,
-    snapshot,
-)
+from gateway.wire.response import Response, snapshot
 
 logger = logging.getLogger("gateway.run")
 
 Sink = Callable[[Sequence[Event]], Awaitable[None]]
 """Takes the events that are ready at once; awaiting it is the back-pressure."""
 
-MAX_TURNS = 64
-"""Generations in one response: a model that calls tools without end stops here, incomplete."""
-
-CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
 """What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
-
-RENDER_IN_THREAD = 200_000
-"""Characters of conversation beyond which rendering and tokenizing leave the event loop."""
-
-
-class TokenCount:
-    """What a response has used so far, over all its generations."""
-
-    def __init__(self) -> None:
-        self.input = 0
-        self.cached = 0
-        self.output = 0
-        self.reasoning = 0
-
-    def usage(self) -> Usage:
-        return Usage(
-            input_tokens=self.input,
-            input_tokens_details=InputTokensDetails(cached_tokens=self.cached),
-            output_tokens=self.output,
-            output_tokens_details=OutputTokensDetails(reasoning_tokens=self.reasoning),
-            total_tokens=self.input + self.output,
-        )
-
-
-class PromptCount:
-    """A generation's prompt tokens, as the engine has them, else as the prompt has them."""
-
-    def __init__(self, request: EngineRequest) -> None:
-        prompt = request.prompt
-        self.prompt = len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
-        self.cached = 0
-
-    def note(self, output: EngineOutput) -> None:
-        if output.prompt_tokens is not None:
-            self.prompt = output.prompt_tokens
-        if output.cached_tokens is not None:
-            self.cached = output.cached_tokens
-
-
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of the model, ready to be made."""
-
-    turn: Turn
-    rendered: RenderedPrompt
-    request: EngineRequest
 
 
 class ResponseRun:
@@ -122,24 +53,45 @@ class ResponseRun:
         self.response: Response = plan.response
         self.error: GatewayError | None = None
         """Why the response failed, once it has."""
-        self._tokens = TokenCount()
-        self._aligner = LogprobAligner() if plan.wants_logprobs else None
+        aligner = LogprobAligner() if plan.wants_logprobs else None
         self._assembler = ResponseAssembler(
             plan.response,
             roles=plan.toolset.roles,
             new_id=new_id,
             clock=time.time,
-            aligner=self._aligner,
+            aligner=aligner,
             seal=partial(services.sealer.seal, owner=plan.owner) if plan.seals_reasoning else None,
         )
         self._first: Generation | None = None
         self._reservation: Reservation | None = None
-        self._calls = ToolCalls(
+        self._generator = Generator(
+            plan.model,
+            GenerationSettings(
+                sampling=plan.sampling,
+                cache_salt=plan.cache_salt,
+                priority=plan.priority,
+                trace_headers=plan.trace_headers,
+                size=plan.size,
+            ),
+            services.metrics,
+            aligner=aligner,
+            observe=None if aligner is None else aligner.push,
+        )
+        self._tokens = self._generator.tokens
+        calls = ToolCalls(
             plan.response.id,
             plan.toolset.served,
             max_calls=plan.max_tool_calls,
             max_parallel=services.settings.max_parallel_tool_calls,
             metrics=services.metrics,
+        )
+        self._loop: TurnLoop[Sequence[Event]] = TurnLoop(
+            self._generator,
+            self._assembler,
+            calls,
+            write=self._assembler.feed,
+            end=self._end_output,
+            show=_as_they_are,
         )
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
@@ -147,43 +99,10 @@ class ResponseRun:
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
-        self._first = await self._fitting(self.plan.turn)
+        self._first = await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
         self._reservation = self.model.admission.reserve()
-
-    async def _fitting(self, turn: Turn) -> Generation:
-        """The first generation, which the engine has looked at; shortened where the request allows it and must be."""
-        generation = await self._generation(turn)
-        try:
-            await self.model.engine.check(generation.request)
-        except InvalidRequest as error:
-            if not self.plan.truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
-                raise
-            # The fewest turns to leave out, by halving: each try renders the whole prompt.
-            low, high = 1, len(turn_starts(turn.items)) - 1
-            found: Generation | None = None
-            while low <= high:
-                middle = (low + high) // 2
-                shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
-                tried = await self._generation(shorter)
-                if await self._fits(tried):
-                    found, high = tried, middle - 1
-                else:
-                    low = middle + 1
-            if found is None:
-                raise
-            return found
-        return generation
-
-    async def _fits(self, generation: Generation) -> bool:
-        try:
-            await self.model.engine.check(generation.request)
-        except InvalidRequest as error:
-            if error.code != CONTEXT_LENGTH_EXCEEDED:
-                raise
-            return False
-        return True
 
     def abandon(self) -> None:
         """Give back what `prepare` took, if `run` was never called."""
@@ -235,7 +154,9 @@ class ResponseRun:
     async def _until_end(self, sink: Sink) -> list[Event]:
         """Run all turns; the events that close the response, but for the terminal one."""
         assembler, reservation = self._assembler, self._reservation
+        first, self._first = self._first, None
         assert reservation is not None, "prepare comes before run"
+        assert first is not None, "prepare comes before run"
         error: GatewayError
         try:
             if self._cancelled:
@@ -247,7 +168,7 @@ class ResponseRun:
             ):
                 if self.plan.background:
                     await self._leave_queue(sink)
-                await self._turns(sink, sessions)
+                await self._loop.run(first, sink, sessions)
             return assembler.finish(self._tokens.usage())
         except TimeoutError:
             error = DeadlineExceeded(
@@ -284,148 +205,8 @@ class ResponseRun:
             raise asyncio.CancelledError
         await sink(events)
 
-    async def _turns(self, sink: Sink, sessions: AsyncExitStack) -> None:
-        assembler = self._assembler
-        generation = self._first
-        assert generation is not None, "prepare comes before run"
-        turn = generation.turn
-        self._first = None
-        for _ in range(MAX_TURNS):
-            await self._generate(generation, sink)
-            if assembler.cut_off or not assembler.pending_calls:
-                return
-            await self._run_calls(sink, sessions)
-            if assembler.calls_client:
-                return
-            generation = await self._generation(self._next_turn(turn))
-            await self.model.engine.check(generation.request)
-        raise GatewayError(
-            f"The model called tools in {MAX_TURNS} turns without coming to an answer.",
-            code="max_turns_exceeded",
-        )
-
-    def _next_turn(self, turn: Turn) -> Turn:
-        """The first turn, with all that was made since."""
-        return msgspec.structs.replace(
-            turn,
-            items=[*turn.items, *self._assembler.finished_items],
-            # A forced choice is for the first call; kept, it would force calls for ever.
-            tool_choice="none" if self._calls.spent else "auto",
-        )
-
-    async def _generation(self, turn: Turn) -> Generation:
-        """Everything that the engine is asked, made from `turn`."""
-        renderer = self.model.renderer
-        if self.plan.size > RENDER_IN_THREAD:
-            rendered = await asyncio.to_thread(renderer.render, turn)
-        else:
-            rendered = renderer.render(turn)
-        output_format = self.model.output_format
-        sampling = self.plan.sampling
-        limit = sampling.max_tokens
-        if limit is not None and self._tokens.output:
-            limit = max(1, limit - self._tokens.output)
-        request = EngineRequest(
-            request_id=new_id("gen_"),
-            prompt=rendered.prompt,
-            sampling=msgspec.structs.replace(
-                sampling,
-                max_tokens=limit,
-                stop=(*sampling.stop, *rendered.stop),
-                stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
-                skip_special_tokens=not output_format.keeps_special_tokens,
-            ),
-            constraint=self._constraint(turn, rendered),
-            adapter=self.model.adapter,
-            cache_salt=self.plan.cache_salt,
-            priority=self.plan.priority,
-            trace_headers=self.plan.trace_headers,
-            multi_modal=rendered.multi_modal,
-            turn=turn,
-            tail=rendered.tail,
-        )
-        return Generation(turn=turn, rendered=rendered, request=request)
-
-    def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
-        """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
-        left to the model where an engine cannot: most clients ask for them by default.
-        """
-        constraint = self.model.output_format.constraint(turn, tail=rendered.tail)
-        if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
-            return None
-        return constraint
-
-    async def _generate(self, generation: Generation, sink: Sink) -> None:
-        """One call of the model. The body of the loop is the path of every token."""
-        request, rendered = generation.request, generation.rendered
-        turn = generation.turn
-        parser = self.model.output_format.parser(
-            ParserContext(
-                tail=rendered.tail,
-                tools={tool.name: tool for tool in turn.tools},
-                tokenizer=self.model.engine.tokenizer,
-                parse_tools=bool(turn.tools) and turn.tool_choice != "none",
-            )
-        )
-        aligner = self._aligner
-        write, read = self._assembler.feed, parser.feed
-        count = PromptCount(request)
-        generated = 0
-        finish: FinishReason | None = None
-        kept: Sequence[Delta] | None = None
-        one_call = bool(turn.tools) and not turn.parallel_tool_calls
-        try:
-            if rendered.prefill:
-                if aligner is not None:
-                    aligner.skip(rendered.prefill)
-                if events := write(read(EngineOutput(text=rendered.prefill))):
-                    await sink(events)
-            async with aclosing(self.model.engine.generate(request)) as outputs:
-                async for output in outputs:
-                    generated += len(output.token_ids)
-                    if aligner is not None:
-                        aligner.push(output)
-                    if output.prompt_tokens is not None or output.cached_tokens is not None:
-                        count.note(output)
-                    deltas = read(output) if output.deltas is None else output.deltas
-                    finish = output.finish_reason
-                    if one_call and (kept := up_to_first_call(deltas)) is not None:
-                        deltas, finish = kept, "stop"
-                    if events := write(deltas):
-                        await sink(events)
-                    if finish is not None:
-                        break
-            if finish is None:
-                raise EngineError("The engine ended its output without a finish reason.")
-            if finish in ("error", "abort"):
-                raise EngineError("The engine ended this request before it was complete.")
-        except GatewayError:
-            if events := write(parser.finish("error")):
-                await sink(events)
-            raise
-        else:
-            held = () if kept is not None else parser.finish(finish)
-            events = [*write(held), *self._assembler.end_generation(finish)]
-            if events:
-                await sink(events)
-        finally:
-            tokens = self._tokens
-            tokens.input += count.prompt
-            tokens.cached += count.cached
-            tokens.output += generated
-            tokens.reasoning += min(parser.reasoning_tokens, generated)
-            if parser.recoveries:
-                self.services.metrics.parser_recovered(self.model.name, parser.recoveries)
-
-    async def _run_calls(self, sink: Sink, sessions: AsyncExitStack) -> None:
-        """Run the pending server calls at once; tell of each in the order of the output."""
-        assembler = self._assembler
-        calls = assembler.pending_calls
-        if events := [event for call in calls for event in assembler.call_running(call)]:
-            await sink(events)
-        async with aclosing(self._calls.run(calls, sessions)) as results:
-            async for call, result in results:
-                await sink(assembler.call_finished(call, result))
+    def _end_output(self, held: Sequence[Delta], reason: FinishReason) -> list[Event]:
+        return [*self._assembler.feed(held), *self._assembler.end_generation(reason)]
 
     async def _store(self) -> bool:
         """Keep the response, before anybody is told that it has ended. False: somebody else has ended it already.
@@ -461,14 +242,6 @@ class ResponseRun:
             logger.exception("a gateway_response_finished hook failed")
 
 
-def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
-    """`deltas` up to the end of the first call in them, which `parallel_tool_calls: false` makes the last; None if none ends."""
-    for index, delta in enumerate(deltas):
-        if isinstance(delta, CallEnded):
-            return deltas[: index + 1]
-    return None
-
-
 def failure_code(error: GatewayError) -> str:
     """The `error.code` of a failed response, out of those that the API knows (`ResponseError.code`)."""
     match error:
@@ -478,3 +251,7 @@ def failure_code(error: GatewayError) -> str:
             return "invalid_prompt"
         case _:
             return "server_error"
+
+
+def _as_they_are(events: Sequence[Event]) -> Sequence[Event]:
+    return events

@@ -124,7 +124,7 @@ class TokenLogprob(Struct, frozen=True):
     top: tuple[TopLogprob, ...] = ()
 
 
-class EngineOutput(Struct, kw_only=True):
+class EngineOutput(Struct, kw_only=True, gc=False):
     """What an engine has newly generated; never cumulative.
 
     One output may carry many tokens, and text may lag behind tokens (a held stop string, half a character).

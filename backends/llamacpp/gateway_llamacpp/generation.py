@@ -69,7 +69,10 @@ class Generation:
         prefix = b""
         if lost > 0:
             prefix = self._before_token(details.content, token)
-            missing = recover(self._vocabulary, prefix, lost) or ()
+            after = self._vocabulary.token_bytes(token)
+            missing = recover(self._vocabulary, prefix, after, lost) or ()
+            if missing:
+                prefix = b"".join(map(self._vocabulary.token_bytes, missing))
             self.unknown += lost - len(missing)
         if self.count + len(missing) >= self._limit:
             # The limit fell on a token that came late: what follows it does not belong to the output.

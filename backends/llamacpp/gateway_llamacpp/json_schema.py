@@ -8,7 +8,6 @@ not known is an annotation, as the specification has it. A keyword that would ha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from gateway.errors import InvalidRequest, Unsupported
 from gateway_llamacpp.characters import literal
 from gateway_llamacpp.json_text import JsonText, in_string
-from gateway_llamacpp.number_ranges import Bounds, integers, numbers
+from gateway_llamacpp.number_ranges import bounds_of, integers, numbers
 from gateway_llamacpp.regex import regex_to_gbnf
 from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence
 from gateway_llamacpp.schema_merge import (
@@ -313,28 +312,10 @@ class SchemaWriter:
         return self._rules.add("text", sequence(['"\\""', inside, '"\\""']))
 
     def _number(self, kind: str, schema: Mapping[str, Any]) -> str:
-        low, above = _bound(schema, "minimum", "exclusiveMinimum", highest=True)
-        high, below = _bound(schema, "maximum", "exclusiveMaximum", highest=False)
-        if low is None and high is None:
+        bounds = bounds_of(schema)
+        if bounds.low is None and bounds.high is None:
             return self._json.integer() if kind == "integer" else self._json.number()
-        bounds = Bounds(low, high, above, below)
         return self._rules.add(kind, integers(bounds) if kind == "integer" else numbers(bounds))
-
-
-def _bound(
-    schema: Mapping[str, Any], keyword: str, exclusive: str, *, highest: bool
-) -> tuple[Decimal | None, bool]:
-    """The tighter of an inclusive and an exclusive bound, and whether it is exclusive. Draft 4's booleans count too."""
-    plain, strict = schema.get(keyword), schema.get(exclusive)
-    if isinstance(strict, bool):
-        return (None if plain is None else Decimal(str(plain))), strict
-    if strict is None or plain is None:
-        value = plain if strict is None else strict
-        return (None if value is None else Decimal(str(value))), strict is not None
-    if plain == strict:
-        return Decimal(str(strict)), True
-    tighter = max(plain, strict) if highest else min(plain, strict)
-    return Decimal(str(tighter)), tighter == strict
 
 
 def _is_of(value: Any, types: Sequence[str]) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
 
 from msgspec import Struct
 
@@ -33,6 +34,29 @@ class Bounds(Struct, frozen=True):
         first = int(low.to_integral_value(ROUND_CEILING))
         last = int(high.to_integral_value(ROUND_FLOOR))
         return first + (self.above and first == low), last - (self.below and last == high)
+
+
+def bounds_of(schema: Mapping[str, Any]) -> Bounds:
+    """The bounds that the keywords of a JSON schema set."""
+    low, above = _bound(schema, "minimum", "exclusiveMinimum", highest=True)
+    high, below = _bound(schema, "maximum", "exclusiveMaximum", highest=False)
+    return Bounds(low, high, above, below)
+
+
+def _bound(
+    schema: Mapping[str, Any], keyword: str, exclusive: str, *, highest: bool
+) -> tuple[Decimal | None, bool]:
+    """The tighter of an inclusive and an exclusive bound, and whether it is exclusive. Draft 4's booleans count too."""
+    plain, strict = schema.get(keyword), schema.get(exclusive)
+    if isinstance(strict, bool):
+        return (None if plain is None else Decimal(str(plain))), strict
+    if strict is None or plain is None:
+        value = plain if strict is None else strict
+        return (None if value is None else Decimal(str(value))), strict is not None
+    if plain == strict:
+        return Decimal(str(strict)), True
+    tighter = max(plain, strict) if highest else min(plain, strict)
+    return Decimal(str(tighter)), tighter == strict
 
 
 def integers(bounds: Bounds) -> str:

@@ -29,12 +29,44 @@ def ends_inside_character(data: bytes) -> bool:
     return False
 
 
-def recover(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] | None:
-    """`count` tokens that spell `data`, each ending inside a character; None if there are none.
+_UNFINISHED = (
+    b"\xc3",
+    b"\xe3",
+    b"\xf0",
+    b"\xe3\x81",
+    b"\xf0\x9f",
+    b"\xf0\x9f\x98",
+    b"\xc2",
+    b"\xed",
+    b"\xf4",
+)
+"""Beginnings of characters: what a replacement character may have been."""
+_REPLACEMENT = "\ufffd".encode()
+
+
+def recover(
+    vocabulary: Vocabulary, data: bytes, after: bytes, count: int
+) -> tuple[int, ...] | None:
+    """`count` tokens that spell `data`, each ending inside a character; None if there are none. `after`: what follows.
 
     Where several spellings fit, the one with the smallest largest id: tokenizers give their first merges the lowest
-    ids, so it is the one that a model was trained on.
+    ids, so it is the one that a model was trained on. Of malformed UTF-8 llama.cpp tells only that there is some:
+    then the tokens are ones that give the same text.
     """
+    found = _spelled(vocabulary, data, count)
+    if found is not None or _REPLACEMENT not in data:
+        return found
+    text = (data + after).decode("utf-8", "replace")
+    for start in _UNFINISHED:
+        malformed = data.replace(_REPLACEMENT, start)
+        if (malformed + after).decode("utf-8", "replace") == text:
+            found = _spelled(vocabulary, malformed, count)
+            if found is not None:
+                return found
+    return None
+
+
+def _spelled(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] | None:
     spellings = _spellings(vocabulary, data, 0, count)
     return min(spellings, key=lambda ids: sorted(ids, reverse=True), default=None)
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 import pytest
-from gateway_llamacpp import LlamaCppConfig, open_llamacpp
-from gateway_llamacpp.engine import LlamaCppEngine
 from msgspec import Struct
 
 from gateway.constraints import Constraint
@@ -20,6 +18,8 @@ from gateway.protocols import (
     TokenLogprob,
     TokensPrompt,
 )
+from gateway_llamacpp import LlamaCppConfig, open_llamacpp
+from gateway_llamacpp.engine import LlamaCppEngine
 
 GREETING = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
 

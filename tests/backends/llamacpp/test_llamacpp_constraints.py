@@ -8,7 +8,6 @@ import re
 
 import jsonschema
 import pytest
-from gateway_llamacpp.grammar import to_gbnf
 
 from gateway.constraints import (
     Const,
@@ -23,6 +22,7 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.errors import InvalidRequest, Unsupported
+from gateway_llamacpp.grammar import to_gbnf
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ import time
 from contextlib import aclosing
 
 import pytest
-from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 from gateway.constraints import Const
 from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
+from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 pytestmark = pytest.mark.anyio
 
@@ -237,11 +237,13 @@ async def test_a_limit_inside_a_character_is_still_exact(engine, ask):
         assert cut.reason == "length"
 
 
-async def test_malformed_output_becomes_replacement_characters(ask):
+async def test_malformed_output_becomes_replacement_characters(engine, ask):
     for seed in range(5):
         answer = await ask(max_tokens=200, temperature=50.0, seed=seed, ignore_eos=True, logprobs=0)
         spelled = b"".join(entry.bytes for entry in answer.logprobs)
         assert spelled.decode(errors="replace") == answer.text
+        assert len(answer.ids) == 200
+        assert engine.tokenizer.decode(answer.ids, skip_special_tokens=True) == answer.text
 
 
 async def test_a_stop_string_ends_the_text_before_it_also_across_tokens(engine, ask):

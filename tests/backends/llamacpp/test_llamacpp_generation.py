@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
 import gc
 
 import gguf
 import pytest
-from gateway_llamacpp.chunks import Details, Probability
-from gateway_llamacpp.generation import Generation
-from gateway_llamacpp.gguf_header import read_metadata
-from gateway_llamacpp.loading import TINY_MODEL
-from gateway_llamacpp.recovery import recover
-from gateway_llamacpp.stopping import StopStrings
-from gateway_llamacpp.vocabulary import Vocabulary
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols import Sampling
+from gateway_llamacpp.chunks import Details, Probability
+from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.gguf_header import read_metadata
+from gateway_llamacpp.loading import TINY_MODEL
+from gateway_llamacpp.recovery import ends_inside_character, recover
+from gateway_llamacpp.stopping import StopStrings
+from gateway_llamacpp.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(read_metadata(TINY_MODEL))
 SHORT = st.text(alphabet="ab<é", max_size=12)
@@ -25,16 +24,17 @@ SHORT = st.text(alphabet="ab<é", max_size=12)
 
 def chunks_of(ids):
     """What llama.cpp sends for these tokens: nothing for one that ends inside a character, its text with the next."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    unsent = b""
     for number, token in enumerate(ids, 1):
-        text = decoder.decode(VOCABULARY.bytes_of[token])
-        if not decoder.getstate()[0]:
+        unsent += VOCABULARY.bytes_of[token]
+        if not ends_inside_character(unsent):
             yield Details(
                 tokens=[token],
-                content=text,
+                content=unsent.decode(errors="replace"),
                 tokens_predicted=number,
                 completion_probabilities=[Probability(token, -1.0)],
             )
+            unsent = b""
 
 
 def tokens_of(text):
@@ -117,18 +117,35 @@ def test_tokens_come_with_their_text(text):
 def test_lost_tokens_are_found_again(text, data):
     spelled = text.encode()
     missing = spelled[: data.draw(st.integers(1, len(spelled) - 1))]
-    assert recover(VOCABULARY, missing, len(missing)) == tuple(tokens_of_bytes(missing))
+    assert recover(VOCABULARY, missing, spelled[len(missing) :], len(missing)) == tuple(
+        tokens_of_bytes(missing)
+    )
 
 
 def tokens_of_bytes(value):
     return [VOCABULARY.id_of(bytes([byte])) for byte in value]
 
 
+@given(values=st.lists(st.integers(0, 255), min_size=1, max_size=12))
+def test_malformed_output_keeps_its_text_and_its_number_of_tokens(values):
+    """What llama.cpp does not tell is replaced by tokens that give the same text."""
+    values += b"AAA"  # so many bytes llama.cpp may hold back
+    ids = tokens_of_bytes(values)
+    outputs = run(ids)
+    found = [token for output in outputs for token in output.token_ids]
+    said = "".join(output.text for output in outputs)
+    assert said == bytes(values).decode(errors="replace")
+    if len(found) == len(ids):
+        assert VOCABULARY.decode(found) == said
+    spelled = b"".join(entry.bytes for output in outputs for entry in output.logprobs or ())
+    assert spelled.decode(errors="replace") == said
+
+
 def test_tokens_that_cannot_be_told_are_counted():
     generation = Generation(VOCABULARY, Sampling(), limit=100)
     letter = VOCABULARY.id_of(b"A")
-    output = generation.feed(Details(tokens=[letter], content="\ufffdA", tokens_predicted=2))
-    assert (output.text, output.token_ids) == ("\ufffdA", [letter])
+    output = generation.feed(Details(tokens=[letter], content="A", tokens_predicted=2))
+    assert (output.text, output.token_ids) == ("A", [letter])
     assert generation.count == 2
 
 

@@ -9,11 +9,11 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from gateway_remote import RemoteConfig, open_remote
 
 from gateway.errors import EngineError, EngineUnavailable
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway_remote import RemoteConfig, open_remote
 
 pytestmark = pytest.mark.anyio
 

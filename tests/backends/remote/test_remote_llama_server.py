@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_remote import RemoteConfig, open_remote
 
 from gateway.constraints import Grammar
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
 from gateway.testing import EngineContract
+from gateway_remote import RemoteConfig, open_remote
 
 ROOT = Path(__file__).parents[3]
 GGUF = ROOT / "backends/llamacpp/gateway_llamacpp/models/tiny-qwen3.gguf"

@@ -10,12 +10,12 @@ from typing import Any
 
 import openai
 import pytest
-from gateway_scripted import ScriptedConfig, open_scripted
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
 from gateway.testing import check_plugin
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway_scripted import ScriptedConfig, open_scripted
 
 SCENARIO: list[dict[str, Any]] = [
     {

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
-from gateway_vllm import Config, open_engine
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
+from gateway_vllm import Config, open_engine
 
 T = TypeVar("T")
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from gateway.errors import ConfigurationError, InvalidRequest
+from gateway.hookspecs import EngineContext
+from gateway.protocols import Sampling
 from gateway_vllm import Config, gateway_register_engines, open_engine
 from gateway_vllm.config import engine_arguments
 from gateway_vllm.environment import children_without_interrupts
 from gateway_vllm.error_log import root_cause
 from gateway_vllm.errors import refused
 from gateway_vllm.sampling import sampling_arguments
-
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Sampling
 
 KNOWN = {"max_num_seqs", "max_loras", "generation_config", "structured_outputs_config", "model"}
 TINY = EngineContext(name="tiny", path="/models/tiny")

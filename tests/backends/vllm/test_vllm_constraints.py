@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from gateway_vllm.constraints import Enforcement, structured_outputs, unwanted_special_tokens
-from gateway_vllm.json_schemas import passed_over
 
 from gateway.constraints import (
     Const,
@@ -25,6 +23,8 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.errors import Unsupported
+from gateway_vllm.constraints import Enforcement, structured_outputs, unwanted_special_tokens
+from gateway_vllm.json_schemas import passed_over
 
 
 def schema_to_ebnf(schema: Mapping[str, Any], whitespace: int | None) -> str:

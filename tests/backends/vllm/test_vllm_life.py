@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_vllm import Config
 
 from gateway.errors import ConfigurationError, EngineUnavailable
 from gateway.protocols import EngineOutput, EngineRequest
+from gateway_vllm import Config
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 psutil = pytest.importorskip("psutil")

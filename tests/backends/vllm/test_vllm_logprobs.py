@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway_vllm.logprobs import TextAligner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols import TokenLogprob
+from gateway_vllm.logprobs import TextAligner
 
 # A vocabulary of bytes, whole and broken characters, and a special token.
 VOCABULARY = [

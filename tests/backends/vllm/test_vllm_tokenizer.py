@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateway_vllm.tokenizer import HfTokenizer
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gateway_vllm.tokenizer import HfTokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 

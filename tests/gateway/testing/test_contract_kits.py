@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from gateway_memory import MemoryStore
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -36,6 +35,7 @@ from gateway.testing import (
     ToolServerContract,
 )
 from gateway.testing.generating import CONSTRAINTS
+from gateway_memory import MemoryStore
 
 
 async def fails(promise: Callable[..., Coroutine[Any, Any, None]], *subject: Any) -> None:

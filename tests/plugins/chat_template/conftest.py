@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from gateway_chat_template import ChatTemplateRenderer, Config
 
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo, ToolDefinition, Turn
 from gateway.testing.chatml import CHAT_TEMPLATE
 from gateway.wire.items import decode_items
+from gateway_chat_template import ChatTemplateRenderer, Config
 
 ROLES_ALTERNATE = """
 {%- if messages[0].role == 'system' -%}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateway_chat_template import ChatTemplateRenderer, Config
-from gateway_chat_template.tail import tail_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo
+from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_chat_template.tail import tail_of
 
 USER = {"role": "user", "content": "hi"}
 

@@ -7,11 +7,11 @@ import gc
 import random
 
 import pytest
-from gateway_memory import MemoryConfig, MemoryStore, open_memory
 
 from gateway.testing import ResponseStoreContract, check_plugin
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
+from gateway_memory import MemoryConfig, MemoryStore, open_memory
 
 pytestmark = pytest.mark.anyio
 

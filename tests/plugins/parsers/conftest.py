@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from gateway_parsers import BY_NAME, MarkupFormat
-from gateway_parsers.kit.machine import Machine
 
 from gateway.deltas import (
     BlockEnded,
@@ -18,6 +16,8 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import EngineOutput, ParserContext, Tail, ToolDefinition
+from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_parsers.kit.machine import Machine
 
 Items = list[tuple[str, str]]
 

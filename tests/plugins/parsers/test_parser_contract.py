@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gateway_parsers import BY_NAME, MarkupFormat
 
 from gateway.protocols import OutputFormat
 from gateway.testing.output_contract import OutputParserContract
+from gateway_parsers import BY_NAME, MarkupFormat
 
 
 class TestQwen3(OutputParserContract):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gateway_parsers import BY_NAME, compose, gateway_model_profile
 
 from gateway.errors import ConfigurationError
 from gateway.protocols import ModelInfo
 from gateway.testing.chatml import CHAT_TEMPLATE
+from gateway_parsers import BY_NAME, compose, gateway_model_profile
 
 JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\": " }}'
 

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-import gateway_dice
 import pytest
 
+import gateway_dice
 from gateway.protocols import NoConfig, ToolServer
 from gateway.testing import ToolServerContract
 from gateway.tools.functions import functions

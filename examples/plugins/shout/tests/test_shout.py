@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-import gateway_shout
 import pytest
 
+import gateway_shout
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
 from gateway.testing import EngineContract

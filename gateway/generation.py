@@ -1,0 +1,243 @@
+"""One call of the model: a turn becomes a prompt, the engine's outputs become deltas, and deltas what is sent.
+
+Shared by all APIs: what a delta becomes is the business of the writer that is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+import msgspec
+
+from gateway.constraints import Constraint, Triggered
+from gateway.deltas import CallEnded, Delta
+from gateway.errors import EngineError, GatewayError, InvalidRequest
+from gateway.logprobs import LogprobAligner
+from gateway.metrics import Metrics
+from gateway.protocols import (
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    ParserContext,
+    RenderedPrompt,
+    Sampling,
+    Turn,
+)
+from gateway.served import ServedModel
+from gateway.structure import enforced
+from gateway.truncation import turn_starts, without_oldest
+from gateway.usage import PromptCount, TokenCount
+from gateway.wire.ids import new_id
+
+OutT = TypeVar("OutT")
+
+RENDER_IN_THREAD = 200_000
+"""Characters of conversation beyond which rendering and tokenizing leave the event loop."""
+
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the model, ready to be made."""
+
+    turn: Turn
+    rendered: RenderedPrompt
+    request: EngineRequest
+
+
+class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all generations of an answer have in common."""
+
+    sampling: Sampling
+    cache_salt: str | None = None
+    priority: int = 0
+    trace_headers: Mapping[str, str] | None = None
+    size: int = 0
+    """Bytes of the request's body: a hint of how long rendering takes."""
+    structure: Constraint | None = None
+    """What the final text must look like, where the turn's text format cannot say it."""
+
+
+class Generator:
+    """Makes the generations of one answer, or of one choice of it, and counts what they use."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        settings: GenerationSettings,
+        metrics: Metrics,
+        *,
+        aligner: LogprobAligner | None = None,
+        observe: Callable[[EngineOutput], None] | None = None,
+    ) -> None:
+        """`observe` sees each output before the parser does; `aligner` is told of text that no token stands for."""
+        self.model = model
+        self.tokens = TokenCount()
+        self.counts_prompt = True
+        """Whether the next generation's prompt is counted: of choices that share one prompt, only the first counts it."""
+        self.stop_reason: str | int | None = None
+        """The stop string or token that ended the last generation, where one did."""
+        self._settings = settings
+        self._metrics = metrics
+        self._aligner = aligner
+        self._observe = observe
+
+    async def prepare(self, turn: Turn) -> Generation:
+        """Everything that the engine is asked, made from `turn`."""
+        renderer = self.model.renderer
+        settings = self._settings
+        if settings.size > RENDER_IN_THREAD:
+            rendered = await asyncio.to_thread(renderer.render, turn)
+        else:
+            rendered = renderer.render(turn)
+        output_format = self.model.output_format
+        sampling = settings.sampling
+        limit = sampling.max_tokens
+        if limit is not None and self.tokens.output:
+            limit = max(1, limit - self.tokens.output)
+        request = EngineRequest(
+            request_id=new_id("gen_"),
+            prompt=rendered.prompt,
+            sampling=msgspec.structs.replace(
+                sampling,
+                max_tokens=limit,
+                stop=(*sampling.stop, *rendered.stop),
+                stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
+                skip_special_tokens=not output_format.keeps_special_tokens,
+            ),
+            constraint=self._constraint(turn, rendered),
+            adapter=self.model.adapter,
+            cache_salt=settings.cache_salt,
+            priority=settings.priority,
+            trace_headers=settings.trace_headers,
+            multi_modal=rendered.multi_modal,
+            turn=turn,
+            tail=rendered.tail,
+        )
+        return Generation(turn=turn, rendered=rendered, request=request)
+
+    async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
+        """The first generation, which the engine has looked at; shortened where `truncate` allows it and it must be."""
+        generation = await self.prepare(turn)
+        try:
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
+                raise
+            # The fewest turns to leave out, by halving: each try renders the whole prompt.
+            low, high = 1, len(turn_starts(turn.items)) - 1
+            found: Generation | None = None
+            while low <= high:
+                middle = (low + high) // 2
+                shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
+                tried = await self.prepare(shorter)
+                if await self._fits(tried):
+                    found, high = tried, middle - 1
+                else:
+                    low = middle + 1
+            if found is None:
+                raise
+            return found
+        return generation
+
+    async def _fits(self, generation: Generation) -> bool:
+        try:
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if error.code != CONTEXT_LENGTH_EXCEEDED:
+                raise
+            return False
+        return True
+
+    def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
+        """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
+        left to the model where an engine cannot: most clients ask for them by default.
+        """
+        constraint = enforced(
+            self.model.output_format, turn, rendered.tail, self._settings.structure
+        )
+        if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
+            return None
+        return constraint
+
+    async def run(
+        self,
+        generation: Generation,
+        write: Callable[[Sequence[Delta]], OutT],
+        end: Callable[[Sequence[Delta], FinishReason], OutT],
+        sink: Callable[[OutT], Awaitable[None]],
+    ) -> None:
+        """Make the call. `write` turns deltas into what `sink` takes, if it is not empty; `end` does so with the last
+        ones. Raises `GatewayError` where the engine fails, after all that it gave is written. The body of the loop is the
+        path of every token.
+        """
+        request, rendered = generation.request, generation.rendered
+        turn = generation.turn
+        parser = self.model.output_format.parser(
+            ParserContext(
+                tail=rendered.tail,
+                tools={tool.name: tool for tool in turn.tools},
+                tokenizer=self.model.engine.tokenizer,
+                parse_tools=bool(turn.tools) and turn.tool_choice != "none",
+            )
+        )
+        observe, read = self._observe, parser.feed
+        count = PromptCount(request)
+        generated = 0
+        finish: FinishReason | None = None
+        kept: Sequence[Delta] | None = None
+        one_call = bool(turn.tools) and not turn.parallel_tool_calls
+        try:
+            if rendered.prefill:
+                if self._aligner is not None:
+                    self._aligner.skip(rendered.prefill)
+                if out := write(read(EngineOutput(text=rendered.prefill))):
+                    await sink(out)
+            async with aclosing(self.model.engine.generate(request)) as outputs:
+                async for output in outputs:
+                    generated += len(output.token_ids)
+                    if observe is not None:
+                        observe(output)
+                    if output.prompt_tokens is not None or output.cached_tokens is not None:
+                        count.note(output)
+                    deltas = read(output) if output.deltas is None else output.deltas
+                    finish = output.finish_reason
+                    if one_call and (kept := up_to_first_call(deltas)) is not None:
+                        deltas, finish = kept, "stop"
+                    if out := write(deltas):
+                        await sink(out)
+                    if finish is not None:
+                        self.stop_reason = output.stop_reason
+                        break
+            if finish is None:
+                raise EngineError("The engine ended its output without a finish reason.")
+            if finish in ("error", "abort"):
+                raise EngineError("The engine ended this request before it was complete.")
+        except GatewayError:
+            if out := write(parser.finish("error")):
+                await sink(out)
+            raise
+        else:
+            if out := end(() if kept is not None else parser.finish(finish), finish):
+                await sink(out)
+        finally:
+            tokens = self.tokens
+            if self.counts_prompt:
+                tokens.input += count.prompt
+                tokens.cached += count.cached
+            self.counts_prompt = True
+            tokens.output += generated
+            tokens.reasoning += min(parser.reasoning_tokens, generated)
+            if parser.recoveries:
+                self._metrics.parser_recovered(self.model.name, parser.recoveries)
+
+
+def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
+    """`deltas` up to the end of the first call in them, which `parallel_tool_calls: false` makes the last; None if none ends."""
+    for index, delta in enumerate(deltas):
+        if isinstance(delta, CallEnded):
+            return deltas[: index + 1]
+    return None

@@ -1,0 +1,52 @@
+"""What the engine shall enforce on the final text, where a request says more than a format's text formats do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.constraints import Constraint, JsonSchema, OneOf, Repeat, Sequence, Triggered
+from gateway.errors import Unsupported
+from gateway.protocols import OutputFormat, Tail, TextFormat, Turn
+
+_STAND_IN: dict[str, Any] = {"const": "litegate: here the final text begins"}
+
+
+def enforced(
+    output_format: OutputFormat, turn: Turn, tail: Tail, structure: Constraint | None
+) -> Constraint | None:
+    """What the raw output must look like. `structure`, if given, is put where the format has the final text.
+
+    The format is asked for a JSON schema that stands in for it: so each one, with its own reasoning and markers, takes
+    patterns, choices and grammars without knowing them.
+    """
+    if structure is None:
+        return output_format.constraint(turn, tail=tail)
+    asked = msgspec.structs.replace(
+        turn, text_format=TextFormat(kind="json_schema", name="text", schema=_STAND_IN, strict=True)
+    )
+    constraint = output_format.constraint(asked, tail=tail)
+    replaced = None if constraint is None else _replaced(constraint, structure)
+    if constraint is None or replaced == constraint:
+        raise Unsupported(
+            "This model's output format has no place for a structure of the final text together with this tool_choice.",
+            param="structured_outputs",
+        )
+    return replaced
+
+
+def _replaced(tree: Constraint, structure: Constraint) -> Constraint:
+    match tree:
+        case JsonSchema(schema) if schema == _STAND_IN:
+            return structure
+        case Sequence(parts):
+            return Sequence(tuple(_replaced(part, structure) for part in parts))
+        case OneOf(options):
+            return OneOf(tuple(_replaced(option, structure) for option in options))
+        case Repeat(body, least, most):
+            return Repeat(_replaced(body, structure), least, most)
+        case Triggered(trigger, body):
+            return Triggered(trigger, _replaced(body, structure))
+        case _:
+            return tree

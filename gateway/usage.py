@@ -1,0 +1,53 @@
+"""Counting tokens: of one prompt, and of all generations of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
+from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
+
+
+class TokenCount:
+    """What an answer has used so far, over all its generations."""
+
+    def __init__(self) -> None:
+        self.input = 0
+        self.cached = 0
+        self.output = 0
+        self.reasoning = 0
+
+    def usage(self) -> Usage:
+        return Usage(
+            input_tokens=self.input,
+            input_tokens_details=InputTokensDetails(cached_tokens=self.cached),
+            output_tokens=self.output,
+            output_tokens_details=OutputTokensDetails(reasoning_tokens=self.reasoning),
+            total_tokens=self.input + self.output,
+        )
+
+
+def total(counts: Iterable[TokenCount]) -> TokenCount:
+    """All of them together."""
+    whole = TokenCount()
+    for count in counts:
+        whole.input += count.input
+        whole.cached += count.cached
+        whole.output += count.output
+        whole.reasoning += count.reasoning
+    return whole
+
+
+class PromptCount:
+    """A generation's prompt tokens, as the engine has them, else as the prompt has them."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        prompt = request.prompt
+        self.prompt = len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
+        self.cached = 0
+
+    def note(self, output: EngineOutput) -> None:
+        if output.prompt_tokens is not None:
+            self.prompt = output.prompt_tokens
+        if output.cached_tokens is not None:
+            self.cached = output.cached_tokens

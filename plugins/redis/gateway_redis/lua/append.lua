@@ -1,0 +1,44 @@
+-- Add events to logs.
+-- KEYS: record, events of each
+-- ARGV, for each: token, how many events the log is known to have, whether it ends ("1" or ""), number of events, events
+-- Returns for each how many events its log has now, or -1: deleted or over, -2: events that were there are lost.
+local out, at = {}, 1
+for index = 1, #KEYS, 2 do
+  local record, log = KEYS[index], KEYS[index + 1]
+  local token, known, last, count = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
+  at = at + 4
+  local state = redis.call('HMGET', record, 's', 'n', 'z', 'w')
+  local status, length = state[1], tonumber(state[2] or '0')
+  local answer
+  if status and state[4] == token then
+    answer = length -- the same call once more, because its answer was lost
+  elseif not status or state[3] then
+    answer = -1
+  elseif last == '' and status ~= 'queued' and status ~= 'in_progress' then
+    answer = -1 -- somebody else has ended the response: only the end itself is to come
+  elseif known > length then
+    answer = -2
+  else
+    length = length + count
+    if count > 0 then
+      local entry = { 'XADD', log, string.format('%.0f-0', length) }
+      for event = at, at + count - 1 do
+        entry[#entry + 1] = 'e'
+        entry[#entry + 1] = ARGV[event]
+      end
+      if last ~= '' then
+        entry[#entry + 1] = 'end'
+        entry[#entry + 1] = '1'
+      end
+      redis.call(unpack(entry))
+    end
+    redis.call('HSET', record, 'n', length, 'w', token)
+    if last ~= '' then redis.call('HSET', record, 'z', '1') end
+    local left = redis.call('PTTL', record)
+    if left > 0 then redis.call('PEXPIRE', log, left) end
+    answer = length
+  end
+  out[#out + 1] = answer
+  at = at + count
+end
+return out

@@ -1,0 +1,12 @@
+-- Note finished responses, in the order of time, and take out those beyond a number.
+-- KEYS: index
+-- ARGV: the most, seconds after which they expire of themselves, responses
+local now = redis.call('TIME')[1]
+for at = 3, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[at]) end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
+local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[1])
+if beyond <= 0 then return {} end
+local out = {}
+local popped = redis.call('ZPOPMIN', KEYS[1], math.min(beyond, 1000))
+for at = 1, #popped, 2 do out[#out + 1] = popped[at] end
+return out

@@ -1,0 +1,29 @@
+-- Write a record: as it is, or only where the stored one has an expected status.
+-- KEYS: record, events, children
+-- ARGV: expected (",a,b," or "" for any, also for none), status, owner, meta, input, output, token,
+--       milliseconds to live (0: for ever), and, where expected is "": parent, ancestors, broken ("1" or "")
+-- Returns false, or: the parent that it had before and has no longer, its ancestors.
+local had = redis.call('HMGET', KEYS[1], 's', 'p', 't')
+local expected, token, ttl = ARGV[1], ARGV[7], tonumber(ARGV[8])
+local left = ''
+if expected ~= '' then
+  if not had[1] then return false end
+  -- The same call once more, because its answer was lost, succeeds as it did.
+  if had[3] ~= token and not string.find(expected, ',' .. had[1] .. ',', 1, true) then return false end
+elseif not had[1] then
+  redis.call('DEL', KEYS[2])
+  redis.call('HDEL', KEYS[1], 'n', 'z', 'w')
+end
+redis.call('HSET', KEYS[1], 's', ARGV[2], 'o', ARGV[3], 'm', ARGV[4], 'i', ARGV[5], 'u', ARGV[6], 't', token)
+if expected == '' and had[2] ~= ARGV[9] then
+  left = had[2] or ''
+  redis.call('HSET', KEYS[1], 'p', ARGV[9], 'a', ARGV[10], 'b', ARGV[11])
+end
+for _, key in ipairs(KEYS) do
+  if ttl == 0 then
+    redis.call('PERSIST', key)
+  elseif redis.call('PTTL', key) < ttl then
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+return { left, redis.call('HGET', KEYS[1], 'a') }

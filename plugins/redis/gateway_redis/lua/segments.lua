@@ -1,0 +1,5 @@
+-- The input and output items of some responses.
+-- KEYS: records
+local found = {}
+for at, key in ipairs(KEYS) do found[at] = redis.call('HMGET', key, 'i', 'u') end
+return found
