@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
-
 from msgspec import UNSET, Struct
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.protocols import ResponseStore, Sampling, StoredResponse, TextFormat, Turn
+from gateway.sampling import sampling_of
 from gateway.sealing import open_items
 from gateway.served import ServedModel, Services
 from gateway.toolset import Toolset, build_toolset
@@ -75,7 +74,7 @@ async def make_plan(
     toolset = build_toolset(request.tools or (), request.tool_choice, services.offered_tools)
     text_format = _text_format(request)
     logprobs = _logprobs(request)
-    sampling = _sampling(request, model, logprobs)
+    sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     reasoning = request.reasoning
     turn = Turn(
@@ -240,42 +239,6 @@ def _logprobs(request: ResponseRequest) -> int | None:
     if request.top_logprobs:
         return request.top_logprobs
     return 0 if "message.output_text.logprobs" in (request.include or ()) else None
-
-
-def _sampling(request: ResponseRequest, model: ServedModel, logprobs: int | None) -> Sampling:
-    """The request's settings before the configured ones, before the model's recommended ones, before the engine's own."""
-    defaults = model.config.sampling
-    stop = request.stop
-    names = (
-        "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
-        "repetition_penalty", "seed", "min_tokens",
-    )  # fmt: skip
-    chosen: dict[str, Any] = {}
-    for name in names:
-        sources = (request, defaults, model.info.sampling)
-        values = (getattr(source, name, None) for source in sources)
-        chosen[name] = next((value for value in values if value is not None), None)
-    most = request.max_output_tokens
-    return Sampling(
-        **chosen,
-        max_tokens=most if most is not None else defaults.max_tokens,
-        stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
-        stop_token_ids=tuple(request.stop_token_ids or ()),
-        ignore_eos=bool(request.ignore_eos),
-        logit_bias=_logit_bias(request),
-        logprobs=logprobs,
-    )
-
-
-def _logit_bias(request: ResponseRequest) -> dict[int, float] | None:
-    if not request.logit_bias:
-        return None
-    try:
-        return {int(token): bias for token, bias in request.logit_bias.items()}
-    except ValueError:
-        raise InvalidRequest(
-            "logit_bias maps token ids, written as whole numbers, to a bias.", param="logit_bias"
-        ) from None
 
 
 def _skeleton(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,14 +19,9 @@ from gateway.wire.decoding import (
 )
 from gateway.wire.items import Item, decode_items
 from gateway.wire.response import ConversationReference, ServiceTier
+from gateway.wire.sampling import Count, TemplateParameters
 from gateway.wire.text import Reasoning, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
-
-MAX_INT = 2**31 - 1
-Count: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
-Natural: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
-TokenId: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_INT)]
-Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
@@ -53,12 +48,8 @@ class PromptCacheOptions(Value, frozen=True, kw_only=True):
     prewarm: bool | None = None
 
 
-class ResponseRequest(Wire, kw_only=True, omit_defaults=True, dict=True):
-    """The body of `POST /v1/responses`; also of its relatives, which take a part of it.
-
-    None means that the client did not say, or said null. The second block is what self-hosted engines take beyond
-    OpenAI's parameters, under vLLM's names.
-    """
+class ResponseRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=True):
+    """The body of `POST /v1/responses`; also of its relatives, which take a part of it."""
 
     model: str | None = None
     input: list[Item] | None = None
@@ -78,12 +69,10 @@ class ResponseRequest(Wire, kw_only=True, omit_defaults=True, dict=True):
     reasoning: Reasoning | None = None
     safety_identifier: str | None = None
     service_tier: ServiceTier | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     text: TextConfig = TextConfig()
     tool_choice: ToolChoice | None = None
     tools: list[Tool] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
@@ -96,28 +85,6 @@ class ResponseRequest(Wire, kw_only=True, omit_defaults=True, dict=True):
     image: JsonObject | None = None
     generate: bool | None = None
     stream_id: str | None = None
-
-    top_k: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[TokenId] | None = None
-    min_tokens: Natural | None = None
-    ignore_eos: bool | None = None
-    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: JsonObject | None = None
-    cache_salt: Annotated[str, Meta(min_length=1)] | None = None
-    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] | None = None
-
-    @property
-    def unknown(self) -> list[str]:
-        """Names of the parameters that nobody knows: accepted, and counted. Not part of the encoded request."""
-        names: list[str] = self.__dict__.setdefault("unknown_names", [])
-        return names
 
     @property
     def conversation_id(self) -> str | None:

@@ -37,16 +37,16 @@ async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine
     """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, for what cannot be loaded."""
     path = model_file(context.path)
     metadata, vocabulary = await asyncio.to_thread(_read, path)
-    n_ctx = _context_length(config, context, metadata, path)
+    n_ctx = _context_length(config, context, metadata)
     folder = Path(tempfile.mkdtemp(prefix="litegate-"))
     key = secrets.token_urlsafe()
     try:
         server = await asyncio.to_thread(_open, path, config, n_ctx, folder / "s", key)
+        tokenizer = LlamaCppTokenizer(server.listening_address, key, vocabulary)
+        actual = await asyncio.to_thread(_slot_context, tokenizer)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    tokenizer = LlamaCppTokenizer(server.listening_address, key, vocabulary)
-    actual = await asyncio.to_thread(_slot_context, tokenizer)
     info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
     return LlamaCppEngine(
         server,
@@ -90,7 +90,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Vocabulary]:
 
 
 def _context_length(
-    config: LlamaCppConfig, context: EngineContext, metadata: Mapping[str, Any], path: Path
+    config: LlamaCppConfig, context: EngineContext, metadata: Mapping[str, Any]
 ) -> int:
     trained = metadata.get(f"{metadata.get('general.architecture')}.context_length")
     limit = context.max_model_len

@@ -1,24 +1,22 @@
-"""HTTP to replicas: one session, its pool of connections, and what answers mean."""
+"""HTTP to replicas: connections that are kept and used again, and what answers mean."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-import aiohttp
 import msgspec
-from yarl import URL
 
+from gateway_remote.address import Address, address_of
+from gateway_remote.connection import Connection
 from gateway_remote.failures import ErrorBody, ReplicaBusy, ReplicaFailure, read_error, refusal
 from gateway_remote.replica import Endpoint
 from gateway_remote.stalls import StallWatch
 
 _ERROR_BYTES = 64 * 1024
-_READ_BUFFER = 64 * 1024
-"""Bytes of a stream that wait here; at twice as many the connection is not read until the client has caught up."""
+_ANSWER_BYTES = 16 * 1024 * 1024
 _KEEP_ALIVE = 4.0
 """Seconds: uvicorn, on which vLLM and SGLang run, closes idle connections after five."""
 
@@ -30,17 +28,18 @@ class UndeliveredError(ReplicaFailure):
 
 
 class Reply:
-    """A stream that a replica answers with. `close` unless it was read to its end."""
+    """A stream that a replica answers with. `close` it in any case."""
 
-    __slots__ = ("_content", "_response", "_watch", "stalled", "waiting_since")
+    __slots__ = ("_connection", "_done", "_watch", "waiting_since")
 
-    def __init__(self, response: aiohttp.ClientResponse, watch: StallWatch) -> None:
-        self._response = response
-        self._content = response.content
+    def __init__(
+        self, connection: Connection, watch: StallWatch, done: Callable[[Connection], None]
+    ) -> None:
+        self._connection = connection
         self._watch = watch
+        self._done: Callable[[Connection], None] | None = done
         self.waiting_since: float | None = None
         """When the wait for data began, if anybody waits."""
-        self.stalled = False
 
     def watch(self) -> None:
         """From now on silence is a failure. Before the first token it may just be a queue."""
@@ -49,43 +48,35 @@ class Reply:
     async def read(self) -> bytes:
         """What has arrived since the last call, all of it; waits if that is nothing; empty at the end."""
         self.waiting_since = self._watch.now
-        try:
-            return await self._content.readany()
-        except (aiohttp.ClientError, OSError, RuntimeError) as error:
-            # aiohttp raises RuntimeError for a read on a connection that is closed already.
-            if self.stalled:
-                raise ReplicaFailure("it fell silent in the middle of a stream") from error
-            raise ReplicaFailure(f"its stream broke off: {_reason(error)}") from error
-        finally:
-            self.waiting_since = None
+        data = await self._connection.read()
+        self.waiting_since = None
+        return data
 
     def stall(self) -> None:
         """Nothing has come for too long: end it; a waiting `read` raises."""
-        self.stalled = True
-        self._response.close()
+        self._connection.fail("it fell silent in the middle of a stream")
 
     async def finish(self) -> None:
         """The end has been read but for HTTP's own: read that, so that the connection can be used again."""
         try:
             async with asyncio.timeout(1.0):
-                while not self._content.at_eof():
-                    await self._content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError, RuntimeError):
+                while await self._connection.read():
+                    pass
+        except (TimeoutError, ReplicaFailure):
             # The answer is whole: a connection that cannot be used again is no harm.
             pass
         self.close()
 
     def close(self) -> None:
-        """Let go: the connection goes back to the pool if all was read, else it is closed, which aborts the request."""
+        """Let go: the connection is kept if all has arrived, else it is closed, which aborts the request."""
         self._watch.remove(self)
-        if self._content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._connection)
 
 
 class Client:
-    """Calls replicas. `close` at the end."""
+    """Calls replicas. `close` at the end; `trim` now and then."""
 
     def __init__(
         self,
@@ -93,24 +84,39 @@ class Client:
         *,
         headers: Mapping[str, str],
         connect_timeout: float,
-        tls: ssl.SSLContext | bool,
+        tls: ssl.SSLContext,
+        clock: Callable[[], float],
     ) -> None:
         self._watch = watch
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=_KEEP_ALIVE),
-            headers={"Accept-Encoding": "identity", **headers},
-            # Silence is watched for by `StallWatch`: aiohttp would set a timer for each piece of data.
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=connect_timeout, connect=None, sock_read=None
-            ),
-            auto_decompress=False,
-            read_bufsize=_READ_BUFFER,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            raise_for_status=False,
-        )
+        self._headers = dict(headers)
+        self._connect_timeout = connect_timeout
+        self._tls = tls
+        self._clock = clock
+        self._idle: dict[Address, list[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._closed = False
+        self.connections_opened = 0
 
-    async def close(self) -> None:
-        await self._session.close()
+    def close(self) -> None:
+        """Close all connections; streams that are still read break off."""
+        self._closed = True
+        for connection in tuple(self._open):
+            connection.close()
+        self._open.clear()
+        self._idle.clear()
+
+    def trim(self) -> None:
+        """Close what has been idle for too long."""
+        oldest = self._clock() - _KEEP_ALIVE
+        for address, idle in tuple(self._idle.items()):
+            kept = [each for each in idle if each.usable and each.idle_since >= oldest]
+            for each in idle:
+                if each not in kept:
+                    self._drop(each)
+            if kept:
+                self._idle[address] = kept
+            else:
+                del self._idle[address]
 
     async def start(
         self, where: Endpoint, path: str, body: bytes, headers: Mapping[str, str]
@@ -119,29 +125,28 @@ class Client:
 
         Raises `InvalidRequest` for a refusal of the request, else `ReplicaFailure`.
         """
-        response = await self._post(where, path, body, headers)
-        if response.status == 200:
-            return Reply(response, self._watch)
+        address = address_of(where)
+        message = self._message(address, "POST", path, body, headers)
+        connection, status = await self._exchange(address, message)
+        if status == 200:
+            return Reply(connection, self._watch, self._keeper(address))
+        retry_after = connection.retry_after
         try:
-            error = await self._error(response)
+            async with asyncio.timeout(5.0):
+                said = await _read_up_to(connection, _ERROR_BYTES)
+        except (TimeoutError, ReplicaFailure):
+            said = b""
         finally:
-            response.close()
-        raise _meaning(response, error)
+            self._keep(address, connection)
+        raise _meaning(status, read_error(said, status), retry_after)
 
     async def get(self, where: Endpoint, path: str, kind: type[T], *, within: float) -> T:
         """The JSON answer of a GET. Raises `ReplicaFailure` for anything but a success that can be read."""
+        status, body = await self._call(where, "GET", path, b"", within)
+        if status != 200:
+            raise ReplicaFailure(f"{path} answers {status}")
         try:
-            async with asyncio.timeout(within):
-                async with self._session.get(
-                    _url(where.url, path), headers=_host(where), server_hostname=_name(where)
-                ) as response:
-                    if response.status != 200:
-                        raise ReplicaFailure(f"{path} answers {response.status}")
-                    return msgspec.json.decode(await response.read(), type=kind)
-        except TimeoutError as error:
-            raise ReplicaFailure(f"no answer on {path} in {within:g} seconds") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ReplicaFailure(_reason(error)) from error
+            return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
             raise ReplicaFailure(f"what {path} answers cannot be read: {error}") from error
 
@@ -149,92 +154,147 @@ class Client:
         self, where: Endpoint, path: str, *, within: float, body: bytes | None = None
     ) -> int:
         """The status of a GET, or of a POST of `body`. Raises `ReplicaFailure` where there is none."""
+        method = "GET" if body is None else "POST"
+        return (await self._call(where, method, path, body or b"", within))[0]
+
+    async def _call(
+        self, where: Endpoint, method: str, path: str, body: bytes, within: float
+    ) -> tuple[int, bytes]:
+        address = address_of(where)
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(within):
-                async with self._session.request(
-                    "GET" if body is None else "POST",
-                    _url(where.url, path),
-                    data=body,
-                    headers={"Content-Type": "application/json", **_host(where)},
-                    server_hostname=_name(where),
-                ) as response:
-                    return response.status
+                message = self._message(address, method, path, body, {})
+                connection, status = await self._exchange(address, message)
+                return status, await _read_up_to(connection, _ANSWER_BYTES)
         except TimeoutError as error:
             raise ReplicaFailure(f"no answer on {path} in {within:g} seconds") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ReplicaFailure(_reason(error)) from error
+        finally:
+            if connection is not None:
+                self._keep(address, connection)
 
-    async def _post(
-        self, where: Endpoint, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> aiohttp.ClientResponse:
-        for last_try in (False, True):
+    def _message(
+        self, address: Address, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> bytes:
+        lines = [
+            f"{method} {address.prefix}{path} HTTP/1.1",
+            f"Host: {address.header}",
+            "Accept-Encoding: identity",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        # Trace headers come from clients: one with a line end would be two.
+        lines += (
+            f"{name}: {value}"
+            for name, value in (self._headers | dict(headers)).items()
+            if value.isprintable()
+        )
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+
+    async def _exchange(self, address: Address, message: bytes) -> tuple[Connection, int]:
+        """Send a request; the connection it went through, and the answer's status."""
+        while True:
+            connection = self._take(address) or await self._connect(address)
+            whole = False
             try:
-                return await self._session.post(
-                    _url(where.url, path),
-                    data=body,
-                    headers={"Content-Type": "application/json", **_host(where), **headers},
-                    server_hostname=_name(where),
-                    allow_redirects=False,
-                )
-            except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
-                raise UndeliveredError(_reason(error)) from error
-            except (aiohttp.ClientError, OSError) as error:
+                connection.send(message)
+                status = await connection.head()
+                whole = True
+            except ReplicaFailure:
                 # A server may close an idle connection at the moment in which it is used again: nobody's failure.
-                if last_try:
-                    raise ReplicaFailure(f"it hung up: {_reason(error)}") from error
-        raise AssertionError("the second try returns or raises")
+                if not connection.used:
+                    raise
+            finally:
+                if not whole:
+                    self._drop(connection)
+            if whole:
+                return connection, status
 
-    async def _error(self, response: aiohttp.ClientResponse) -> ErrorBody:
+    def _take(self, address: Address) -> Connection | None:
+        """The idle connection that was used last, if there is one."""
+        idle = self._idle.get(address)
+        oldest = self._clock() - _KEEP_ALIVE
+        while idle:
+            connection = idle.pop()
+            if connection.usable and connection.idle_since >= oldest:
+                connection.used = True
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _connect(self, address: Address) -> Connection:
+        if self._closed:
+            raise ReplicaFailure("the gateway is shutting down")
         try:
-            async with asyncio.timeout(5.0):
-                body = await response.content.read(_ERROR_BYTES)
-        except (TimeoutError, aiohttp.ClientError, OSError):
-            body = b""
-        return read_error(body, response.status)
+            async with asyncio.timeout(self._connect_timeout):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    address.host,
+                    address.port,
+                    ssl=self._tls if address.tls else None,
+                    server_hostname=address.name if address.tls else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except TimeoutError as error:
+            reason = f"no connection in {self._connect_timeout:g} seconds"
+            raise UndeliveredError(reason) from error
+        except OSError as error:
+            raise UndeliveredError(f"no connection: {error.strerror or error}") from error
+        self.connections_opened += 1
+        self._open.add(connection)
+        return connection
+
+    def _keeper(self, address: Address) -> Callable[[Connection], None]:
+        return lambda connection: self._keep(address, connection)
+
+    def _keep(self, address: Address, connection: Connection) -> None:
+        """Keep the connection if another request may follow on it."""
+        if connection.idle and not self._closed:
+            connection.idle_since = self._clock()
+            self._idle.setdefault(address, []).append(connection)
+        else:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        connection.close()
 
 
-def _meaning(response: aiohttp.ClientResponse, error: ErrorBody) -> Exception:
-    status = response.status
+async def _read_up_to(connection: Connection, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size < limit and (part := await connection.read()):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _meaning(status: int, error: ErrorBody, retry_after: str | None) -> Exception:
     if status in (400, 413, 422):
         return refusal(error)
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:
-        return ReplicaBusy(said, _retry_after(response.headers.get("retry-after")))
+        return ReplicaBusy(said, _seconds(retry_after))
     return ReplicaFailure(said)
 
 
-def _retry_after(value: str | None) -> float:
-    """Seconds; servers may also write a date, for which one second will do."""
+def _seconds(value: str | None) -> float:
+    """Of a Retry-After; servers may also write a date, for which one second will do."""
     try:
         return min(60.0, max(0.1, float(value or 1)))
     except ValueError:
         return 1.0
 
 
-@lru_cache(maxsize=4096)
-def _url(base: str, path: str) -> URL:
-    return URL(base + path, encoded=True)
-
-
-def _host(where: Endpoint) -> dict[str, str]:
-    return {} if where.host is None else {"Host": where.host}
-
-
-def _name(where: Endpoint) -> str | None:
-    return None if where.host is None else URL(f"//{where.host}").host
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext | bool:
-    """What aiohttp's `ssl` takes. Raises OSError for a CA file that cannot be read."""
+def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
+    """How TLS is spoken. Raises OSError for a CA file that cannot be read."""
+    context = ssl.create_default_context(cafile=ca_file)
     if not verify:
-        return False
-    return True if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
-def headers_of(fixed: Mapping[str, str], api_key: str | None) -> dict[str, Any]:
+def headers_of(fixed: Mapping[str, str], api_key: str | None) -> dict[str, str]:
     """The headers of every request."""
     return {**fixed, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}

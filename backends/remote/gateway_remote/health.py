@@ -37,16 +37,17 @@ class Caretaker:
     async def run(self) -> None:
         """All three, each at its own pace."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_for_stalls())
+            group.create_task(self._look_at_connections())
             group.create_task(self._check())
             if self._discovery.changes:
                 group.create_task(self._discover())
 
-    async def _look_for_stalls(self) -> None:
+    async def _look_at_connections(self) -> None:
         pause = min(1.0, self._config.stall_timeout / 4)
         while True:
             await asyncio.sleep(pause)
             self._stalls.look()
+            self._client.trim()
 
     async def _check(self) -> None:
         while True:

@@ -49,8 +49,9 @@ async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIter
             headers=headers_of(config.headers, config.key()),
             connect_timeout=config.connect_timeout,
             tls=tls,
+            clock=time.monotonic,
         )
-        stack.push_async_callback(client.close)
+        stack.callback(client.close)
         pool = Pool(
             context.name,
             config.pool_settings(),

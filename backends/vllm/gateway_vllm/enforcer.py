@@ -13,7 +13,7 @@ from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignor
     StructuredOutputsParams,
 )
 
-from gateway.constraints import Constraint
+from gateway.constraints import Constraint, JsonObject
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import EngineRequest
 from gateway_vllm.blame import blame
@@ -51,6 +51,8 @@ class Enforcer:
             schema_to_ebnf=schema_to_ebnf,
         )
         self._translated: OrderedDict[bytes, _Translated] = OrderedDict()
+        # vLLM imports its validators at the first use: now, and not while streams run.
+        self._enforceable(JsonObject())
 
     def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> None:
         """Put the request's constraint into `arguments`, those of `SamplingParams`.

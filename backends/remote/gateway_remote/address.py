@@ -1,0 +1,40 @@
+"""An endpoint as a connection needs it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from gateway_remote.replica import Endpoint
+
+
+class Address(Struct, frozen=True):
+    """Where to connect, and what to say there."""
+
+    host: str
+    port: int
+    tls: bool
+    name: str
+    """The name that the certificate must have."""
+    header: str
+    """The Host header."""
+    prefix: str
+    """What all paths begin with."""
+
+
+@lru_cache(maxsize=4096)
+def address_of(where: Endpoint) -> Address:
+    """The address of an endpoint."""
+    parts = urlsplit(where.url)
+    tls = parts.scheme == "https"
+    header = where.host or parts.netloc
+    return Address(
+        host=parts.hostname or "",
+        port=parts.port or (443 if tls else 80),
+        tls=tls,
+        name=urlsplit(f"//{header}").hostname or "",
+        header=header,
+        prefix=parts.path,
+    )

@@ -1,0 +1,42 @@
+"""The names of keys. See the module `gateway_redis` for what they hold."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+
+class Keys:
+    """All keys of one prefix. What belongs to one thing has one hash tag, and so one slot of a cluster."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.index = f"{prefix}:{{index}}"
+        self.leases = [f"{prefix}:{{leases}}", f"{prefix}:{{leases}}:holders"]
+        self.cancel = f"{prefix}:{{cancel}}"
+
+    def response(self, response_id: str) -> list[str]:
+        """The record, its events and its children."""
+        record = self.record(response_id)
+        return [record, f"{record}:events", f"{record}:children"]
+
+    def record(self, response_id: str) -> str:
+        return f"{self._prefix}:{{{_tag(response_id)}}}"
+
+    def log(self, response_id: str) -> list[str]:
+        """The record and its events."""
+        record = self.record(response_id)
+        return [record, f"{record}:events"]
+
+    def conversation(self, conversation_id: str) -> list[str]:
+        """The conversation, its items and their order."""
+        own = f"{self._prefix}:conversation:{{{_tag(conversation_id)}}}"
+        return [own, f"{own}:items", f"{own}:order"]
+
+    def wake(self, process: str) -> str:
+        """The stream by which a process wakes itself."""
+        return f"{self._prefix}:{{wake}}:{process}"
+
+
+def _tag(name: str) -> str:
+    """A name as a hash tag: braces would end it, and an empty one is none."""
+    return quote(name, safe=":@") or "%"

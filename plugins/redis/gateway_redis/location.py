@@ -1,0 +1,98 @@
+"""From a URL to clients of redis-py."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import ConnectionPool, parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import ExponentialWithJitterBackoff
+
+from gateway.errors import ConfigurationError
+from gateway_redis.config import RedisConfig
+
+Client: TypeAlias = "Redis | RedisCluster"
+
+_TRIES_AGAIN = 2
+"""How often redis-py tries a command again whose connection broke. All that the store sends may be sent twice."""
+
+
+def shown(url: str) -> str:
+    """A URL without user, password and options: for messages."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
+    """A client that is not connected yet; its commands may take `waits` seconds longer than others. Raises
+    `ConfigurationError` for a URL that is none."""
+    settings: dict[str, Any] = {
+        "socket_connect_timeout": config.connect_timeout,
+        "socket_timeout": config.timeout + waits,
+        "socket_keepalive": True,
+        "protocol": 2,
+        "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _TRIES_AGAIN),
+    }
+    if config.username is not None:
+        settings["username"] = config.username
+    if config.password is not None:
+        settings["password"] = config.password
+    # Those that wait are as many as there is to wait for; the others are counted by the store.
+    most = config.max_connections if not waits else 2**31
+    try:
+        client = _client(config.url, settings, most)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"[stores.redis] url = \"{shown(config.url)}\" cannot be used: {error} Write redis://host:port/db, rediss://…, "
+            "unix://path, redis+sentinel://host:port,host:port/service or redis+cluster://host:port,host:port."
+        ) from None
+    # redis-py makes dictionaries of entries, in which a field that comes twice is lost.
+    client.response_callbacks.pop("XREAD", None)
+    return client
+
+
+def _client(url: str, settings: dict[str, Any], most: int) -> Client:
+    scheme, plus, kind = urlsplit(url).scheme.partition("+")
+    if not plus:
+        settings.pop("socket_keepalive") if scheme == "unix" else None
+        return Redis(connection_pool=ConnectionPool(**{**settings, **parse_url(url)}, max_connections=most))  # fmt: skip
+    if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
+        raise ValueError(f"'{scheme}+{kind}' is no scheme of it.")
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    named = {"username": unquote(user) or None, "password": unquote(password) or None}
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    settings = {**query, **{k: v for k, v in named.items() if v}, **settings}
+    tls = scheme == "rediss"
+    if kind == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in _addresses(hosts, 6379)]
+        return RedisCluster(startup_nodes=nodes, ssl=tls, max_connections=most, **settings)
+    service, _, db = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("It names no service.")
+    settings["db"] = int(db or 0)
+    socket = {k: v for k, v in settings.items() if k.startswith("socket_") or k == "protocol"}
+    socket["retry"] = settings["retry"]
+    if tls:
+        socket.update({k: v for k, v in settings.items() if k.startswith("ssl_")}, ssl=True)
+        settings["ssl"] = True
+    sentinel = Sentinel(_addresses(hosts, 26379), sentinel_kwargs=socket)
+    return sentinel.master_for(service, max_connections=most, **settings)
+
+
+def _addresses(hosts: str, port: int) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for each in hosts.split(","):
+        parts = urlsplit(f"//{each}")
+        if not parts.hostname:
+            raise ValueError("It names no host.")
+        found.append((parts.hostname, parts.port or port))
+    return found
+
+
+

@@ -1,0 +1,36 @@
+"""The Lua scripts, each of which Redis runs as one step. What each takes and gives is said in its file."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from importlib.resources import files
+
+
+class Script:
+    """A file of `lua/`, and the name by which Redis knows it once it has run it."""
+
+    __slots__ = ("digest", "source")
+
+    def __init__(self, name: str) -> None:
+        self.source = (files(__package__) / "lua" / f"{name}.lua").read_text("utf-8")
+        self.digest = sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+PUT = Script("put")
+ADOPT = Script("adopt")
+TOUCH = Script("touch")
+DELETE = Script("delete")
+FORSAKE = Script("forsake")
+SEGMENTS = Script("segments")
+INDEX = Script("index")
+APPEND = Script("append")
+PAGE = Script("page")
+STATE = Script("state")
+LEASE = Script("lease")
+RELEASE = Script("release")
+TAKE = Script("take")
+WAKE = Script("wake")
+CONVERSATION_PUT = Script("conversation_put")
+CONVERSATION_APPEND = Script("conversation_append")
+CONVERSATION_PAGE = Script("conversation_page")
+CONVERSATION_ITEM = Script("conversation_item")

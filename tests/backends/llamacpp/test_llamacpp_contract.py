@@ -1,0 +1,20 @@
+"""The promises of every engine, kept by this one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.hookspecs import EngineContext
+from gateway.protocols import Engine
+from gateway.testing import EngineContract
+from gateway_llamacpp import LlamaCppConfig, open_llamacpp
+
+
+class TestLlamaCpp(EngineContract):
+    @pytest.fixture(scope="module")
+    async def engine(self, anyio_backend: str) -> AsyncIterator[Engine]:
+        config = LlamaCppConfig(n_parallel=4, n_ctx=2048)
+        async with open_llamacpp(config, EngineContext(name="tiny", path=None)) as opened:
+            yield opened
