@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+
 from msgspec import UNSET, Struct
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported

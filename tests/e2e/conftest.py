@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 def wait_until_ready(server: Server) -> None:
-    for _ in range(300):
+    for _ in range(1800):  # an engine may take its time, on a machine that has others to serve
         if server.process.poll() is not None:
             break
         try:

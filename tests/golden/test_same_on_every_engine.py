@@ -16,6 +16,8 @@ from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 
 SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"
+# torch and vLLM warn of themselves as they are imported, in the gateway's thread.
+pytestmark = pytest.mark.filterwarnings("default")
 VLLM = importlib.util.find_spec("vllm") is not None
 
 WEATHER = {

@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
-from gateway.protocols import ModelInfo
+from gateway.protocols import ModelInfo, Sampling
 from gateway_llamacpp.chunks import decode_chunk
 from gateway_llamacpp.completion import CompletionBuilder
 from gateway_llamacpp.config import LlamaCppConfig
@@ -210,4 +210,24 @@ def _info(
         eos_token=text(token("eos")),
         eos_token_ids=tuple(ends),
         description=metadata.get("general.description") or metadata.get("general.name"),
+        sampling=_recommended(context, metadata),
     )
+
+
+def _recommended(context: EngineContext, metadata: Mapping[str, Any]) -> Sampling | None:
+    """What the file recommends under llama.cpp's keys; the tiny model knows what it knows by heart, and is greedy."""
+    if context.path is None:
+        return Sampling(temperature=0.0)
+    names = {
+        "temp": "temperature",
+        "top_k": "top_k",
+        "top_p": "top_p",
+        "min_p": "min_p",
+        "penalty_repeat": "repetition_penalty",
+    }
+    found = {
+        field: metadata[key]
+        for name, field in names.items()
+        if (key := f"general.sampling.{name}") in metadata
+    }
+    return Sampling(**found) if found else None

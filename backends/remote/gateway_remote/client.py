@@ -233,7 +233,6 @@ class Client:
                     address.port,
                     ssl=self._tls if address.tls else None,
                     server_hostname=address.name if address.tls else None,
-                    happy_eyeballs_delay=0.25,
                 )
         except TimeoutError as error:
             reason = f"no connection in {self._connect_timeout:g} seconds"

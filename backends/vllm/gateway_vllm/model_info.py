@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.hookspecs import EngineContext
-from gateway.protocols import Capability, ModelInfo
+from gateway.protocols import Capability, ModelInfo, Sampling
 from gateway_vllm.config import Config
 
 _EVERYWHERE: frozenset[Capability] = frozenset(
@@ -47,8 +47,17 @@ def model_info(llm: Any, config: Config, context: EngineContext) -> ModelInfo:
         bos_token=_text(getattr(tokenizer, "bos_token", None)),
         eos_token=_text(getattr(tokenizer, "eos_token", None)),
         eos_token_ids=ending_tokens(llm),
+        sampling=_recommended(model),
         adapters=tuple(config.lora_modules),
     )
+
+
+def _recommended(model: Any) -> Sampling | None:
+    """What the model's generation_config.json recommends."""
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    told = model.get_diff_sampling_param()
+    found = {name: told[name] for name in names if told.get(name) is not None}
+    return Sampling(**found) if found else None
 
 
 def ending_tokens(llm: Any) -> tuple[int, ...]:

@@ -120,6 +120,6 @@ def _first_sentence(error: Exception) -> str:
     if not callable(details) or not (listed := details()):
         return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     first = listed[0]
-    where = ".".join(map(str, first.get("loc", ())))
     words = str(first.get("msg", error)).removeprefix("Value error, ")
-    return f"{where}: {words}" if where else words
+    # The field; what follows it are pydantic's own branches.
+    return f"{first['loc'][0]}: {words}" if first.get("loc") else words

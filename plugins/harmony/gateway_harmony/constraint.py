@@ -7,7 +7,7 @@ stops at, and engines allow those by themselves once the rest is complete.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from gateway.constraints import (
     Const,
@@ -17,7 +17,6 @@ from gateway.constraints import (
     JsonSchema,
     OneOf,
     Regex,
-    Repeat,
     Triggered,
 )
 from gateway.constraints import Sequence as InOrder
@@ -26,11 +25,13 @@ from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition
 from gateway_harmony.calls import PYTHON, call_header, forced_header, is_built_in
 from gateway_harmony.markers import CHANNEL, END, MESSAGE, START
 
-_FINAL = f"{CHANNEL}final{MESSAGE}"
-_ANALYSIS = f"{CHANNEL}analysis{MESSAGE}"
-_PREAMBLE = f"{CHANNEL}commentary{MESSAGE}"
-_FUNCTION = f"{CHANNEL}commentary to=functions."
+# Each without the `<|channel|>` that it begins with.
+_FINAL = f"final{MESSAGE}"
+_ANALYSIS = f"analysis{MESSAGE}"
 _NEXT = f"{START}assistant"
+
+Answer: TypeAlias = tuple[Constraint, ...]
+"""What may come after thinking: one of these, behind a `<|channel|>`."""
 
 
 def constraint(turn: Turn, tail: Tail) -> Constraint | None:
@@ -42,7 +43,7 @@ def constraint(turn: Turn, tail: Tail) -> Constraint | None:
     choice = turn.tool_choice
     match choice:
         case "none":
-            return None if text is None else _after_thinking(_final(text), tail, preamble=False)
+            return None if text is None else _after_thinking((_final(text),), tail)
         case NamedTool(name):
             named = [tool for tool in turn.tools if tool.name == name]
             if not named:
@@ -52,13 +53,13 @@ def constraint(turn: Turn, tail: Tail) -> Constraint | None:
                 )
             if forced_header(turn):
                 return _arguments(named[0])
-            return _after_thinking(_call(named[0]), tail, preamble=True)
+            return _after_thinking(_calls(named), tail)
         case "required":
             if not turn.tools:
                 raise InvalidRequest(
                     "tool_choice is 'required', but there are no tools.", param="tool_choice"
                 )
-            return _after_thinking(_any_call(turn.tools), tail, preamble=True)
+            return _after_thinking(_calls(turn.tools), tail)
         case "auto":
             return _free_choice(turn, text, tail)
 
@@ -68,46 +69,48 @@ def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint 
     if text is None:
         if not any(tool.strict or tool.grammar is not None for tool in functions):
             return None
-        return Triggered(trigger=_FUNCTION, body=_any_call(functions, schemas=False))
+        trigger = f"{CHANNEL}commentary to=functions."
+        return _triggered(trigger, _calls(functions, schemas=False))
     if len(functions) < len(turn.tools):
         # Built-in tools are called as often as the model likes, in the middle of its reasoning.
-        return Triggered(trigger=_FINAL, body=_final(text))
+        return _triggered(f"{CHANNEL}{_FINAL}", (_final(text),))
     if not functions:
-        return _after_thinking(_final(text), tail, preamble=False)
-    either = OneOf((_final(text), _any_call(functions, schemas=False)))
-    return _after_thinking(either, tail, preamble=True)
+        return _after_thinking((_final(text),), tail)
+    return _after_thinking((_final(text), *_calls(functions, schemas=False)), tail)
 
 
-def _after_thinking(answer: Constraint, tail: Tail, *, preamble: bool) -> Constraint:
-    """`answer`, before which the model may think, and then, with `preamble`, say what it is about to do."""
-    parts: list[Constraint] = []
+def _triggered(trigger: str, answer: Answer) -> Constraint:
+    return Triggered(trigger=trigger, body=InOrder((Const(CHANNEL), _one_of(answer))))
+
+
+def _after_thinking(answer: Answer, tail: Tail) -> Constraint:
+    """`answer`, before which the model may think in one message.
+
+    The two ways part as late as they can: so every engine's grammar knows at each token where it is. That a forced call
+    cannot have a preamble is the price.
+    """
+    begun = _one_of(answer)
     if tail == "reasoning":
-        parts += (FreeText(until=END), Const(_NEXT))
-    else:
-        parts.append(_optional(_ANALYSIS))
-    if preamble:
-        parts.append(_optional(_PREAMBLE))
-    return InOrder((*parts, answer))
-
-
-def _optional(header: str) -> Constraint:
-    message = InOrder((Const(header), FreeText(until=END), Const(_NEXT)))
-    return Repeat(message, min=0, max=1)
+        return InOrder((FreeText(until=END), Const(f"{_NEXT}{CHANNEL}"), begun))
+    thinking = (Const(_ANALYSIS), FreeText(until=END), Const(f"{_NEXT}{CHANNEL}"), begun)
+    return InOrder((Const(CHANNEL), OneOf((*answer, InOrder(thinking)))))
 
 
 def _final(text: Constraint) -> Constraint:
     return InOrder((Const(_FINAL), text))
 
 
-def _any_call(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Constraint:
-    options = tuple(_call(tool, schema=schemas or tool.strict) for tool in tools)
-    return options[0] if len(options) == 1 else OneOf(options)
+def _calls(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Answer:
+    return tuple(_call(tool, schema=schemas or tool.strict) for tool in tools)
 
 
-def _call(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
-    return InOrder(
-        (Const(call_header(tool.name, built_in=is_built_in(tool))), _arguments(tool, schema=schema))
-    )
+def _call(tool: ToolDefinition, *, schema: bool) -> Constraint:
+    header = call_header(tool.name, built_in=is_built_in(tool)).removeprefix(CHANNEL)
+    return InOrder((Const(header), _arguments(tool, schema=schema)))
+
+
+def _one_of(answer: Answer) -> Constraint:
+    return answer[0] if len(answer) == 1 else OneOf(answer)
 
 
 def _arguments(tool: ToolDefinition, *, schema: bool = True) -> Constraint:

@@ -47,7 +47,7 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
         client = _client(config.url, settings, most)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"[stores.redis] url = \"{shown(config.url)}\" cannot be used: {error} Write redis://host:port/db, rediss://…, "
+            f'[stores.redis] url = "{shown(config.url)}" cannot be used: {error} Write redis://host:port/db, rediss://…, '
             "unix://path, redis+sentinel://host:port,host:port/service or redis+cluster://host:port,host:port."
         ) from None
     # redis-py makes dictionaries of entries, in which a field that comes twice is lost.
@@ -93,6 +93,3 @@ def _addresses(hosts: str, port: int) -> list[tuple[str, int]]:
             raise ValueError("It names no host.")
         found.append((parts.hostname, parts.port or port))
     return found
-
-
-

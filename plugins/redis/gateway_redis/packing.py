@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -49,7 +49,7 @@ unpack_record: Unpacker[StoredResponse] = Unpacker(StoredResponse)
 unpack_items: Unpacker[list[Item]] = Unpacker(list[Item])
 unpack_item: Unpacker[Item] = Unpacker(Item)
 unpack_conversation: Unpacker[Conversation] = Unpacker(Conversation)
-_ANCESTORS = msgspec.msgpack.Decoder(list[str | bytes])
+_ANCESTORS: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[Any])
 
 _PREFIX = "resp_"
 _DIGITS = 48

@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 Argument = str | bytes | int | float
 
+BLOCK = 10.0
+"""Seconds that a blocking read waits before it is made anew: so long may a dead connection go unnoticed."""
+
 _AWAY = (
     "READONLY", "LOADING", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY",
     "NOAUTH", "NOPERM", "WRONGPASS",

@@ -36,6 +36,4 @@ def gpt_oss_tokenizer() -> GptOssTokenizer:
 
 @pytest.fixture(scope="session")
 def gpt_oss(gpt_oss_tokenizer: GptOssTokenizer) -> ModelContext:
-    return ModelContext(
-        info=ModelInfo(name="gpt-oss", engine="test"), tokenizer=gpt_oss_tokenizer
-    )
+    return ModelContext(info=ModelInfo(name="gpt-oss", engine="test"), tokenizer=gpt_oss_tokenizer)

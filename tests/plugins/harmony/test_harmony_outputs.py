@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +51,10 @@ def parse(
         (' to=functions.f<|channel|>commentary <|constrain|>json<|message|>{"a":1}', [called]),
         ('<|channel|>commentary to=functions.f json<|message|>{"a":1}<|call|>', [called]),
         ('<|channel|>commentary to=functions.f<|message|>{"a":1}<|call|>', [called]),
-        ('<|channel|>analysis to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>', [called]),
+        (
+            '<|channel|>analysis to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+            [called],
+        ),
         (
             "<|channel|>analysis to=python code<|message|>print(1)<|call|>",
             [Block("call", "print(1)", "python")],
@@ -61,9 +65,7 @@ def parse(
         ),
     ],
 )
-def test_well_formed_output_is_read_and_nothing_guessed(
-    output: str, expected: list[Block]
-) -> None:
+def test_well_formed_output_is_read_and_nothing_guessed(output: str, expected: list[Block]) -> None:
     deltas, recoveries = parse([output])
     assert blocks(deltas) == expected
     assert recoveries == 0
@@ -95,7 +97,10 @@ def test_well_formed_output_is_read_and_nothing_guessed(
         # markers that are written twice, or elsewhere
         (THINK + "<|start|>" + NEXT + FINAL, [reasoning, said]),
         ("<|channel|>final<|message|><|message|>done<|return|>", [said]),
-        ('<|channel|>commentary to=functions.f<|message|><|constrain|>json{"a":1}<|call|>', [called]),
+        (
+            '<|channel|>commentary to=functions.f<|message|><|constrain|>json{"a":1}<|call|>',
+            [called],
+        ),
         # junk in a header
         ("<|channel|>analysis !? junk<|message|>think<|end|>" + NEXT + FINAL, [reasoning, said]),
         (NEXT + " blah <|channel|>final<|message|>done", [said]),
@@ -114,7 +119,7 @@ def test_well_formed_output_is_read_and_nothing_guessed(
 def test_malformed_output_is_read_as_it_was_meant(output: str, expected: list[Block]) -> None:
     deltas, recoveries = parse([output])
     assert blocks(deltas) == expected
-    assert parse(list(output)) [1] == recoveries
+    assert parse(list(output))[1] == recoveries
     if "to=f " not in output:
         assert recoveries > 0
 
@@ -195,8 +200,27 @@ def test_calls_are_words_where_none_may_be_made() -> None:
 
 
 WORDS = st.sampled_from(
-    [*MARKERS, "analysis", "commentary", "final", " to=functions.f", "assistant", "json", '{"a":1}']
-    + ["hi", " ", "\n", "<", "<|", "ana", "é", "x" * 90, NEXT, THINK, CALL]
+    [
+        *MARKERS,
+        "analysis",
+        "commentary",
+        "final",
+        " to=functions.f",
+        "assistant",
+        "json",
+        '{"a":1}',
+        "hi",
+        " ",
+        "\n",
+        "<",
+        "<|",
+        "ana",
+        "é",
+        "x" * 90,
+        NEXT,
+        THINK,
+        CALL,
+    ]
 )
 
 
@@ -211,7 +235,7 @@ def test_any_cutting_of_anything_reads_the_same(
     output: str, places: list[int], finish: FinishReason, tail: Any
 ) -> None:
     edges = sorted({0, len(output), *(place for place in places if place < len(output))})
-    parts = [output[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [output[a:b] for a, b in itertools.pairwise(edges)]
     for tools in ({}, {"g": ToolDefinition(name="g")}):
         whole, guesses = parse([output], finish, tail=tail, tools=tools)
         for cut in (parts, list(output)):

@@ -50,7 +50,9 @@ def spelt(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 PROSE = st.lists(
-    st.sampled_from(["a word ", "<|end|>", "<|channel|>final<|message|>", "日本🙂", "<", "\n", "é"]),
+    st.sampled_from(
+        ["a word ", "<|end|>", "<|channel|>final<|message|>", "日本🙂", "<", "\n", "é"]
+    ),
     max_size=8,
 ).map("".join)
 SIZES = st.lists(st.integers(1, 12), max_size=12)

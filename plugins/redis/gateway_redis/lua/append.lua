@@ -20,8 +20,9 @@ for index = 1, #KEYS, 2 do
     answer = -2
   else
     length = length + count
-    if count > 0 then
-      local entry = { 'XADD', log, string.format('%.0f-0', length) }
+    if count > 0 or last ~= '' then
+      -- An end without events comes right after the last event.
+      local entry = { 'XADD', log, string.format(count > 0 and '%.0f-0' or '%.0f-1', length) }
       for event = at, at + count - 1 do
         entry[#entry + 1] = 'e'
         entry[#entry + 1] = ARGV[event]

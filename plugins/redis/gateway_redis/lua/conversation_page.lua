@@ -15,7 +15,7 @@ end
 local stop = -1
 if most >= 0 then stop = start + most - 1 end
 local out = {}
-if stop ~= start - 1 then
+if most ~= 0 then
   for _, id in ipairs(redis.call(range, KEYS[3], start, stop)) do
     out[#out + 1] = redis.call('HGET', KEYS[2], id)
   end

@@ -1,0 +1,150 @@
+"""Chat messages as items, which every renderer takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct
+
+from gateway.errors import Unsupported
+from gateway.wire import chat_messages as chat
+from gateway.wire import content, items
+
+
+class Conversation(Struct, frozen=True):
+    """Items, and for each the number of the message that it was in."""
+
+    items: list[items.Item]
+    origins: list[int]
+
+
+def items_of(messages: Sequence[chat.Message]) -> Conversation:
+    """The items that `messages` come to: of the assistant's reasoning, message and calls, in this order.
+
+    Raises `Unsupported` for earlier audio of the assistant, which is not kept.
+    """
+    reader = _Reader()
+    for index, message in enumerate(messages):
+        reader.read(message, index)
+    return Conversation(reader.items, reader.origins)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.items: list[items.Item] = []
+        self.origins: list[int] = []
+        self._custom: set[str] = set()
+        """Ids of calls of custom tools."""
+        self._functions: list[tuple[str, str]] = []
+        """Names and made-up ids of legacy calls without a result."""
+
+    def read(self, message: chat.Message, index: int) -> None:
+        match message.body:
+            case chat.UserMessage(content=said):
+                self._add(items.Message(role="user", content=_user_content(said)), index)
+            case chat.SystemMessage(content=said):
+                role = "developer" if message.role == "developer" else "system"
+                parts: list[content.MessageContent] = [
+                    content.InputText(text=text) for text in _texts(said)
+                ]
+                self._add(items.Message(role=role, content=parts), index)
+            case chat.AssistantMessage():
+                self._assistant(message.body, index)
+            case chat.ToolMessage(content=said, tool_call_id=call_id):
+                self._result(call_id, said, index)
+            case chat.FunctionMessage(name=name, content=said):
+                call_id = next((made for called, made in self._functions if called == name), name)
+                self._functions = [pair for pair in self._functions if pair[1] != call_id]
+                self._result(call_id, said or "", index)
+
+    def _add(self, item: items.Item, index: int) -> None:
+        self.items.append(item)
+        self.origins.append(index)
+
+    def _assistant(self, message: chat.AssistantMessage, index: int) -> None:
+        if message.audio is not None:
+            raise Unsupported(
+                "Audio that the assistant spoke is not kept here. Send its transcript as content.",
+                param=f"messages[{index}].audio",
+            )
+        if reasoning := message.reasoning_content or message.reasoning:
+            part = content.ReasoningText(text=reasoning)
+            self._add(items.Reasoning(content=[part]), index)
+        parts = _assistant_content(message)
+        calls = message.tool_calls or ()
+        if parts or not (calls or message.function_call or reasoning):
+            self._add(items.Message(role="assistant", content=parts), index)
+        for call in calls:
+            match call:
+                case chat.FunctionToolCall(id=call_id, function=called):
+                    self._add(
+                        items.FunctionCall(
+                            call_id=call_id, name=called.name, arguments=called.arguments
+                        ),
+                        index,
+                    )
+                case chat.CustomToolCall(id=call_id, custom=custom):
+                    self._custom.add(call_id)
+                    self._add(
+                        items.CustomToolCall(call_id=call_id, name=custom.name, input=custom.input),
+                        index,
+                    )
+        if (legacy := message.function_call) is not None:
+            call_id = f"call_{index}"
+            self._functions.append((legacy.name, call_id))
+            self._add(
+                items.FunctionCall(call_id=call_id, name=legacy.name, arguments=legacy.arguments),
+                index,
+            )
+
+    def _result(self, call_id: str, said: str | list[chat.TextPart], index: int) -> None:
+        output: str | list[content.ToolOutputContent]
+        output = said if isinstance(said, str) else [content.InputText(text=p.text) for p in said]
+        if call_id in self._custom:
+            self._add(items.CustomToolCallOutput(call_id=call_id, output=output), index)
+        else:
+            self._add(items.FunctionCallOutput(call_id=call_id, output=output), index)
+
+
+def _texts(said: str | list[chat.TextPart]) -> list[str]:
+    return [said] if isinstance(said, str) else [part.text for part in said]
+
+
+def _user_content(said: str | list[chat.UserPart]) -> list[content.MessageContent]:
+    if isinstance(said, str):
+        return [content.InputText(text=said)]
+    return [_user_part(part) for part in said]
+
+
+def _user_part(part: chat.UserPart) -> content.MessageContent:
+    match part:
+        case chat.TextPart(text=text):
+            return content.InputText(text=text)
+        case chat.ImagePart(image_url=image):
+            return content.InputImage(image_url=image.url, detail=image.detail)
+        case chat.AudioPart(input_audio=audio):
+            return content.InputAudio(input_audio=audio)
+        case chat.FilePart(file=file):
+            return content.InputFile(
+                filename=file.filename or UNSET,
+                file_data=file.file_data or UNSET,
+                file_id=file.file_id or UNSET,
+            )
+
+
+def _assistant_content(message: chat.AssistantMessage) -> list[content.MessageContent]:
+    said = message.content
+    parts: list[content.MessageContent] = []
+    if isinstance(said, str):
+        if said:
+            parts.append(content.OutputText(text=said))
+    else:
+        for part in said or ():
+            match part:
+                case chat.TextPart(text=text):
+                    parts.append(content.OutputText(text=text))
+                case chat.RefusalPart(refusal=refusal):
+                    parts.append(content.Refusal(refusal=refusal))
+    if message.refusal:
+        parts.append(content.Refusal(refusal=message.refusal))
+    return parts

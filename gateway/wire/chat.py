@@ -1,0 +1,271 @@
+"""Chat Completions: the request, its tools, and the plain answer. Chunks are made by `gateway.chat_chunks`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.errors import InvalidRequest
+from gateway.wire.chat_messages import CalledCustom, CalledFunction, Message, decode_messages
+from gateway.wire.chat_tools import (
+    decode_chat_choice,
+    decode_chat_tools,
+    decode_function_call,
+    decode_functions,
+)
+from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
+from gateway.wire.content import Logprob
+from gateway.wire.decoding import convert, decode_object, missing
+from gateway.wire.request import PromptCacheOptions, decode_metadata
+from gateway.wire.response import ServiceTier
+from gateway.wire.sampling import Count, Natural, TemplateParameters
+from gateway.wire.tools import Tool, ToolChoice
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
+
+
+class StreamOptions(Value, frozen=True, kw_only=True):
+    """`continuous_usage_stats` is vLLM's: usage so far in every chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class TextResponse(Tagged, frozen=True, kw_only=True, tag="text"):
+    pass
+
+
+class JsonObjectResponse(Tagged, frozen=True, kw_only=True, tag="json_object"):
+    pass
+
+
+class ResponseSchema(Value, frozen=True, kw_only=True):
+    name: str
+    description: str | None = None
+    schema: JsonObject | None = None
+    strict: bool | None = None
+
+
+class JsonSchemaResponse(Tagged, frozen=True, kw_only=True, tag="json_schema"):
+    json_schema: ResponseSchema
+
+
+ResponseFormat: TypeAlias = TextResponse | JsonObjectResponse | JsonSchemaResponse
+
+
+class StructuredOutputs(Value, frozen=True, kw_only=True):
+    """What the final text must be: exactly one of these. vLLM's field; its older `guided_*` fields mean the same."""
+
+    json: str | JsonObject | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Any = None
+
+
+class ChatRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=True):
+    """The body of `POST /v1/chat/completions`. None means that the client did not say, or said null.
+
+    The second block is what self-hosted engines take beyond OpenAI's parameters, under vLLM's names.
+    """
+
+    messages: list[Message] = []
+    model: str | None = None
+    audio: JsonObject | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    max_completion_tokens: Count | None = None
+    max_tokens: Count | None = None
+    metadata: dict[str, str] | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    moderation: JsonObject | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    parallel_tool_calls: bool | None = None
+    prediction: JsonObject | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: PromptCacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    response_format: ResponseFormat | None = None
+    safety_identifier: str | None = None
+    service_tier: ServiceTier | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tool_choice: ToolChoice | None = None
+    tools: list[Tool] | None = None
+    user: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    web_search_options: JsonObject | None = None
+
+    echo: bool | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    return_token_ids: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    documents: list[JsonObject] | None = None
+    include_reasoning: bool | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | JsonObject | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_decoding_backend: str | None = None
+    guided_whitespace_pattern: str | None = None
+    request_id: str | None = None
+
+    # Known so that they can be refused where they would change the answer.
+    use_beam_search: bool | None = None
+    best_of: Natural | None = None
+    length_penalty: float | None = None
+    allowed_token_ids: list[int] | None = None
+    truncate_prompt_tokens: int | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    logits_processors: list[Any] | None = None
+    mm_processor_kwargs: JsonObject | None = None
+    kv_transfer_params: JsonObject | None = None
+    vllm_xargs: JsonObject | None = None
+
+    @property
+    def legacy(self) -> bool:
+        """Whether the request speaks of `functions`, and so must its answer."""
+        return bool(self.__dict__.get("legacy_functions"))
+
+
+_KNOWN = frozenset(
+    {"functions", "function_call"}
+    | {field.encode_name for field in msgspec.structs.fields(ChatRequest)}
+)
+
+
+def decode_chat_request(body: bytes) -> ChatRequest:
+    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    raw = decode_object(body)
+    given = {key: value for key, value in raw.items() if value is not None}
+    sent_messages = given.pop("messages", None)
+    sent_tools = given.pop("tools", None)
+    sent_choice = given.pop("tool_choice", None)
+    sent_functions = given.pop("functions", None)
+    sent_call = given.pop("function_call", None)
+    sent_metadata = given.pop("metadata", None)
+    request = convert(given, ChatRequest, "")
+    if sent_messages is None:
+        raise missing("messages", "Send a list of messages.")
+    request.messages = decode_messages(sent_messages)
+    if not request.messages:
+        raise InvalidRequest(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+            param="messages",
+            code="empty_array",
+        )
+    if sent_tools is not None:
+        request.tools = decode_chat_tools(sent_tools)
+    if sent_choice is not None:
+        request.tool_choice = decode_chat_choice(sent_choice)
+    if sent_functions is not None or sent_call is not None:
+        if sent_tools is not None or sent_choice is not None:
+            raise InvalidRequest(
+                "Mutually exclusive parameters: 'functions' is the older form of 'tools'. Send one of them.",
+                param="functions" if sent_functions is not None else "function_call",
+                code="mutually_exclusive_parameters",
+            )
+        request.__dict__["legacy_functions"] = True
+        request.tools = decode_functions(sent_functions or [])
+        request.tool_choice = None if sent_call is None else decode_function_call(sent_call)
+    if sent_metadata is not None:
+        request.metadata = decode_metadata(sent_metadata)
+    if unknown := raw.keys() - _KNOWN:
+        request.unknown.extend(sorted(unknown))
+    return request
+
+
+# The answer.
+
+
+class ToolCall(Value, frozen=True, kw_only=True):
+    """A call of the answer: of a function, or of a custom tool."""
+
+    id: str
+    type: Literal["function", "custom"] = "function"
+    function: CalledFunction | UnsetType = UNSET
+    custom: CalledCustom | UnsetType = UNSET
+
+
+class AnswerMessage(Value, frozen=True, kw_only=True):
+    """`content` is null where the model said nothing."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+    annotations: list[JsonObject] = []
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
+    function_call: CalledFunction | UnsetType = UNSET
+
+
+class ChoiceLogprobs(Value, frozen=True, kw_only=True):
+    content: list[Logprob]
+    refusal: None = None
+
+
+class Choice(Value, frozen=True, kw_only=True):
+    """What comes after `finish_reason` is vLLM's, and left out where it was not asked for or is not known."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: ChoiceLogprobs | None = None
+    finish_reason: FinishReason
+    stop_reason: str | int | UnsetType = UNSET
+    token_ids: list[int] | UnsetType = UNSET
+
+
+class PromptTokensDetails(Value, frozen=True, kw_only=True):
+    cached_tokens: int = 0
+    audio_tokens: int = 0
+
+
+class CompletionTokensDetails(Value, frozen=True, kw_only=True):
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class CompletionUsage(Value, frozen=True, kw_only=True):
+    """Tokens, over all generations and choices; a prompt that choices share is counted once."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails = PromptTokensDetails()
+    completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
+
+
+class PromptLogprob(Value, frozen=True, kw_only=True):
+    """One candidate at a position of the prompt; `rank` counts from 1, and is null where it is not known."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+class ChatCompletion(Value, frozen=True, kw_only=True):
+    """The plain answer. The last two fields are vLLM's, where they were asked for."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+    service_tier: ServiceTier = "default"
+    system_fingerprint: str | None = None
+    prompt_logprobs: list[dict[int, PromptLogprob] | None] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET

@@ -1,0 +1,174 @@
+"""The messages of Chat Completions, as clients send them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from gateway.wire.common import JsonObject, Tagged, Value
+from gateway.wire.content import AudioData, ImageDetail
+from gateway.wire.decoding import convert, missing, not_among, wrong_type
+
+# Content parts.
+
+
+class TextPart(Tagged, frozen=True, kw_only=True, tag="text"):
+    text: str
+
+
+class RefusalPart(Tagged, frozen=True, kw_only=True, tag="refusal"):
+    refusal: str
+
+
+class ImageUrl(Value, frozen=True, kw_only=True):
+    url: str
+    detail: ImageDetail = "auto"
+
+
+class ImagePart(Tagged, frozen=True, kw_only=True, tag="image_url"):
+    image_url: ImageUrl
+
+
+class AudioPart(Tagged, frozen=True, kw_only=True, tag="input_audio"):
+    input_audio: AudioData
+
+
+class FileData(Value, frozen=True, kw_only=True):
+    """A file by its base64 data, or by id."""
+
+    filename: str | None = None
+    file_data: str | None = None
+    file_id: str | None = None
+
+
+class FilePart(Tagged, frozen=True, kw_only=True, tag="file"):
+    file: FileData
+
+
+UserPart: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
+AssistantPart: TypeAlias = TextPart | RefusalPart
+
+
+# Calls.
+
+
+class CalledFunction(Value, frozen=True, kw_only=True):
+    """`arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class CalledCustom(Value, frozen=True, kw_only=True):
+    name: str
+    input: str
+
+
+class FunctionToolCall(Tagged, frozen=True, kw_only=True, tag="function"):
+    id: str
+    function: CalledFunction
+
+
+class CustomToolCall(Tagged, frozen=True, kw_only=True, tag="custom"):
+    id: str
+    custom: CalledCustom
+
+
+ToolCall: TypeAlias = FunctionToolCall | CustomToolCall
+
+
+# Messages.
+
+
+class UserMessage(Value, frozen=True, kw_only=True):
+    """`name` is accepted, here and below: the chat templates of today's models have no place for it."""
+
+    content: str | list[UserPart]
+    name: str | None = None
+
+
+class SystemMessage(Value, frozen=True, kw_only=True):
+    """A system or a developer message."""
+
+    content: str | list[TextPart]
+    name: str | None = None
+
+
+class AssistantMessage(Value, frozen=True, kw_only=True):
+    """What the model did in one go. `reasoning_content` and `reasoning` are two names for one thing."""
+
+    content: str | list[AssistantPart] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: CalledFunction | None = None
+    audio: JsonObject | None = None
+    name: str | None = None
+
+
+class ToolMessage(Value, frozen=True, kw_only=True):
+    content: str | list[TextPart]
+    tool_call_id: str
+    name: str | None = None
+
+
+class FunctionMessage(Value, frozen=True, kw_only=True):
+    """The result of a legacy function call."""
+
+    name: str
+    content: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message, with the role that says which kind it is."""
+
+    role: Literal["user", "system", "developer", "assistant", "tool", "function"]
+    body: UserMessage | SystemMessage | AssistantMessage | ToolMessage | FunctionMessage
+
+
+_ROLES: dict[
+    str, type[UserMessage | SystemMessage | AssistantMessage | ToolMessage | FunctionMessage]
+] = {
+    "system": SystemMessage,
+    "developer": SystemMessage,
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "tool": ToolMessage,
+    "function": FunctionMessage,
+}
+
+
+def decode_messages(raw: Any, param: str = "messages") -> list[Message]:
+    """A request's messages from plain JSON; raises `InvalidRequest` with the precise parameter.
+
+    Lenient as real clients need it: nulls count as left out, a tool call may lack its `type`.
+    """
+    if not isinstance(raw, list):
+        raise wrong_type(param, "an array of messages", raw)
+    return [_decode_message(each, f"{param}[{index}]") for index, each in enumerate(raw)]
+
+
+def _decode_message(raw: Any, param: str) -> Message:
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    role = raw.get("role")
+    if role is None:
+        raise missing(f"{param}.role")
+    if not isinstance(role, str):
+        raise wrong_type(f"{param}.role", "a string", role)
+    cls = _ROLES.get(role)
+    if cls is None:
+        raise not_among(f"{param}.role", role, _ROLES)
+    if cls is AssistantMessage:
+        calls = raw.get("tool_calls")
+        if isinstance(calls, list) and any(
+            isinstance(c, dict) and not c.get("type") for c in calls
+        ):
+            raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
+    return Message(role, convert(raw, cls, param))  # type: ignore[arg-type]  # a key of _ROLES
+
+
+def _typed(call: Any) -> Any:
+    return {**call, "type": "function"} if isinstance(call, dict) and not call.get("type") else call

@@ -1,0 +1,165 @@
+"""Writing events: what all responses of this process have ready at once goes to Redis in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.errors import StoreUnavailable
+from gateway_redis import scripts
+from gateway_redis.keys import Keys
+from gateway_redis.server import Argument, Server, through_outage
+from gateway_redis.tokens import Tokens
+
+_ENTRIES = 512
+_BYTES = 4 << 20
+"""The most that one call carries, so that Redis is never busy for long."""
+
+_EVENTS = 1000
+"""Events in one entry: Lua's stack ends at a few thousand values."""
+
+_LOST = -2
+
+
+class _Append:
+    """Events that wait to be written to one log."""
+
+    __slots__ = ("done", "events", "last", "response_id", "lost", "size", "token")
+
+    def __init__(self, response_id: str, events: Sequence[bytes], last: bool, token: str) -> None:
+        self.response_id = response_id
+        self.events = events
+        self.last = last
+        self.token = token
+        self.lost = False
+        self.size = sum(map(len, events))
+        self.done: asyncio.Future[StoreUnavailable | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def finish(self, error: StoreUnavailable | None) -> None:
+        if not self.done.done():
+            self.done.set_result(error)
+
+
+class EventWriter:
+    """Appends to logs, in the order of the calls. An append that was begun is made, whether or not its caller stays."""
+
+    def __init__(self, server: Server, keys: Keys, tokens: Tokens, *, outage: float) -> None:
+        self._server = server
+        self._keys = keys
+        self._tokens = tokens
+        self._outage = outage
+        self._waiting: list[_Append] = []
+        self._written: list[_Append] = []
+        self._task: asyncio.Task[None] | None = None
+        self._known: dict[str, int] = {}
+        """How many events a log has, where this process has written to it: it must not have fewer later."""
+
+    async def append(self, response_id: str, events: Sequence[bytes], *, last: bool) -> None:
+        """Returns when they are stored, or not needed any more."""
+        for start in range(0, len(events), _EVENTS) or (0,):
+            some = events[start : start + _EVENTS]
+            await self._append(response_id, some, last and start + _EVENTS >= len(events))
+
+    async def settled(self, response_id: str) -> None:
+        """Returns when nothing more waits to be written to that log."""
+        for each in (*self._written, *self._waiting):
+            if each.response_id == response_id:
+                await asyncio.wait((each.done,))
+
+    def forget(self, response_id: str) -> None:
+        """The response is gone; what may come under its id is another."""
+        self._known.pop(response_id, None)
+
+    async def close(self) -> None:
+        """Write what waits."""
+        if self._task is not None:
+            await self._task
+
+    async def _append(self, response_id: str, events: Sequence[bytes], last: bool) -> None:
+        each = _Append(response_id, events, last, self._tokens.next())
+        self._waiting.append(each)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write())
+        try:
+            error = await each.done
+        except asyncio.CancelledError:
+            # It is written all the same: whoever asks later must be able to wait for that.
+            if each.done.cancelled():
+                each.done = asyncio.get_running_loop().create_future()
+            raise
+        if error is not None:
+            raise error
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._written = self._take()
+                error: StoreUnavailable | None = None
+                try:
+                    await through_outage(lambda: self._send(batch), seconds=self._outage)  # noqa: B023  # awaited here
+                except StoreUnavailable as failure:
+                    error = failure
+                for each in batch:
+                    if each.lost:
+                        each.finish(StoreUnavailable("The store has lost events of this response."))
+                        continue
+                    if error is not None:
+                        self._known.pop(each.response_id, None)
+                    each.finish(error)
+        except BaseException:
+            # A mistake of ours: nobody shall wait for ever.
+            for each in (*self._written, *self._waiting):
+                each.finish(StoreUnavailable("The store failed to write events."))
+            self._waiting = []
+            raise
+        finally:
+            self._written = []
+            self._task = None
+
+    def _take(self) -> list[_Append]:
+        """What goes in the next call: of each log one append, since Redis remembers the last one's token."""
+        waiting = self._waiting
+        size, taken, left, logs = 0, [], [], set[str]()
+        for at, each in enumerate(waiting):
+            if len(taken) == _ENTRIES or (taken and size + each.size > _BYTES):
+                left += waiting[at:]
+                break
+            if each.response_id in logs:
+                left.append(each)
+                continue
+            logs.add(each.response_id)
+            size += each.size
+            taken.append(each)
+        self._waiting = left
+        return taken
+
+    async def _send(self, batch: Sequence[_Append]) -> None:
+        if self._server.cluster:
+            results = await asyncio.gather(
+                *(self._send_some([each]) for each in batch), return_exceptions=True
+            )
+            failed = [each for each in results if isinstance(each, BaseException)]
+            if failed:
+                raise failed[0]
+        else:
+            await self._send_some(batch)
+
+    async def _send_some(self, batch: Sequence[_Append]) -> None:
+        keys: list[str] = []
+        arguments: list[Argument] = []
+        batch = [each for each in batch if not each.lost]
+        for each in batch:
+            keys += self._keys.log(each.response_id)
+            known = self._known.get(each.response_id, 0)
+            arguments += (each.token, known, "1" if each.last else "", len(each.events))
+            arguments += each.events
+        for each, length in zip(
+            batch, await self._server.run(scripts.APPEND, keys, arguments), strict=True
+        ):
+            each.lost = length == _LOST
+            if length < 0 or each.last:
+                self._known.pop(each.response_id, None)
+            else:
+                self._known[each.response_id] = length

@@ -1,0 +1,63 @@
+"""The bound on how many finished responses are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from gateway.errors import StoreUnavailable
+from gateway_redis import scripts
+from gateway_redis.keys import Keys
+from gateway_redis.server import Server
+
+logger = logging.getLogger("gateway_redis")
+
+_AT_ONCE = 1000
+
+
+class FinishedIndex:
+    """Notes which responses have finished, beside the requests, and evicts the oldest beyond a number."""
+
+    def __init__(
+        self,
+        server: Server,
+        keys: Keys,
+        *,
+        most: int,
+        seconds: float,
+        evict: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._server = server
+        self._keys = keys
+        self._most = most
+        self._seconds = int(seconds) + 1
+        self._evict = evict
+        self._new: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, response_id: str) -> None:
+        """Note a response that has finished."""
+        self._new.append(response_id)
+        if self._task is None:
+            self._task = asyncio.create_task(self._note())
+
+    async def close(self) -> None:
+        """Wait until all are noted."""
+        if self._task is not None:
+            await self._task
+
+    async def _note(self) -> None:
+        try:
+            while self._new:
+                some, self._new = self._new[:_AT_ONCE], self._new[_AT_ONCE:]
+                out = await self._server.run(
+                    scripts.INDEX, [self._keys.index], [self._most, self._seconds, *some]
+                )
+                for response_id in out:
+                    await self._evict(response_id.decode())
+        except StoreUnavailable as error:
+            # Those that were not noted expire by their time alone.
+            logger.warning("finished responses could not be counted: %s", error.message)
+        finally:
+            self._task = None

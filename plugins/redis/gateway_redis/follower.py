@@ -1,0 +1,228 @@
+"""Waiting for the events of many logs with one blocking read, and handing them to those who follow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from gateway.errors import StoreUnavailable
+from gateway_redis import scripts
+from gateway_redis.entries import events_of
+from gateway_redis.keys import Keys
+from gateway_redis.server import BLOCK, Server
+
+logger = logging.getLogger("gateway_redis")
+
+_HELD = 1 << 20
+"""Bytes that are held for a follower who does not take them; then it has to read the log again."""
+
+_START = "0-0"
+
+
+class FollowedLog:
+    """A log that somebody follows. `position` is how many of its events were handed out or were there before."""
+
+    __slots__ = ("key", "places", "position", "response_id")
+
+    def __init__(self, response_id: str, key: str, position: int) -> None:
+        self.response_id = response_id
+        self.key = key
+        self.position = position
+        self.places: set[Place] = set()
+
+
+class Place:
+    """Where one reader of a log is, and what has come for it."""
+
+    __slots__ = ("_at", "_held", "_wake", "behind", "events", "log", "over")
+
+    def __init__(self, log: FollowedLog) -> None:
+        self.log = log
+        self.behind = True
+        """Events have come that were not kept for this reader: it reads them from the log itself."""
+        self.over = False
+        """Nothing comes after what is here."""
+        self.events: list[bytes] = []
+        self._at = 0
+        self._held = 0
+        self._wake: asyncio.Future[None] | None = None
+
+    def go_on(self, at: int) -> None:
+        """The reader has all events before number `at`; keep those that come from now on."""
+        self.behind = False
+        self._at = at
+
+    def take(self) -> list[bytes]:
+        """What has come."""
+        events, self.events, self._held = self.events, [], 0
+        return events
+
+    async def more(self) -> None:
+        """Wait until something has come."""
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def push(self, events: Sequence[bytes], length: int) -> None:
+        """Events have come; the log has `length` with them."""
+        if self.behind:
+            return
+        skip = self._at - (length - len(events))
+        if skip < 0 or self._held > _HELD:
+            self.behind = True
+            self.take()
+        elif skip < len(events):
+            self.events += events[skip:] if skip else events
+            self._held += sum(map(len, events))
+            self._at = length
+        self.wake()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.over = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+class Follower:
+    """Follows logs by one blocking read on all their streams."""
+
+    def __init__(self, server: Server, keys: Keys, wake: str | None) -> None:
+        """`wake` is the stream by which the read is ended when another log joins; None where there is one log alone."""
+        self._server = server
+        self._keys = keys
+        self._wake_key = wake
+        self._wake_at = _START
+        self._logs: dict[str, FollowedLog] = {}
+        self._by_key: dict[bytes, FollowedLog] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
+        self._joined = 0
+        self._read = 0
+        """How many had joined when the read that goes on was begun."""
+
+    def __bool__(self) -> bool:
+        """Whether anybody follows."""
+        return bool(self._logs)
+
+    def join(self, response_id: str, position: int) -> Place:
+        """Follow a log that has `position` events at least."""
+        log = self._logs.get(response_id)
+        if log is None:
+            key = self._keys.log(response_id)[1]
+            log = self._logs[response_id] = FollowedLog(response_id, key, position)
+            self._by_key[key.encode()] = log
+            self._joined += 1
+            if self._task is None:
+                self._task = asyncio.create_task(self._follow())
+            elif self._waking is None and self._wake_key is not None:
+                self._waking = asyncio.create_task(self._wake(self._wake_key))
+        place = Place(log)
+        log.places.add(place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """The reader has gone."""
+        log = place.log
+        log.places.discard(place)
+        if not log.places and self._logs.get(log.response_id) is log:
+            self._drop(log)
+
+    def stop(self) -> None:
+        """Stop waiting."""
+        for task in (self._task, self._waking):
+            if task is not None:
+                task.cancel()
+
+    async def close(self) -> None:
+        self.stop()
+        for task in (self._task, self._waking):
+            if task is not None:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def _drop(self, log: FollowedLog) -> None:
+        del self._logs[log.response_id]
+        del self._by_key[log.key.encode()]
+
+    async def _wake(self, key: str) -> None:
+        """End the read that goes on, until one was begun that knows all logs."""
+        try:
+            while self._read != self._joined:
+                await self._server.run(scripts.WAKE, [key], [])
+        except StoreUnavailable:
+            pass  # then the read has failed as well, and is begun anew
+        finally:
+            self._waking = None
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        checked, away = loop.time(), False
+        try:
+            while self._logs:
+                try:
+                    if away or loop.time() > checked + BLOCK:
+                        await self._check()
+                        checked, away = loop.time(), False
+                        continue
+                    streams = [(log.key, f"{log.position}-0") for log in self._logs.values()]
+                    if self._wake_key is not None:
+                        streams.append((self._wake_key, self._wake_at))
+                    self._read = self._joined
+                    found = await self._server.wait_for_entries(streams, seconds=BLOCK)
+                except StoreUnavailable as error:
+                    if not away:
+                        logger.warning("event logs are not followed: %s", error.message)
+                    away = True
+                    await asyncio.sleep(0.1)
+                    continue
+                for key, entries in found:
+                    self._hand_out(key, entries)
+        finally:
+            self._task = None
+
+    def _hand_out(self, key: bytes, entries: Sequence[tuple[bytes, list[bytes]]]) -> None:
+        log = self._by_key.get(key)
+        if log is None:
+            if self._wake_key is not None and key == self._wake_key.encode():
+                self._wake_at = entries[-1][0].decode()
+            return
+        for entry_id, fields in entries:
+            entry = events_of(entry_id, fields)
+            if entry is None:
+                self._end(log)
+                return
+            events, length, last = entry
+            log.position = length
+            for place in log.places:
+                place.push(events, length)
+            if last:
+                self._end(log)
+                return
+
+    def _end(self, log: FollowedLog) -> None:
+        self._drop(log)
+        for place in log.places:
+            place.end()
+
+    async def _check(self) -> None:
+        """Look whether all logs are still there: one that goes while nobody looks wakes nobody."""
+        logs = list(self._logs.values())
+        records = [self._keys.record(log.response_id) for log in logs]
+        state = await self._server.run(scripts.STATE, records, [])
+        for log, length, ended in zip(logs, state[::2], state[1::2], strict=True):
+            if self._logs.get(log.response_id) is not log:
+                continue
+            if length < log.position:
+                if length >= 0:
+                    logger.warning("the log of %s has lost events", log.response_id)
+                self._end(log)
+            elif ended and length == log.position:
+                self._end(log)

@@ -1,0 +1,58 @@
+"""From the configuration to a `RedisStore`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from gateway import hookimpl
+from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.hookspecs import OpenStore, Register
+from gateway_redis.config import RedisConfig
+
+if TYPE_CHECKING:
+    from gateway_redis.store import RedisStore
+
+
+@asynccontextmanager
+async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
+    """The store in the Redis of `config`, which must answer now; later it may go and come."""
+    # Imported here: listing plugins shall not load a Redis client.
+    from gateway_redis.location import make_client, shown
+    from gateway_redis.server import BLOCK, Server
+    from gateway_redis.store import RedisStore
+
+    address = shown(config.url)
+    server = Server(
+        make_client(config),
+        make_client(config, waits=BLOCK),
+        address=address,
+        max_connections=config.max_connections,
+    )
+    try:
+        async with asyncio.timeout(config.connect_timeout):
+            await server.command("PING")
+    except (StoreUnavailable, TimeoutError) as error:
+        await server.close()
+        reason = str(error.__cause__ or "no answer").rstrip(".")
+        raise ConfigurationError(
+            f"The store 'redis' cannot be reached at {address}: {reason}. Start it, or correct url under [stores.redis]."
+        ) from None
+    store = RedisStore(server, config)
+    try:
+        yield store
+    finally:
+        await store.close()
+        await server.close()
+
+
+@hookimpl
+def gateway_register_stores(register: Register[OpenStore]) -> None:
+    register(
+        "redis",
+        open_redis,
+        config=RedisConfig,
+        summary="in Redis, shared by many replicas: responses, event logs and conversations",
+    )

@@ -1,0 +1,149 @@
+"""The store itself: its parts, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Sequence
+
+from gateway.protocols import UNFINISHED, StoredResponse
+from gateway.protocols.store import ItemPage, Order
+from gateway.wire.items import Item
+from gateway.wire.response import Conversation, ResponseStatus
+from gateway_redis.config import RedisConfig
+from gateway_redis.conversations import ConversationTable
+from gateway_redis.event_reader import EventReader
+from gateway_redis.event_writer import EventWriter
+from gateway_redis.keys import Keys
+from gateway_redis.leases import LeaseTable
+from gateway_redis.responses import ResponseRecords
+from gateway_redis.server import Server
+from gateway_redis.tokens import Tokens
+
+
+class RedisStore:
+    """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one Redis with one prefix."""
+
+    def __init__(self, server: Server, config: RedisConfig) -> None:
+        keys, tokens = Keys(config.prefix), Tokens()
+        self._server = server
+        self._records = ResponseRecords(server, keys, config, tokens)
+        self._writer = EventWriter(server, keys, tokens, outage=config.outage)
+        self._reader = EventReader(server, keys, tokens.process)
+        self._leases = LeaseTable(server, keys)
+        self._conversations = ConversationTable(server, keys, ttl=config.ttl)
+
+    async def close(self) -> None:
+        """Finish what was begun, and stop waiting. The connections are not the store's to close."""
+        await self._reader.close()
+        await self._writer.close()
+        await self._records.close()
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    async def health(self) -> None:
+        await self._server.command("PING")
+
+    async def put(self, record: StoredResponse) -> None:
+        await self._records.put(record)
+
+    async def advance(
+        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+    ) -> bool:
+        return await self._records.advance(record, expected=expected)
+
+    async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
+        return await self._records.get(response_id, owner=owner)
+
+    async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
+        return await self._records.history(response_id, owner=owner)
+
+    async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
+        deleted = await self._records.delete(response_id, owner=owner)
+        if deleted:
+            self._writer.forget(response_id)
+        return deleted
+
+    async def append_events(
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+    ) -> None:
+        await self._writer.append(response_id, events, last=last)
+
+    async def count_events(self, response_id: str) -> int:
+        await self._writer.settled(response_id)
+        return (await self._reader.state(response_id))[0]
+
+    def read_events(
+        self, response_id: str, *, after: int = -1
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        return self._reader.read(response_id, after)
+
+    async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
+        await self._leases.lease(holder, response_ids, seconds=seconds)
+
+    async def release(self, holder: str, response_id: str) -> None:
+        await self._leases.release(holder, response_id)
+
+    async def take_orphans(
+        self, holder: str, *, seconds: float, limit: int = 100
+    ) -> Sequence[StoredResponse]:
+        """Also those that have ended while their log has not: their owner died in between."""
+        taken = await self._leases.take(holder, seconds=seconds, limit=limit)
+        found = await asyncio.gather(*(self._orphan(each) for each in taken))
+        over = [each for each, orphan in zip(taken, found, strict=True) if orphan is None]
+        if over:
+            await self._leases.release(holder, *over)
+        return [orphan for orphan in found if orphan is not None]
+
+    async def _orphan(self, response_id: str) -> StoredResponse | None:
+        record = await self._records.any(response_id)
+        if record is None or record.response.status in UNFINISHED:
+            return record
+        _, ended = await self._reader.state(response_id)
+        return record if record.streamed and not ended else None
+
+    async def request_cancel(self, response_id: str) -> None:
+        await self._leases.request_cancel(response_id)
+
+    def cancel_requests(self) -> AsyncGenerator[str, None]:
+        return self._leases.cancel_requests()
+
+    async def put_conversation(
+        self, conversation: Conversation, *, owner: str | None = None
+    ) -> None:
+        await self._conversations.put(conversation, owner)
+
+    async def get_conversation(
+        self, conversation_id: str, *, owner: str | None = None
+    ) -> Conversation | None:
+        return await self._conversations.get(conversation_id, owner)
+
+    async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
+        return await self._conversations.delete(conversation_id, owner)
+
+    async def append_items(
+        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+    ) -> bool:
+        return await self._conversations.append(conversation_id, items, owner)
+
+    async def list_items(
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        order: Order = "asc",
+        owner: str | None = None,
+    ) -> ItemPage | None:
+        return await self._conversations.page(conversation_id, after, limit, order, owner)
+
+    async def get_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> Item | None:
+        return await self._conversations.item(conversation_id, item_id, owner)
+
+    async def delete_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> bool:
+        return await self._conversations.delete_item(conversation_id, item_id, owner)
