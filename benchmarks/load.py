@@ -40,7 +40,7 @@ class Client(asyncio.Protocol):
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        if not self._delta_seen and (b".delta" in data or not self._stream):
+        if not self._delta_seen and (b".delta" in data or b'"delta":' in data or not self._stream):
             self._delta_seen = True
             self.first = time.perf_counter() - self._sent
         tail = self._tail + data[-64:]
@@ -55,26 +55,30 @@ class Client(asyncio.Protocol):
             self.done.set_exception(ConnectionError("the server hung up"))
 
 
-def http_request(port: int, body: dict[str, Any]) -> bytes:
-    """The bytes of a POST of `body`."""
+def http_request(port: int, path: str, body: dict[str, Any]) -> bytes:
+    """The bytes of a POST of `body` to `path`."""
     encoded = msgspec.json.encode(body)
     return (
-        f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(encoded)}\r\n\r\n"
     ).encode() + encoded
 
 
-async def load(port: int, model: str, streams: int, tokens: int, stream: bool) -> Result:
+def request_of(api: str, port: int, model: str, tokens: int, stream: bool) -> bytes:
+    """A request for `tokens` tokens to `api`: `responses` or `chat`."""
+    said = "Hello there, how are you today?"
+    body: dict[str, Any] = {"model": model, "stream": stream}
+    if api == "chat":
+        body |= {"messages": [{"role": "user", "content": said}], "max_tokens": tokens}
+        return http_request(port, "/v1/chat/completions", body)
+    body |= {"input": said, "max_output_tokens": tokens, "store": False}
+    return http_request(port, "/v1/responses", body)
+
+
+async def load(api: str, port: int, model: str, streams: int, tokens: int, stream: bool) -> Result:
     """Open `streams` requests at once, each of `tokens` tokens, and read them all."""
     loop = asyncio.get_running_loop()
-    body = {
-        "model": model,
-        "input": "Hello there, how are you today?",
-        "max_output_tokens": tokens,
-        "stream": stream,
-        "store": False,
-    }
-    request = http_request(port, body)
+    request = request_of(api, port, model, tokens, stream)
     marker = loop.create_future() if stream else None
     begin = time.perf_counter()
     made = await asyncio.gather(
@@ -99,6 +103,6 @@ async def load(port: int, model: str, streams: int, tokens: int, stream: bool) -
 
 
 if __name__ == "__main__":
-    at, name, count, size, streamed = sys.argv[1:6]
-    result = uvloop.run(load(int(at), name, int(count), int(size), streamed == "stream"))
+    which, at, name, count, size, streamed = sys.argv[1:7]
+    result = uvloop.run(load(which, int(at), name, int(count), int(size), streamed == "stream"))
     sys.stdout.write(msgspec.json.encode(result).decode() + "\n")

@@ -84,14 +84,21 @@ def serving(kind: str) -> Iterator[Server]:
 
 
 def measure(
-    server: Server, case: str, model: str, streams: int, tokens: int, *, stream: bool = True
+    server: Server,
+    case: str,
+    model: str,
+    streams: int,
+    tokens: int,
+    *,
+    stream: bool = True,
+    api: str = "responses",
 ) -> Row:
     """One load on `server`, and what it cost."""
     idle = server.resident_kib()
     before = server.cpu_seconds()
     command = [
-        sys.executable, "-m", "benchmarks.load", str(server.port), model, str(streams), str(tokens),
-        "stream" if stream else "plain",
+        sys.executable, "-m", "benchmarks.load", api, str(server.port), model, str(streams),
+        str(tokens), "stream" if stream else "plain",
     ]  # fmt: skip
     load = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     most = idle
@@ -131,6 +138,15 @@ def measure_all(server: Server, quick: bool) -> list[Row]:
         rows.append(measure(server, "flat out, 4096 tokens", "plain-flat", 16, 4096))
     if server.kind == "gateway":
         rows.append(measure(server, "paced, 256 streams, qwen3 parser", "qwen-paced", 256, paced))
+        for case, model in (("chat", "plain-paced"), ("chat, qwen3 parser", "qwen-paced")):
+            name = f"{case}, paced, 256 streams"
+            rows.append(measure(server, name, model, 256, paced, api="chat"))
+        rows.append(
+            measure(server, "chat, flat out, 64 streams", "plain-flat", 64, 1000, api="chat")
+        )
+        rows.append(
+            measure(server, "chat, JSON, 64 tokens", "plain-flat", 64, 64, stream=False, api="chat")
+        )
         rows.append(measure(server, "plain JSON, 64 tokens", "plain-flat", 64, 64, stream=False))
     return rows
 

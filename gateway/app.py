@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
 from litestar import Litestar, Response
 from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
@@ -28,8 +29,10 @@ from gateway.errors import (
 )
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
-from gateway.protocols import SpeaksFormat
+from gateway.protocols import SpeaksFormat, ToolServers
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
+from gateway.routes.chat import create_chat_completion
+from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
     create_conversation,
     create_items,
@@ -51,6 +54,7 @@ from gateway.routes.responses import (
     retrieve_response,
 )
 from gateway.routes.state import HttpRequest, keep_services
+from gateway.routes.tokenize import detokenize, tokenize
 from gateway.sealing import Sealer
 from gateway.selection import OpenedModel, Selection, open_model, select
 from gateway.served import RunSettings, ServedModel, Services
@@ -138,6 +142,7 @@ def _app(
         list_input_items, count_input_tokens,
         create_conversation, retrieve_conversation, update_conversation, delete_conversation,
         create_items, list_items, retrieve_item, delete_item,
+        create_chat_completion, create_completion, tokenize, detokenize,
         list_models, retrieve_model,
         health, ready,
     ]  # fmt: skip
@@ -162,12 +167,14 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     metrics = Metrics()
     models: list[ServedModel] = []
     aliases: dict[str, str] = {}
+    taken = {name for own, each in config.models.items() for name in (own, *each.aliases)}
     for plan in selection.models:
         opened = await open_model(plan, stack)
         logger.info("model %s: %s", opened.name, opened.why)
         model = _served(opened)
         metrics.watch_model(model.name, model.admission)
-        models.append(model)
+        models += (model, *_adapters(model, taken))
+        taken.update(model.info.adapters)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))
     store = background = None
     if selection.store is not None:
@@ -180,7 +187,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         models=models,
         aliases=aliases,
         store=store,
-        offered_tools=await _open_tools(selection, stack),
+        offered_tools=await _open_tools(config, selection, stack),
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
@@ -209,13 +216,39 @@ def _served(opened: OpenedModel) -> ServedModel:
     )
 
 
-async def _open_tools(selection: Selection, stack: AsyncExitStack) -> OfferedTools:
+def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
+    """The LoRA adapters of a model, as models that share its engine and its queue."""
+    for name in model.info.adapters:
+        if name in taken:
+            raise ConfigurationError(
+                f"The adapter '{name}' of model '{model.name}' is served under its own name, and another model has that "
+                "name, or alias, already: rename one of them."
+            )
+    return [
+        msgspec.structs.replace(model, name=name, adapter=name, parent=model.name)
+        for name in model.info.adapters
+    ]
+
+
+async def _open_tools(config: Config, selection: Selection, stack: AsyncExitStack) -> OfferedTools:
     always: list[RunnableTool] = []
+    in_chat: list[RunnableTool] = []
     by_type: dict[str, list[RunnableTool]] = {}
-    for offer, config in selection.tools:
-        server = await stack.enter_async_context(offer.make(config))
+    choices: dict[str, ToolServers] = {}
+    for name in config.server.chat_tools:
+        if name not in config.tools:
+            raise ConfigurationError(
+                f"server.chat_tools names '{name}', but there is no table [tools.{name}]: add it, or leave the name out."
+            )
+    for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
+        server = await stack.enter_async_context(offer.make(tool_config))
+        if isinstance(server, ToolServers):
+            choices[server.request_type] = server
+            continue
         for tool in await server.tools():
             entry = RunnableTool(server, tool)
+            if name in config.server.chat_tools:
+                in_chat.append(entry)
             if tool.request_type is None:
                 always.append(entry)
             else:
@@ -226,7 +259,7 @@ async def _open_tools(selection: Selection, stack: AsyncExitStack) -> OfferedToo
         raise ConfigurationError(
             f"Two tool servers offer a tool named '{min(twice)}': deselect one of them in [tools]."
         )
-    return OfferedTools(by_type=by_type, always=always)
+    return OfferedTools(by_type=by_type, always=always, chat=in_chat, choices=choices)
 
 
 def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:

@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, assert_never
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 
 from gateway.deltas import (
     BlockEnded,
@@ -28,6 +29,7 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.logprobs import LogprobAligner
+from gateway.open_approval import OpenApprovalRequest
 from gateway.open_items import (
     OpenCodeInterpreterCall,
     OpenCustomCall,
@@ -53,6 +55,7 @@ class CallRole(Struct, frozen=True, kw_only=True):
         "mcp_call",
         "code_interpreter_call",
         "web_search_call",
+        "mcp_approval_request",
     ] = "function_call"
     server_label: str = ""
     namespace: str | None = None
@@ -61,7 +64,14 @@ class CallRole(Struct, frozen=True, kw_only=True):
 
 
 FUNCTION = CallRole()
-Open = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall | OpenServerCall
+Open = (
+    OpenMessage
+    | OpenReasoning
+    | OpenFunctionCall
+    | OpenCustomCall
+    | OpenApprovalRequest
+    | OpenServerCall
+)
 
 
 class ResponseAssembler:
@@ -109,8 +119,11 @@ class ResponseAssembler:
 
     @property
     def calls_client(self) -> bool:
-        """Whether the output so far calls a tool that the client runs."""
-        return any(isinstance(i, items.FunctionCall | items.CustomToolCall) for i in self._slots)
+        """Whether the output so far has a call that the client runs, or approves."""
+        return any(
+            isinstance(i, items.FunctionCall | items.CustomToolCall | items.McpApprovalRequest)
+            for i in self._slots
+        )
 
     @property
     def cut_off(self) -> bool:
@@ -220,6 +233,46 @@ class ResponseAssembler:
         self._slots[index] = item
         return out
 
+    def list_tools(self, listing: items.McpListTools) -> Out:
+        """Show the tools of an MCP server, or why they could not be listed. `listing` has no id yet."""
+        out: Out = []
+        self._close("completed", out)
+        index = self._reserve()
+        item = msgspec.structs.replace(listing, id=self._new_id("mcpl_"))
+        begun = msgspec.structs.replace(item, tools=[], error=UNSET)
+        outcome = events.McpListToolsFailed if item.error else events.McpListToolsCompleted
+        out += (
+            events.OutputItemAdded(sequence_number=self._next(), output_index=index, item=begun),
+            events.McpListToolsInProgress(
+                sequence_number=self._next(), item_id=item.id, output_index=index
+            ),
+            outcome(sequence_number=self._next(), item_id=item.id, output_index=index),
+            events.OutputItemDone(sequence_number=self._next(), output_index=index, item=item),
+        )
+        self._slots[index] = item
+        return out
+
+    def approved_call(self, name: str, arguments: str, approval_request_id: str) -> Out:
+        """A call that was approved since the model made it: written, and pending from now on."""
+        out: Out = []
+        self._close("completed", out)
+        role = self._roles[name]
+        call = OpenMcpCall(
+            self._new_id("mcp_"),
+            self._reserve(),
+            self._next,
+            role.server_label,
+            name,
+            shown_name=role.shown_name,
+            approval_request_id=approval_request_id,
+        )
+        call.open(out)
+        if arguments:
+            call.write(arguments, out)
+        call.written(out)
+        self._calls.append(call)
+        return out
+
     # The end: each of these closes what is open and fixes the status; `terminal` then tells it.
 
     def finish(self, usage: Usage | None) -> Out:
@@ -322,7 +375,18 @@ class ResponseAssembler:
                     self._new_id("ctc_"), index, self._next, call_id, name, role.namespace
                 )
             case "mcp_call":
-                return OpenMcpCall(self._new_id("mcp_"), index, self._next, role.server_label, name)
+                return OpenMcpCall(
+                    self._new_id("mcp_"),
+                    index,
+                    self._next,
+                    role.server_label,
+                    delta.name,
+                    shown_name=role.shown_name,
+                )
+            case "mcp_approval_request":
+                return OpenApprovalRequest(
+                    self._new_id("mcpr_"), index, self._next, role.server_label, name
+                )
             case "code_interpreter_call":
                 return OpenCodeInterpreterCall(
                     self._new_id("ci_"), index, self._next, name, role.server_label
@@ -338,7 +402,7 @@ class ResponseAssembler:
             raise RuntimeError("a parser ended a call that it had not started")
         if isinstance(call, OpenFunctionCall | OpenMcpCall) and not call.arguments:
             call.write("{}", out)
-        if isinstance(call, OpenFunctionCall | OpenCustomCall):
+        if isinstance(call, OpenFunctionCall | OpenCustomCall | OpenApprovalRequest):
             self._close("completed", out)
             return
         call.written(out)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from typing import Literal
 
 import msgspec
 
-from gateway.errors import GatewayError, StoreUnavailable
+from gateway.errors import StoreUnavailable
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.recovery import closing_events
 from gateway.run import ResponseRun
@@ -25,144 +26,206 @@ from gateway.wire.response import ResponseError, snapshot
 logger = logging.getLogger("gateway.background")
 
 
-class OwnerLost(GatewayError):
-    """The process that ran a background response is gone."""
+CANCEL_SECONDS = 2.0
+"""How long whoever runs a response has to hear that it is cancelled."""
 
-    default_code = "owner_lost"
+ORPHANS_AT_ONCE = 100
+
+OWNER_LOST = "owner_lost"
+_OWNER_LOST_MESSAGE = (
+    "The process that ran this response ended before it was complete (owner_lost)."
+)
+
+
+class _Running(msgspec.Struct, frozen=True, eq=False):
+    """A run, and the task that it is."""
+
+    run: ResponseRun
+    task: asyncio.Task[None]
 
 
 class BackgroundRuns:
     """The background responses of one process."""
 
     def __init__(self, store: ResponseStore, *, lease_seconds: float) -> None:
-        """`lease_seconds`: how long after its owner's death a response is given its end by somebody else."""
+        """`lease_seconds`: how long after its owner's death a response is given its end by somebody else, at the latest."""
         self._store = store
-        self._lease_seconds = lease_seconds
+        # A lease and one search for those that ran out must fit.
+        self._lease_seconds = lease_seconds * 0.6
+        self._search_seconds = lease_seconds * 0.3
         self._holder = new_id("proc_")
-        self._runs: dict[str, ResponseRun] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str, _Running] = {}
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """While inside: leases are renewed, requests to cancel are heard, orphans are found."""
         watchers = [
             asyncio.create_task(self._again_and_again(self._renew, self._lease_seconds / 3)),
-            asyncio.create_task(self._again_and_again(self._find_orphans, self._lease_seconds / 2)),
+            asyncio.create_task(self._again_and_again(self._find_orphans, self._search_seconds)),
             asyncio.create_task(self._again_and_again(self._hear_cancellations, 0.2)),
         ]
         try:
             yield
         finally:
-            for task in (*watchers, *self._tasks):
+            tasks = [*watchers, *(running.task for running in self._running.values())]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*watchers, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start(self, run: ResponseRun) -> StoredResponse:
         """Store a prepared run as queued, and run it from now on without its client; what was stored."""
         run.response.status = "queued"
         record = run.record()
         try:
-            await self._store.put(record)
+            # The lease first: whatever happens in between, what is stored has somebody who will look after it.
             await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
+            await self._store.put(record)
         except BaseException:
             run.abandon()
             raise
-        self._runs[record.id] = run
         task = asyncio.create_task(self._run(run))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._running[record.id] = _Running(run, task)
         return record
 
     async def cancel(self, record: StoredResponse) -> StoredResponse:
         """Cancel a background response, wherever it runs; what is already over is returned as it is."""
         if record.response.status not in UNFINISHED:
             return record
-        run = self._runs.get(record.id)
-        if run is not None:
-            run.cancel()
+        running = self._running.get(record.id)
+        if running is not None:
+            running.run.cancel()
+            await asyncio.wait((running.task,), timeout=CANCEL_SECONDS)
         else:
             await self._store.request_cancel(record.id)
-        for _ in range(40):
+        for _ in range(int(CANCEL_SECONDS / 0.05)):
             current = await self._store.get(record.id, owner=record.owner)
             if current is None or current.response.status not in UNFINISHED:
                 return current or record
             await asyncio.sleep(0.05)
         # Nobody hears: its owner is gone, or hangs. The status is set from here; whoever comes later finds it taken.
-        await self._end(record, None)
+        await self._end(record, "cancelled")
         return await self._store.get(record.id, owner=record.owner) or record
 
     async def _run(self, run: ResponseRun) -> None:
+        """Run to the end. The lease is released where all is stored; else it runs out, and whoever sees the store first
+        ends what is open.
+        """
         response_id = run.response.id
-        store = self._store
-        logged = run.plan.stream
-
-        async def write(events: Sequence[Event]) -> None:
-            if logged:
-                await store.append_events(
-                    response_id,
-                    [encode(event) for event in events],
-                    last=isinstance(events[-1], TERMINAL),
-                )
-
         try:
-            await run.run(write)
-        except StoreUnavailable:
-            # The lease runs out, and whoever sees the store again first ends the response.
-            logger.exception("background response %s lost its store", response_id)
-        finally:
-            self._runs.pop(response_id, None)
-            await asyncio.shield(self._release(response_id))
-
-    async def _release(self, response_id: str) -> None:
-        try:
+            await run.run(_LogWriter(self._store, response_id).write if run.plan.stream else _drop)
             await self._store.release(self._holder, response_id)
-        except StoreUnavailable:
-            logger.warning("the lease of %s could not be released; it runs out", response_id)
+        except StoreUnavailable as error:
+            logger.warning("background response %s lost its store: %s", response_id, error.message)
+        except Exception:
+            # Nobody awaits this task: what is not told here is told nowhere.
+            logger.exception("background response %s broke", response_id)
+        finally:
+            del self._running[response_id]
 
     async def _renew(self) -> None:
-        if self._runs:
-            await self._store.lease(self._holder, list(self._runs), seconds=self._lease_seconds)
+        if self._running:
+            await self._store.lease(self._holder, list(self._running), seconds=self._lease_seconds)
 
     async def _hear_cancellations(self) -> None:
-        async for response_id in self._store.cancel_requests():
-            run = self._runs.get(response_id)
-            if run is not None:
-                run.cancel()
+        async with aclosing(self._store.cancel_requests()) as requests:
+            async for response_id in requests:
+                running = self._running.get(response_id)
+                if running is not None:
+                    running.run.cancel()
 
     async def _find_orphans(self) -> None:
-        orphans = await self._store.take_orphans(self._holder, seconds=self._lease_seconds)
-        for record in orphans:
-            if record.id in self._runs:
-                continue  # ours, and late: it is renewed by the taking
-            logger.warning("response %s lost its owner", record.id)
-            error = OwnerLost("The process that ran this response ended before it was complete.")
-            await self._end(record, error)
-            await self._store.release(self._holder, record.id)
+        while True:
+            taken = await self._store.take_orphans(
+                self._holder, seconds=self._lease_seconds, limit=ORPHANS_AT_ONCE
+            )
+            for record in taken:
+                if record.id in self._running:
+                    continue  # ours, and late: it is renewed by the taking
+                logger.warning("response %s lost its owner", record.id)
+                try:
+                    await self._end(record, "failed")
+                    await self._store.release(self._holder, record.id)
+                except StoreUnavailable:
+                    raise
+                except Exception:
+                    # One that cannot be read must not keep the others from their end.
+                    logger.exception("response %s cannot be ended", record.id)
+            if len(taken) < ORPHANS_AT_ONCE:
+                return
 
-    async def _end(self, record: StoredResponse, error: GatewayError | None) -> None:
-        """Give a response that nobody runs its terminal state: failed with `error`, or cancelled."""
+    async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> None:
+        """Give a response that nobody runs its terminal state and its log its end, as far as they lack it.
+
+        The state comes first: from then on a store takes nothing more from an owner that is not dead but slow, and the
+        log stands still. Whoever dies in between leaves what the next one can finish.
+        """
+        if record.response.status in UNFINISHED:
+            response = snapshot(record.response)
+            response.status = status
+            if status == "failed":
+                response.error = ResponseError(code=OWNER_LOST, message=_OWNER_LOST_MESSAGE)
+            record = msgspec.structs.replace(record, response=response)
+            if not await self._store.advance(record, expected=UNFINISHED):
+                return
+        if not record.streamed:
+            return
         logged: list[bytes] = []
-        if record.streamed:
-            count = await self._store.count_events(record.id)
-            if count:
-                async for batch in self._store.read_events(record.id):
+        count = await self._store.count_events(record.id)
+        if count:
+            async with aclosing(self._store.read_events(record.id)) as log:
+                async for batch in log:
                     logged += batch
                     if len(logged) >= count:
                         break
-        response = snapshot(record.response)
-        response.status = "cancelled" if error is None else "failed"
-        if error is not None:
-            response.error = ResponseError(code=error.code or "server_error", message=error.message)
-        closing, response.output = closing_events(logged, response)
-        ended = msgspec.structs.replace(record, response=response)
-        if await self._store.advance(ended, expected=UNFINISHED) and record.streamed:
-            await self._store.append_events(record.id, closing, last=True)
+        closing, final = closing_events(logged, record.response)
+        if final.output != record.response.output:
+            ended = msgspec.structs.replace(record, response=final)
+            await self._store.advance(ended, expected=(final.status,))
+        await self._store.append_events(record.id, closing, last=True)
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Do `work` every so often; a store that is away is waited for."""
+        away = False
         while True:
             try:
                 await work()
+                away = False
             except StoreUnavailable as error:
-                logger.warning("the store does not answer: %s", error.message)
+                if not away:
+                    logger.warning("%s", error.message)
+                away = True
+            except Exception:
+                # Without its watchers, a process would let its responses go, and never find the others'.
+                logger.exception("a watch over background responses broke; it goes on")
             await asyncio.sleep(seconds)
+
+
+class _LogWriter:
+    """Writes a run's events to its log. What an interrupted write may have left out goes with the next one."""
+
+    def __init__(self, store: ResponseStore, response_id: str) -> None:
+        self._store = store
+        self._response_id = response_id
+        self._unsure: Sequence[Event] = ()
+
+    async def write(self, events: Sequence[Event]) -> None:
+        if self._unsure:
+            events = [*await self._unwritten(self._unsure), *events]
+        self._unsure = events
+        await self._store.append_events(
+            self._response_id,
+            [encode(event) for event in events],
+            last=isinstance(events[-1], TERMINAL),
+        )
+        self._unsure = ()
+
+    async def _unwritten(self, unsure: Sequence[Event]) -> list[Event]:
+        count = await self._store.count_events(self._response_id)
+        left = [event for event in unsure if event.sequence_number >= count]
+        if count < unsure[0].sequence_number:
+            raise StoreUnavailable("The store has lost events of this response.")
+        return left
+
+
+async def _drop(events: Sequence[Event]) -> None:
+    """A background response that is not streamed has no log."""

@@ -158,7 +158,8 @@ class ChoiceAssembler:
             case CallEnded():
                 self._end_call(out)
             case RefusalDelta():
-                self._block = None
+                if self._block != "text":  # otherwise it is a part of the same message
+                    self._block = None
                 out.append(self._writer.refusal(delta.text))
             case MessageStarted() | BlockEnded():
                 self._block = None

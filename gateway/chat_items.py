@@ -39,17 +39,15 @@ class _Reader:
         """Names and made-up ids of legacy calls without a result."""
 
     def read(self, message: chat.Message, index: int) -> None:
-        match message.body:
+        match message:
             case chat.UserMessage(content=said):
                 self._add(items.Message(role="user", content=_user_content(said)), index)
             case chat.SystemMessage(content=said):
-                role = "developer" if message.role == "developer" else "system"
-                parts: list[content.MessageContent] = [
-                    content.InputText(text=text) for text in _texts(said)
-                ]
-                self._add(items.Message(role=role, content=parts), index)
+                self._add(items.Message(role="system", content=_texts(said)), index)
+            case chat.DeveloperMessage(content=said):
+                self._add(items.Message(role="developer", content=_texts(said)), index)
             case chat.AssistantMessage():
-                self._assistant(message.body, index)
+                self._assistant(message, index)
             case chat.ToolMessage(content=said, tool_call_id=call_id):
                 self._result(call_id, said, index)
             case chat.FunctionMessage(name=name, content=said):
@@ -106,8 +104,9 @@ class _Reader:
             self._add(items.FunctionCallOutput(call_id=call_id, output=output), index)
 
 
-def _texts(said: str | list[chat.TextPart]) -> list[str]:
-    return [said] if isinstance(said, str) else [part.text for part in said]
+def _texts(said: str | list[chat.TextPart]) -> list[content.MessageContent]:
+    texts = [said] if isinstance(said, str) else [part.text for part in said]
+    return [content.InputText(text=text) for text in texts]
 
 
 def _user_content(said: str | list[chat.UserPart]) -> list[content.MessageContent]:

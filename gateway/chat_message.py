@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from gateway.protocols import TokenLogprob
 from gateway.wire import chat as wire
+from gateway.wire.chat_messages import CalledCustom, CalledFunction
 from gateway.wire.content import Logprob, logprob
 
 
@@ -20,12 +21,12 @@ class WrittenCall:
         self.custom = custom
         self.input: list[str] = []
 
-    def function(self) -> wire.CalledFunction:
-        return wire.CalledFunction(name=self.name, arguments="".join(self.input))
+    def function(self) -> CalledFunction:
+        return CalledFunction(name=self.name, arguments="".join(self.input))
 
     def tool_call(self) -> wire.ToolCall:
         if self.custom:
-            custom = wire.CalledCustom(name=self.name, input="".join(self.input))
+            custom = CalledCustom(name=self.name, input="".join(self.input))
             return wire.ToolCall(id=self.call_id, type="custom", custom=custom)
         return wire.ToolCall(id=self.call_id, function=self.function())
 

@@ -241,3 +241,17 @@ def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
         if isinstance(delta, CallEnded):
             return deltas[: index + 1]
     return None
+
+
+def variant(first: Generation, index: int) -> Generation:
+    """The same generation for a further choice: under an id of its own, and with another seed."""
+    if index == 0:
+        return first
+    sampling = first.request.sampling
+    seed = None if sampling.seed is None else sampling.seed + index
+    request = msgspec.structs.replace(
+        first.request,
+        request_id=new_id("gen_"),
+        sampling=msgspec.structs.replace(sampling, seed=seed),
+    )
+    return msgspec.structs.replace(first, request=request)

@@ -46,6 +46,7 @@ from gateway.protocols import (
     ResponseStore,
     Tokenizer,
     ToolServer,
+    ToolServers,
 )
 from gateway.wire.response import Response
 
@@ -76,7 +77,7 @@ class ModelContext(Struct, frozen=True, kw_only=True):
 OpenEngine: TypeAlias = Callable[[Any, EngineContext], AbstractAsyncContextManager[Engine]]
 MakeRenderer: TypeAlias = Callable[[Any, ModelContext], PromptRenderer]
 MakeFormat: TypeAlias = Callable[[Any, ModelContext], OutputFormat]
-OpenTool: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ToolServer]]
+OpenTool: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ToolServer | ToolServers]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
@@ -146,7 +147,7 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
 
 @hookspec
 def gateway_register_tools(register: Register[OpenTool]) -> None:
-    """Offer tool servers: `make(config)` is an async context manager that yields a `ToolServer`.
+    """Offer tool servers: `make(config)` is an async context manager that yields a `ToolServer`, or `ToolServers`.
 
     Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. Prove yours with
     `gateway.testing.ToolServerContract`.

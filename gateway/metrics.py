@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from gateway.admission import Admission
-from gateway.wire.response import Response
+from gateway.wire.response import ResponseStatus, Usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
@@ -24,7 +24,7 @@ class Metrics:
             "gateway_requests", "HTTP requests.", ["route", "status"], registry=registry
         )
         self._responses = Counter(
-            "gateway_responses", "Responses by terminal status.", ["model", "status"],
+            "gateway_responses", "Responses and completions by terminal status.", ["model", "status"],
             registry=registry,
         )  # fmt: skip
         self._tokens = Counter(
@@ -74,9 +74,9 @@ class Metrics:
     def request_answered(self, route: str, status: int) -> None:
         self._requests.labels(route, str(status)).inc()
 
-    def response_finished(self, model: str, response: Response) -> None:
-        self._responses.labels(model, response.status).inc()
-        usage = response.usage
+    def run_finished(self, model: str, status: ResponseStatus, usage: Usage | None) -> None:
+        """A response or a completion has come to its end; a completion's status is what a response's would be."""
+        self._responses.labels(model, status).inc()
         if usage is not None:
             count = self._tokens.labels
             count(model, "input").inc(usage.input_tokens)

@@ -421,11 +421,22 @@ class OpenMcpCall:
     """A server-run function, shown as an `mcp_call`."""
 
     def __init__(
-        self, item_id: str, output_index: int, sequence: NextSequence, server_label: str, name: str
+        self,
+        item_id: str,
+        output_index: int,
+        sequence: NextSequence,
+        server_label: str,
+        name: str,
+        *,
+        shown_name: str | None = None,
+        approval_request_id: str | None = None,
     ) -> None:
+        """`name` is what the model was told; `shown_name` what the item says, where that is another."""
         self.id = item_id
         self.output_index = output_index
         self.name = name
+        self._shown_name = shown_name or name
+        self._approval_request_id = approval_request_id
         self._server_label = server_label
         self._next = sequence
         self._arguments: list[str] = []
@@ -444,11 +455,12 @@ class OpenMcpCall:
         return items.McpCall(
             id=self.id,
             server_label=self._server_label,
-            name=self.name,
+            name=self._shown_name,
             arguments=self.arguments,
             output=output,
             error=error,
             status=status,
+            approval_request_id=self._approval_request_id,
         )
 
     def open(self, out: Out) -> None:

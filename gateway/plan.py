@@ -9,6 +9,14 @@ from msgspec import UNSET, Struct
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.protocols import ResponseStore, Sampling, StoredResponse, TextFormat, Turn
+from gateway.request_tools import (
+    ApprovedCall,
+    approved_calls,
+    items_without_credentials,
+    list_request_tools,
+    new_listings,
+    without_credentials,
+)
 from gateway.sampling import sampling_of
 from gateway.sealing import open_items
 from gateway.served import ServedModel, Services
@@ -48,6 +56,10 @@ class Plan(Struct, kw_only=True):
     """Whether the oldest turns may be left out of a prompt that is too long."""
     size: int
     """Bytes of the request's body: a hint of how long rendering takes."""
+    listings: Sequence[items.McpListTools] = ()
+    """Tool lists that the response shows before anything else; without ids."""
+    approved: Sequence[ApprovedCall] = ()
+    """Calls that are run before the model is asked."""
 
 
 # What is known and would change the answer if it were passed over.
@@ -69,10 +81,13 @@ async def make_plan(
     """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault."""
     _refuse(request, services)
     model = services.model(request.model)
-    own = open_items(assign_ids(request.input or ()), services.sealer, owner)
+    sent = items_without_credentials(assign_ids(request.input or ()))
+    own = open_items(sent, services.sealer, owner)
     history = await _history(request, services, owner)
-    own = resolve_references(own, history)
-    toolset = build_toolset(request.tools or (), request.tool_choice, services.offered_tools)
+    own = await resolve_references(own, history, services.store, owner)
+    offered, tools = services.offered_tools, request.tools or ()
+    requested = await list_request_tools(tools, offered.choices, owner=owner)
+    toolset = build_toolset(tools, request.tool_choice, offered, requested)
     text_format = _text_format(request)
     logprobs = _logprobs(request)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
@@ -114,6 +129,8 @@ async def make_plan(
         trace_headers=trace_headers,
         truncate=request.truncation == "auto",
         size=size,
+        listings=new_listings(requested, turn.items),
+        approved=approved_calls(own, history, toolset.listed),
     )
 
 
@@ -148,27 +165,32 @@ def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
     return [items.with_id(item, new_id) for item in sent]
 
 
-def resolve_references(
-    own: Sequence[items.Item], history: Sequence[items.Item]
+async def resolve_references(
+    own: Sequence[items.Item],
+    history: Sequence[items.Item],
+    store: ResponseStore | None,
+    owner: str | None,
 ) -> list[items.Item]:
-    """Replace each `item_reference` by the item of the history that it names."""
-    known: dict[str, items.Item] | None = None
+    """Replace each `item_reference` by the item that it names: of this response's history, or of any stored response."""
+    wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
+    if not wanted:
+        return list(own)
+    known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}
+    if store is not None and (missing := wanted - known.keys()):
+        known.update(await store.find_items(missing, owner=owner))
     resolved: list[items.Item] = []
     for index, item in enumerate(own):
         if not isinstance(item, items.ItemReference):
             resolved.append(item)
-            continue
-        if known is None:
-            known = {items.item_id(each): each for each in history}
-        found = known.get(item.id)
-        if found is None:
+        elif item.id in known:
+            resolved.append(known[item.id])
+        else:
             raise NotFound(
-                f"Item '{item.id}' was not found in this response's history. "
-                "Send the item itself, or name the response that holds it as previous_response_id.",
+                f"Item with id '{item.id}' not found. Send the item itself; items are known only of responses that are "
+                "stored.",
                 param=f"input[{index}].id",
                 code="item_not_found",
             )
-        resolved.append(found)
     return resolved
 
 
@@ -272,7 +294,7 @@ def _skeleton(
         frequency_penalty=sampling.frequency_penalty or 0.0,
         text=request.text or TextConfig(),
         tool_choice=request.tool_choice or "auto",
-        tools=request.tools or [],
+        tools=without_credentials(request.tools or ()),
         top_logprobs=request.top_logprobs or 0,
         truncation=request.truncation or "disabled",
         user=request.user,

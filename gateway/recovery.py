@@ -1,45 +1,103 @@
-"""Ending a response whose owner has died: what its event log leaves open is closed, from the events alone."""
+"""Ending an event log whose writer has died: what it leaves open is closed, from what it tells and what was stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from gateway.wire import content, events, items
 from gateway.wire.common import encode
-from gateway.wire.response import Response
+from gateway.wire.response import Response, snapshot
+
+MakeEvent: TypeAlias = Callable[..., events.Event]
 
 
-def closing_events(
-    logged: Sequence[bytes], response: Response
-) -> tuple[list[bytes], list[items.Item]]:
-    """The events that end a log, and the items that it told of.
+def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[bytes], Response]:
+    """The events that end a log, and the final response that the last of them tells.
 
-    `logged` is the whole log; `response` has its terminal status, and gets the items as its output. The closing events
-    end every open item as incomplete, with what had been written of it, and then the response.
+    `logged` is the whole log; `response` has its terminal status, and the output as far as it was stored. What the log
+    has told stands: its open items are ended as they were stored, else as incomplete with what had been written; stored
+    items that it lacks are told now.
     """
     recovery = _Recovery([events.decode_event(event) for event in logged])
-    closing = recovery.close()
-    response.output = recovery.output()
-    if response.status == "failed":
-        end: type[events.ResponseFailed | events.ResponseIncomplete] = events.ResponseFailed
-    else:
-        end = events.ResponseIncomplete
-    closing.append(end(sequence_number=recovery.next(), response=response))
-    return [encode(event) for event in closing], response.output
+    recovery.close(response.output)
+    final = snapshot(response)
+    final.output = recovery.output()
+    number = recovery.next()
+    match final.status:
+        case "completed":
+            end: events.Event = events.ResponseCompleted(sequence_number=number, response=final)
+        case "failed":
+            end = events.ResponseFailed(sequence_number=number, response=final)
+        case _:
+            end = events.ResponseIncomplete(sequence_number=number, response=final)
+    return [encode(event) for event in (*recovery.closing, end)], final
+
+
+class _Told:
+    """What the log has told of one item."""
+
+    def __init__(self, item: items.Item) -> None:
+        self.item = item
+        self.finished: items.Item | None = None
+        self.parts: list[content.OutputPart] = []
+        self.open: content.OutputPart | None = None
+        self.text = ""
+        """Of the open part, or of the call's arguments."""
+        self.ended = False
+        """Whether that text is told to be complete."""
+        self.run = False
+        """Whether the call is told to have run."""
+
+    def fits(self, item: items.Item) -> bool:
+        """Whether `item` is this one, further on."""
+        if item.id != self.item.id or type(item) is not type(self.item):
+            return False
+        parts = _parts(item)
+        told = len(self.parts)
+        if parts[:told] != self.parts:
+            return False
+        if self.open is not None:
+            if len(parts) <= told or type(parts[told]) is not type(self.open):
+                return False
+            return self._begins(_text(parts[told]))
+        return self._begins(_written(item))
+
+    def _begins(self, text: str) -> bool:
+        return text == self.text if self.ended else text.startswith(self.text)
+
+    def cut_off(self) -> items.Item:
+        """The item as it is told, ended as incomplete."""
+        item, text = self.item, self.text
+        match item:
+            case items.Message() | items.Reasoning():
+                parts = self.parts if self.open is None else [*self.parts, _part(self.open, text)]
+                kept = parts if parts or isinstance(item, items.Message) else UNSET
+                return msgspec.structs.replace(item, content=kept, status="incomplete")
+            case items.FunctionCall():
+                return msgspec.structs.replace(item, arguments=text, status="incomplete")
+            case items.CustomToolCall():
+                return msgspec.structs.replace(item, input=text, status="incomplete")
+            case items.McpCall():
+                return msgspec.structs.replace(
+                    item, arguments=text, status="incomplete", error="The response ended first."
+                )
+            case items.CodeInterpreterCall():
+                return msgspec.structs.replace(item, code=text, status="incomplete")
+            case items.WebSearchCall() | items.FileSearchCall():
+                return msgspec.structs.replace(item, status="failed")
+            case _:
+                return item  # added and done at once: nothing was written to it
 
 
 class _Recovery:
     def __init__(self, told: Sequence[events.AnyEvent]) -> None:
+        self.closing: list[events.Event] = []
         self._next = len(told)
-        self._added: dict[int, items.Item] = {}
-        self._done: dict[int, items.Item] = {}
-        self._parts: dict[int, list[content.OutputPart]] = {}
-        self._open: dict[int, content.OutputPart] = {}
-        self._written: dict[int, list[str]] = {}
-        self._ended: set[int] = set()
+        self._items: dict[int, _Told] = {}
         for event in told:
             self._take(event)
 
@@ -49,22 +107,37 @@ class _Recovery:
         return number
 
     def output(self) -> list[items.Item]:
-        """All items, finished, in order."""
-        return [self._done[index] for index in sorted(self._done)]
+        """All items, in order; finished, once `close` was called."""
+        told = [self._items[index] for index in sorted(self._items)]
+        return [each.finished for each in told if each.finished is not None]
+
+    def close(self, stored: Sequence[items.Item]) -> None:
+        """End every open item, and tell of those that are stored and were not told of."""
+        for index, told in sorted(self._items.items()):
+            if told.finished is None:
+                known = stored[index] if index < len(stored) else None
+                fits = known is not None and told.fits(known)
+                self._finish(index, told, known if known is not None and fits else told.cut_off())
+        for index in range(len(self._items), len(stored)):
+            told = self._items[index] = _Told(_begun(stored[index]))
+            self._add(events.OutputItemAdded, output_index=index, item=told.item)
+            self._finish(index, told, stored[index])
 
     def _take(self, event: events.AnyEvent) -> None:
+        if isinstance(event, events.OutputItemAdded):
+            self._items[event.output_index] = _Told(event.item)
+            return
+        told = self._items.get(getattr(event, "output_index", -1))
+        if told is None:
+            return  # of the response as a whole
         match event:
-            case events.OutputItemAdded():
-                self._added[event.output_index] = event.item
             case events.OutputItemDone():
-                self._done[event.output_index] = event.item
+                told.finished = event.item
             case events.ContentPartAdded():
-                self._open[event.output_index] = event.part
-                self._written[event.output_index] = []
-                self._ended.discard(event.output_index)
+                told.open, told.text, told.ended = event.part, "", False
             case events.ContentPartDone():
-                self._open.pop(event.output_index, None)
-                self._parts.setdefault(event.output_index, []).append(event.part)
+                told.parts.append(event.part)
+                told.open, told.text, told.ended = None, "", False
             case (
                 events.OutputTextDelta()
                 | events.RefusalDelta()
@@ -74,7 +147,7 @@ class _Recovery:
                 | events.McpCallArgumentsDelta()
                 | events.CodeInterpreterCallCodeDelta()
             ):
-                self._written.setdefault(event.output_index, []).append(event.delta)
+                told.text += event.delta
             case (
                 events.OutputTextDone()
                 | events.RefusalDone()
@@ -84,101 +157,141 @@ class _Recovery:
                 | events.McpCallArgumentsDone()
                 | events.CodeInterpreterCallCodeDone()
             ):
-                self._ended.add(event.output_index)
+                told.ended = True
+            case events.McpCallCompleted() | events.McpCallFailed():
+                told.run = True
             case _:
                 pass  # tells nothing that an item is made of
 
-    def close(self) -> list[events.Event]:
-        """End every open item, in order."""
-        out: list[events.Event] = []
-        for index, item in sorted(self._added.items()):
-            if index not in self._done:
-                self._close_item(index, item, out)
-        return out
-
-    def _close_item(self, index: int, item: items.Item, out: list[events.Event]) -> None:
-        text = "".join(self._written.get(index, []))
-        finished: items.Item
+    def _finish(self, index: int, told: _Told, item: items.Item) -> None:
+        """Tell what is missing from `told` to `item`."""
+        delta: MakeEvent
+        done: MakeEvent
         match item:
             case items.Message() | items.Reasoning():
-                if index in self._open:
-                    self._close_part(index, item.id, text, out)
-                parts = self._parts.get(index, [])
-                finished = msgspec.structs.replace(item, content=parts, status="incomplete")
+                for at, part in enumerate(_parts(item)):
+                    if at >= len(told.parts):
+                        self._finish_part(index, item.id, at, part, told)
             case items.FunctionCall():
-                finished = msgspec.structs.replace(item, arguments=text, status="incomplete")
-                self._end(events.FunctionCallArgumentsDone, index, item.id, out, arguments=text)
+                delta, done = events.FunctionCallArgumentsDelta, events.FunctionCallArgumentsDone
+                self._finish_text(index, told, item, delta, done, arguments=item.arguments)
             case items.CustomToolCall():
-                finished = msgspec.structs.replace(item, input=text, status="incomplete")
-                self._end(events.CustomToolCallInputDone, index, item.id, out, input=text)
+                delta, done = events.CustomToolCallInputDelta, events.CustomToolCallInputDone
+                self._finish_text(index, told, item, delta, done, input=item.input)
             case items.McpCall():
-                finished = msgspec.structs.replace(
-                    item, arguments=text, status="incomplete", error="The response ended first."
-                )
-                self._end(events.McpCallArgumentsDone, index, item.id, out, arguments=text)
-                out.append(
-                    events.McpCallFailed(
-                        sequence_number=self.next(), item_id=item.id, output_index=index
-                    )
-                )
+                delta, done = events.McpCallArgumentsDelta, events.McpCallArgumentsDone
+                self._finish_text(index, told, item, delta, done, arguments=item.arguments)
+                if not told.run:
+                    failed = item.error is not None
+                    end = events.McpCallFailed if failed else events.McpCallCompleted
+                    self._add(end, item_id=item.id, output_index=index)
             case items.CodeInterpreterCall():
-                finished = msgspec.structs.replace(item, code=text, status="incomplete")
-                self._end(events.CodeInterpreterCallCodeDone, index, item.id, out, code=text)
-            case items.WebSearchCall() | items.FileSearchCall():
-                finished = msgspec.structs.replace(item, status="failed")
+                delta = events.CodeInterpreterCallCodeDelta
+                done = events.CodeInterpreterCallCodeDone
+                self._finish_text(index, told, item, delta, done, code=item.code or "")
             case _:
-                finished = item  # added and done at once: nothing was written to it
-        out.append(
-            events.OutputItemDone(sequence_number=self.next(), output_index=index, item=finished)
-        )
-        self._done[index] = finished
+                pass  # has no text that is told by itself
+        self._add(events.OutputItemDone, output_index=index, item=item)
+        told.finished = item
 
-    def _end(
+    def _finish_text(
         self,
-        event: Callable[..., events.Event],
         index: int,
-        item_id: str,
-        out: list[events.Event],
-        **fields: object,
+        told: _Told,
+        item: items.Item,
+        delta: MakeEvent,
+        done: MakeEvent,
+        **whole: str,
     ) -> None:
-        if index not in self._ended:
-            out.append(
-                event(sequence_number=self.next(), item_id=item_id, output_index=index, **fields)
-            )
+        (text,) = whole.values()
+        where = {"item_id": item.id, "output_index": index}
+        if not told.ended:
+            if rest := text[len(told.text) :]:
+                self._add(delta, delta=rest, **where)
+            self._add(done, **where, **whole)
 
-    def _close_part(self, index: int, item_id: str, text: str, out: list[events.Event]) -> None:
-        opened = self._open.pop(index)
-        at = len(self._parts.get(index, []))
-        part: content.OutputPart
-        match opened:
+    def _finish_part(
+        self, index: int, item_id: str, at: int, part: content.OutputPart, told: _Told
+    ) -> None:
+        where = {"item_id": item_id, "output_index": index, "content_index": at}
+        if told.open is None:
+            self._add(events.ContentPartAdded, part=_part(part, ""), **where)
+        written, ended = told.text, told.ended
+        text = _text(part)
+        rest = text[len(written) :]
+        tell: tuple[MakeEvent, MakeEvent, dict[str, str]]
+        match part:
             case content.OutputText():
-                part = content.OutputText(text=text)
-                self._end(
-                    events.OutputTextDone,
-                    index,
-                    item_id,
-                    out,
-                    content_index=at,
-                    text=text,
-                    logprobs=[],
-                )
+                tell = events.OutputTextDelta, events.OutputTextDone, {"text": text}
             case content.Refusal():
-                part = content.Refusal(refusal=text)
-                self._end(events.RefusalDone, index, item_id, out, content_index=at, refusal=text)
+                tell = events.RefusalDelta, events.RefusalDone, {"refusal": text}
             case content.ReasoningText():
-                part = content.ReasoningText(text=text)
-                self._end(
-                    events.ReasoningTextDone, index, item_id, out, content_index=at, text=text
-                )
-            case _:
-                assert_never(opened)
-        out.append(
-            events.ContentPartDone(
-                sequence_number=self.next(),
-                item_id=item_id,
-                output_index=index,
-                content_index=at,
-                part=part,
+                tell = events.ReasoningTextDelta, events.ReasoningTextDone, {"text": text}
+        if not ended:
+            if rest:
+                self._add(tell[0], delta=rest, **where)
+            self._add(tell[1], **tell[2], **where)
+        self._add(events.ContentPartDone, part=part, **where)
+        told.parts.append(part)
+        told.open, told.text, told.ended = None, "", False
+
+    def _add(self, event: MakeEvent, **fields: object) -> None:
+        self.closing.append(event(sequence_number=self.next(), **fields))
+
+
+def _parts(item: items.Item) -> list[content.OutputPart]:
+    if not isinstance(item, items.Message | items.Reasoning) or item.content is UNSET:
+        return []
+    return [
+        part
+        for part in item.content
+        if isinstance(part, content.OutputText | content.Refusal | content.ReasoningText)
+    ]
+
+
+def _part(like: content.OutputPart, text: str) -> content.OutputPart:
+    match like:
+        case content.OutputText():
+            return content.OutputText(text=text)
+        case content.Refusal():
+            return content.Refusal(refusal=text)
+        case content.ReasoningText():
+            return content.ReasoningText(text=text)
+
+
+def _text(part: content.OutputPart) -> str:
+    return part.refusal if isinstance(part, content.Refusal) else part.text
+
+
+def _written(item: items.Item) -> str:
+    """What a call's deltas add up to."""
+    match item:
+        case items.FunctionCall() | items.McpCall():
+            return item.arguments
+        case items.CustomToolCall():
+            return item.input
+        case items.CodeInterpreterCall():
+            return item.code or ""
+        case _:
+            return ""
+
+
+def _begun(item: items.Item) -> items.Item:
+    """The item as it was when it was added."""
+    match item:
+        case items.Message():
+            return msgspec.structs.replace(item, content=[], status="in_progress")
+        case items.Reasoning():
+            return msgspec.structs.replace(item, content=UNSET, encrypted_content=UNSET)
+        case items.FunctionCall():
+            return msgspec.structs.replace(item, arguments="", status="in_progress")
+        case items.CustomToolCall():
+            return msgspec.structs.replace(item, input="", status="in_progress")
+        case items.McpCall():
+            return msgspec.structs.replace(
+                item, arguments="", output=None, error=None, status="in_progress"
             )
-        )
-        self._parts.setdefault(index, []).append(part)
+        case items.CodeInterpreterCall():
+            return msgspec.structs.replace(item, code="", outputs=None, status="in_progress")
+        case _:
+            return item  # added and done at once

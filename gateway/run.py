@@ -168,7 +168,9 @@ class ResponseRun:
             ):
                 if self.plan.background:
                     await self._leave_queue(sink)
-                await self._loop.run(first, sink, sessions)
+                for listing in self.plan.listings:
+                    await sink(assembler.list_tools(listing))
+                await self._loop.run(first, sink, sessions, approved=self.plan.approved)
             return assembler.finish(self._tokens.usage())
         except TimeoutError:
             error = DeadlineExceeded(
@@ -234,7 +236,8 @@ class ResponseRun:
         return True
 
     def _tell_plugins(self) -> None:
-        self.services.metrics.response_finished(self.model.name, self.response)
+        response = self.response
+        self.services.metrics.run_finished(self.model.name, response.status, response.usage)
         try:
             self.services.hook.gateway_response_finished(response=self.response)
         except Exception:

@@ -33,6 +33,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     created: int
     """Unix time at which it was opened."""
     adapter: str | None = None
+    """The LoRA adapter that it is, of the model `parent`."""
+    parent: str | None = None
     why: str = ""
     """Why this engine, renderer and format were chosen; for people."""
 

@@ -38,7 +38,8 @@ class ToolCalls:
         self._parallel = asyncio.Semaphore(max_parallel)
         self._metrics = metrics
         self._made = 0
-        self._sessions: dict[str, ToolSession | Exception] = {}
+        self._sessions: dict[int, ToolSession | Exception] = {}
+        """By the identity of the server: two may have one label."""
 
     @property
     def spent(self) -> bool:
@@ -65,16 +66,16 @@ class ToolCalls:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _open(self, server: ToolServer, sessions: AsyncExitStack) -> None:
-        if server.label in self._sessions:
+        if id(server) in self._sessions:
             return
         try:
             session = await sessions.enter_async_context(_quietly_closed(server, self._response_id))
         except Exception as failure:
             # As for a failing call: the model is told, and the response goes on.
             logger.warning("tool server %s did not open", server.label, exc_info=True)
-            self._sessions[server.label] = failure
+            self._sessions[id(server)] = failure
         else:
-            self._sessions[server.label] = session
+            self._sessions[id(server)] = session
 
     async def _call(self, call: OpenServerCall) -> ToolResult:
         """Run one call. Whatever goes wrong is a result that the model reads."""
@@ -87,14 +88,14 @@ class ToolCalls:
         arguments = call_arguments(call.arguments, entry.tool.item_type == "code_interpreter_call")
         if isinstance(arguments, str):
             return _failed(arguments)
-        session = self._sessions[entry.server.label]
+        session = self._sessions[id(entry.server)]
         if isinstance(session, Exception):
             return _failed(f"The tool is not available: {session}")
         started = time.monotonic()
         seconds = entry.tool.time_limit
         try:
             async with self._parallel, asyncio.timeout(seconds):
-                result = await session.call(call.name, arguments)
+                result = await session.call(entry.tool.definition.name, arguments)
         except TimeoutError:
             result = _failed(f"The tool did not answer within {seconds:g} seconds and was stopped.")
         except Exception as failure:
@@ -102,7 +103,9 @@ class ToolCalls:
             logger.warning("tool %s failed", call.name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
         self._metrics.tool_called(
-            call.name, failed=result.failed, seconds=time.monotonic() - started
+            entry.tool.counted_as or call.name,
+            failed=result.failed,
+            seconds=time.monotonic() - started,
         )
         return result
 

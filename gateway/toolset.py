@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.assembler import CallRole
 from gateway.constraints import Constraint, Grammar, Regex
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import NamedTool, ServedTool, ToolChoice, ToolDefinition, ToolServer
+from gateway.protocols import (
+    NamedTool,
+    ServedTool,
+    ToolChoice,
+    ToolDefinition,
+    ToolServer,
+    ToolServers,
+)
+from gateway.request_tools import ListedServer, RequestTools
 from gateway.wire import tools as wire
 
 
@@ -29,6 +39,9 @@ class Toolset(Struct, frozen=True, kw_only=True):
     roles: Mapping[str, CallRole] = {}
     """By the name that the model is told."""
     served: Mapping[str, RunnableTool] = {}
+    """By the name that the model is told."""
+    listed: Mapping[tuple[str, str], str] = {}
+    """The name that the model is told, by server label and name, of the tools of listed servers."""
     choice: ToolChoice = "auto"
 
 
@@ -38,6 +51,10 @@ class OfferedTools(Struct, frozen=True):
     by_type: Mapping[str, Sequence[RunnableTool]] = {}
     always: Sequence[RunnableTool] = ()
     """Offered to the model whether a request asks or not."""
+    choices: Mapping[str, ToolServers] = {}
+    """Servers that requests choose from, by the type of the entries that name them."""
+    chat: Sequence[RunnableTool] = ()
+    """Offered to the model in Chat Completions, which cannot ask for them."""
 
 
 def qualified_name(name: str, namespace: str | None) -> str:
@@ -53,6 +70,7 @@ class _Builder:
         self.definitions: dict[str, ToolDefinition] = {}
         self.roles: dict[str, CallRole] = {}
         self.served: dict[str, RunnableTool] = {}
+        self.listed: dict[tuple[str, str], str] = {}
 
     def add(self, tool: wire.Tool, param: str, namespace: str | None = None) -> None:
         match tool:
@@ -107,7 +125,7 @@ class _Builder:
             return  # Codex's default: a search that may not search asks for nothing.
         raise Unsupported(
             f"Tools of type '{kind}' are not available on this server. Supported here: "
-            f"{', '.join(sorted({'function', 'custom', 'namespace', *self._offered.by_type}))}.",
+            f"{', '.join(sorted({'function', 'custom', 'namespace', *self._offered.by_type, *self._offered.choices}))}.",
             param=f"{param}.type",
             code="unsupported_tool",
         )
@@ -123,6 +141,33 @@ class _Builder:
         )
         self.served[name] = entry
 
+    def serve_listed(self, listed: ListedServer) -> None:
+        """Offer the tools of a server of its own; where a name is taken, the model is told it with the server's label."""
+        label = listed.server.label
+        for tool in listed.tools:
+            name = tool.definition.name
+            told = self._free_name(name, label)
+            needs_approval = name in listed.needs_approval
+            self.definitions[told] = msgspec.structs.replace(tool.definition, name=told)
+            self.roles[told] = CallRole(
+                item_type="mcp_approval_request" if needs_approval else _call_type(tool.item_type),
+                server_label=label,
+                shown_name=name,
+            )
+            self.served[told] = RunnableTool(listed.server, tool)
+            self.listed[label, name] = told
+
+    def _free_name(self, name: str, label: str) -> str:
+        """A name of the characters that may stand in a prompt, and that no other tool of this request has."""
+        for candidate in (name, f"{label}__{name}"):
+            told = _NOT_IN_NAMES.sub("_", candidate)[:128]
+            if told not in self.definitions:
+                return told
+        number = 2
+        while f"{told[:120]}_{number}" in self.definitions:
+            number += 1
+        return f"{told[:120]}_{number}"
+
     def _put(self, definition: ToolDefinition, role: CallRole, param: str) -> None:
         if definition.name in self.roles:
             raise InvalidRequest(
@@ -134,6 +179,8 @@ class _Builder:
         self.roles[definition.name] = role
 
 
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
+
 _CUSTOM_PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -142,15 +189,27 @@ _CUSTOM_PARAMETERS: dict[str, Any] = {
 }
 
 
+NO_REQUEST_TOOLS = RequestTools()
+
+
 def build_toolset(
-    tools: Sequence[wire.Tool], choice: wire.ToolChoice | None, offered: OfferedTools
+    tools: Sequence[wire.Tool],
+    choice: wire.ToolChoice | None,
+    offered: OfferedTools,
+    requested: RequestTools = NO_REQUEST_TOOLS,
 ) -> Toolset:
-    """Resolve a request's tools; raises `InvalidRequest` or `Unsupported` with the precise parameter."""
+    """Resolve a request's tools; raises `InvalidRequest` or `Unsupported` with the precise parameter.
+
+    `requested` has the servers that entries of `tools` name. Their tools come last: they give way where names clash.
+    """
     builder = _Builder(offered)
     for index, tool in enumerate(tools):
-        builder.add(tool, f"tools[{index}]")
+        if index not in requested.named:
+            builder.add(tool, f"tools[{index}]")
     for entry in offered.always:
         builder.serve(entry)
+    for listed in (*requested.named.values(), *requested.offered):
+        builder.serve_listed(listed)
     definitions = list(builder.definitions.values())
     resolved: ToolChoice
     match choice:
@@ -162,6 +221,12 @@ def build_toolset(
             names = _allowed(choice, builder)
             definitions = [d for d in definitions if d.name in names]
             resolved = "required" if choice.mode == "required" else "auto"
+        case wire.McpChoice(name=None):
+            names = _of_server(choice.server_label, builder, "tool_choice.server_label")
+            definitions = [d for d in definitions if d.name in names]
+            resolved = "required"
+        case wire.McpChoice():
+            resolved = NamedTool(_of_server_named(choice, builder))
         case _:
             resolved = NamedTool(_chosen(choice, builder))
     if resolved == "required" and not definitions:
@@ -170,7 +235,11 @@ def build_toolset(
             param="tool_choice",
         )
     return Toolset(
-        definitions=definitions, roles=builder.roles, served=builder.served, choice=resolved
+        definitions=definitions,
+        roles=builder.roles,
+        served=builder.served,
+        listed=builder.listed,
+        choice=resolved,
     )
 
 
@@ -216,6 +285,26 @@ def _lookup(builder: _Builder, name: str, param: str) -> str:
     )
 
 
+def _of_server(label: str, builder: _Builder, param: str) -> set[str]:
+    """What the model is told of the tools of one server."""
+    names = {told for (server, _), told in builder.listed.items() if server == label}
+    if not names:
+        raise InvalidRequest(
+            f"The server '{label}' has no tools in this request.", param=param, code="invalid_value"
+        )
+    return names
+
+
+def _of_server_named(choice: wire.McpChoice, builder: _Builder) -> str:
+    told = builder.listed.get((choice.server_label, choice.name or ""))
+    if told is None:
+        raise InvalidRequest(
+            f"The server '{choice.server_label}' has no tool '{choice.name}' in this request.",
+            param="tool_choice.name",
+        )
+    return told
+
+
 def _chosen(choice: Any, builder: _Builder) -> str:
     name = wire.chosen_name(choice)
     if name is not None:
@@ -236,7 +325,13 @@ def _allowed(choice: wire.AllowedToolsChoice, builder: _Builder) -> set[str]:
         param = f"tool_choice.tools[{index}]"
         name = entry.get("name")
         kind = entry.get("type")
-        if isinstance(name, str):
+        label = entry.get("server_label")
+        if isinstance(label, str) and kind == "mcp":
+            if isinstance(name, str):
+                names.add(_of_server_named(wire.McpChoice(server_label=label, name=name), builder))
+            else:
+                names |= _of_server(label, builder, f"{param}.server_label")
+        elif isinstance(name, str):
             names.add(_lookup(builder, name, f"{param}.name"))
         elif isinstance(kind, str) and kind in builder._offered.by_type:
             names |= {e.tool.definition.name for e in builder._offered.by_type[kind]}

@@ -12,7 +12,8 @@ from gateway.assembler import ResponseAssembler
 from gateway.deltas import Delta
 from gateway.errors import GatewayError
 from gateway.generation import Generation, Generator
-from gateway.protocols import FinishReason, Turn
+from gateway.protocols import FinishReason, ToolChoice, Turn
+from gateway.request_tools import ApprovedCall
 from gateway.tool_calls import ToolCalls
 from gateway.wire.events import Event
 
@@ -51,10 +52,22 @@ class TurnLoop(Generic[OutT]):
         first: Generation,
         sink: Callable[[OutT], Awaitable[None]],
         sessions: AsyncExitStack,
+        *,
+        approved: Sequence[ApprovedCall] = (),
     ) -> None:
-        """Make `first` and what follows from it. Raises `GatewayError`. Tool sessions are closed with `sessions`."""
+        """Make `first` and what follows from it. Raises `GatewayError`. Tool sessions are closed with `sessions`.
+
+        `approved` calls are run before; what comes of them is in the first prompt.
+        """
         assembler, generator = self._assembler, self._generator
         generation = first
+        if approved:
+            for call in approved:
+                written = assembler.approved_call(call.name, call.arguments, call.request_id)
+                if out := self._show(written):
+                    await sink(out)
+            await self._run_calls(sink, sessions)
+            generation = await self._next_generation(first.turn, first.turn.tool_choice)
         for _ in range(MAX_TURNS):
             await generator.run(generation, self._write, self._end, sink)
             if assembler.cut_off or not assembler.pending_calls:
@@ -62,20 +75,24 @@ class TurnLoop(Generic[OutT]):
             await self._run_calls(sink, sessions)
             if assembler.calls_client:
                 return
-            generation = await generator.prepare(self._next_turn(first.turn))
-            await generator.model.engine.check(generation.request)
+            generation = await self._next_generation(first.turn, "auto")
         raise GatewayError(
             f"The model called tools in {MAX_TURNS} turns without coming to an answer.",
             code="max_turns_exceeded",
         )
 
-    def _next_turn(self, turn: Turn) -> Turn:
-        """The first turn, with all that was made since."""
+    async def _next_generation(self, turn: Turn, choice: ToolChoice) -> Generation:
+        """The call of the model after `turn`, with all that was made since; the engine has looked at it."""
+        generation = await self._generator.prepare(self._next_turn(turn, choice))
+        await self._generator.model.engine.check(generation.request)
+        return generation
+
+    def _next_turn(self, turn: Turn, choice: ToolChoice) -> Turn:
         return msgspec.structs.replace(
             turn,
             items=[*turn.items, *self._assembler.finished_items],
             # A forced choice is for the first call; kept, it would force calls for ever.
-            tool_choice="none" if self._calls.spent else "auto",
+            tool_choice="none" if self._calls.spent else choice,
             # What was continued is written now.
             continue_final_message=False,
             add_generation_prompt=True,

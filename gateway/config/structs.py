@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -62,6 +62,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     with it."""
     cors_allow_origins: list[str] = []
     """Origins whose pages may call the server from a browser; `["*"]` is any."""
+    chat_reasoning: list[Literal["reasoning_content", "reasoning"]] = field(
+        default_factory=lambda: ["reasoning_content", "reasoning"]
+    )
+    """Under which names chat completions show reasoning; `[]` shows none."""
+    chat_tools: list[str] = []
+    """Tool servers, by their names in `[tools.<name>]`, that chat completions may use: their calls are run out of the
+    client's sight."""
     metrics: bool = True
     """Whether `/metrics` shows Prometheus metrics."""
 

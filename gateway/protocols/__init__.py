@@ -59,6 +59,7 @@ from gateway.protocols.tools import (
     ServedTool,
     ToolResult,
     ToolServer,
+    ToolServers,
     ToolSession,
 )
 
@@ -105,6 +106,7 @@ __all__ = [
     "ToolDefinition",
     "ToolResult",
     "ToolServer",
+    "ToolServers",
     "ToolSession",
     "TopLogprob",
     "Turn",

@@ -7,7 +7,7 @@ or False, never an exception; a store that does not answer raises `StoreUnavaila
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -72,6 +72,16 @@ class Responses(Protocol):
         Costs time in proportion to its length, in a bounded number of round trips. A response keeps its ancestors'
         items alive: evicting or deleting an ancestor does not break its descendants. A response of a conversation has
         its own input and output alone here: what came before is the conversation's.
+        """
+        ...
+
+    async def find_items(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, Item]:
+        """Items of stored responses, inputs and outputs alike, by their ids; what is not found is left out.
+
+        For `item_reference`, with which clients name what they have seen in any stored response. A bounded number of
+        round trips.
         """
         ...
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from gateway.protocols.prompt import ToolDefinition
+from gateway.wire.tools import Tool
 
 
 class ServedTool(Struct, frozen=True, kw_only=True):
@@ -23,6 +24,12 @@ class ServedTool(Struct, frozen=True, kw_only=True):
         "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call"
     ] = "mcp_call"
     """As which kind of item and event family the call is shown."""
+    needs_approval: bool = False
+    """Whether the client approves each call first, where its request does not say."""
+    counted_as: str | None = None
+    """Its name in the metrics, where its own must not make a time series: requests can bring any name."""
+    hints: Mapping[str, Any] = {}
+    """What the server says of the tool besides: MCP's `annotations` (`readOnlyHint`, `title`, …)."""
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
@@ -60,4 +67,31 @@ class ToolServer(Protocol):
 
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
         """Opened at a response's first call to this server, left when the response ends, however it ends."""
+        ...
+
+
+@runtime_checkable
+class ToolServers(Protocol):
+    """Tool servers that requests choose from, each by an entry of its own `tools`. Opened once at start-up.
+
+    What `gateway_register_tools` may offer in place of a single `ToolServer`.
+    """
+
+    @property
+    def request_type(self) -> str:
+        """The `type` of the entries that name these servers (`mcp`)."""
+        ...
+
+    def offered(self) -> Sequence[ToolServer]:
+        """Those whose tools every request has. Asked at each request; their `tools` must answer at once or soon."""
+        ...
+
+    def for_request(self, tool: Tool, *, owner: str | None) -> ToolServer:
+        """The server that an entry of that type names. Does no network of its own: `tools` and `session` do.
+
+        Its `tools` may raise `GatewayError` for what must not be reached: the request is refused with that. Any other
+        exception means that the tools cannot be listed now: the response shows that and goes on without them. Raises
+        `InvalidRequest` or another `GatewayError`, with a `param` that is relative to the entry (`server_url`).
+        `owner` is whose request it is; what is kept between requests must be kept apart by it.
+        """
         ...

@@ -31,6 +31,6 @@ def _shown(model: ServedModel) -> ModelObject:
         id=model.name,
         created=model.created,
         max_model_len=model.info.max_model_len or UNSET,
-        root=model.info.path or model.name,
-        parent=None,
+        root=model.adapter or model.info.path or model.name,
+        parent=model.parent,
     )

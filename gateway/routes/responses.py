@@ -14,11 +14,10 @@ from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensP
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
 from gateway.routes.body import read_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.trace import trace_headers
 from gateway.run import ResponseRun
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import DeletedResponse, InputTokens
-
-TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 @post("/v1/responses", status_code=200)
@@ -34,7 +33,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         services,
         size=len(body),
         owner=owner_of(request),
-        trace_headers={k: v for k in TRACE_HEADERS if (v := request.headers.get(k))} or None,
+        trace_headers=trace_headers(request),
     )
     run = ResponseRun(plan, services)
     await run.prepare()

@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Sequence
 from contextlib import aclosing
 
+import pytest
+
 from gateway.protocols import ResponseStore
 from gateway.testing.store_records import message, record
 from gateway.wire.response import ResponseStatus
@@ -40,6 +42,50 @@ class BackgroundContract:
         async with asyncio.timeout(_PATIENCE):
             assert [await each for each in early] == [_events(0, 51)] * 3
             assert await late == _events(21, 51)
+
+    @pytest.mark.parametrize("status", ["completed", "incomplete", "failed", "cancelled"])
+    async def test_every_end_ends_every_reader(
+        self, store: ResponseStore, status: ResponseStatus
+    ) -> None:
+        """Readers that wait, readers that are behind, and those that come later."""
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 3))
+        waiting = [asyncio.create_task(self._all(store, kept, after)) for after in (-1, 0, 2)]
+        behind = store.read_events(kept)
+        first = await anext(behind)
+        await asyncio.sleep(0.05)
+        assert await store.advance(record(response_id=kept, status=status), expected=_RUNNING)
+        await store.append_events(kept, _events(3, 5), last=True)
+        async with asyncio.timeout(_PATIENCE), aclosing(behind):
+            assert [await each for each in waiting] == [_events(at, 5) for at in (0, 1, 3)]
+            rest = [event async for batch in behind for event in batch]
+            assert [*first, *rest] == _events(0, 5)
+            assert await self._all(store, kept, 1) == _events(2, 5)
+
+    async def test_many_logs_are_followed_at_once(self, store: ResponseStore) -> None:
+        ids = [await self._running(store) for _ in range(50)]
+        readers = [asyncio.create_task(self._all(store, each, -1)) for each in ids * 3]
+        for at in range(10):
+            await asyncio.gather(
+                *(store.append_events(each, _events(at, at + 1), last=at == 9) for each in ids)
+            )
+        async with asyncio.timeout(_PATIENCE):
+            assert [await each for each in readers] == [_events(0, 10)] * 150
+
+    async def test_a_slow_reader_misses_nothing(self, store: ResponseStore) -> None:
+        """It takes one batch, and comes back when there are megabytes."""
+        kept = await self._running(store)
+        large = [b"%d " % number + b"x" * 50_000 for number in range(120)]
+        await store.append_events(kept, large[:1])
+        async with asyncio.timeout(_PATIENCE), aclosing(store.read_events(kept)) as reader:
+            got = list(await anext(reader))
+            more = asyncio.ensure_future(anext(reader))
+            await asyncio.sleep(0.05)
+            for at in range(1, 120):
+                await store.append_events(kept, large[at : at + 1], last=at == 119)
+            got += await more
+            got += [event async for batch in reader for event in batch]
+        assert got == large
 
     async def test_what_is_there_comes_in_one_batch(self, store: ResponseStore) -> None:
         kept = await self._running(store)

@@ -14,6 +14,7 @@ from msgspec import structs
 from gateway.protocols import ResponseStore, StoredResponse
 from gateway.testing.store_background_contract import BackgroundContract
 from gateway.testing.store_conversation_contract import ConversationContract
+from gateway.testing.store_model_contract import ModelContract
 from gateway.testing.store_records import call_item, message, record
 from gateway.wire.common import encode
 from gateway.wire.items import Item
@@ -26,6 +27,9 @@ _UNFINISHED = _QUEUED + _RUNNING
 
 class HistoryContract:
     """Responses: kept, continued, branched, deleted."""
+
+    many = 10_000
+    """How many responses are stored by one test."""
 
     async def test_a_running_store_is_healthy(self, store: ResponseStore) -> None:
         await store.health()
@@ -197,6 +201,38 @@ class HistoryContract:
         await store.put(kept)
         assert _texts(await store.history(kept.id)) == [text, text[::-1]]
 
+    async def test_an_item_is_found_by_its_id(self, store: ResponseStore) -> None:
+        kept = record(output=[message("assistant", "said"), call_item()], owner="ada")
+        await store.put(kept)
+        items = [*kept.input, *kept.response.output]
+        found = await store.find_items([*(item.id for item in items), "msg_nowhere"], owner="ada")
+        assert encode(dict(found)) == encode({item.id: item for item in items})
+        assert await store.find_items([], owner="ada") == {}
+        assert await store.delete(kept.id, owner="ada")
+        assert await store.find_items([item.id for item in items], owner="ada") == {}
+
+    async def test_an_item_is_found_by_its_owner_alone(self, store: ResponseStore) -> None:
+        """Also where two clients made the same id."""
+        item_id = f"msg_{uuid.uuid4().hex}"
+        for owner in ("ada", "bob"):
+            await store.put(record(owner=owner, input_=[message("user", owner, item_id=item_id)]))
+        for owner in ("ada", "bob"):
+            found = await store.find_items([item_id], owner=owner)
+            assert _texts(list(found.values())) == [owner]
+        assert await store.find_items([item_id]) == {}
+
+    async def test_thousands_are_kept(self, store: ResponseStore) -> None:
+        """As many as `many` says."""
+        ids: list[str] = []
+        while len(ids) < self.many:
+            some = [record(output=[message("assistant", str(at))]) for at in range(250)]
+            await asyncio.gather(*(store.put(each) for each in some))
+            ids += [each.id for each in some]
+        for start in range(0, len(ids), 250):
+            found = await asyncio.gather(*(store.get(each) for each in ids[start : start + 250]))
+            said = [each and _texts(each.response.output) for each in found]
+            assert said == [[str(at)] for at in range(250)]
+
     async def test_many_are_put_at_once(self, store: ResponseStore) -> None:
         many = [record(output=[message("assistant", str(number))]) for number in range(100)]
         await asyncio.gather(*(store.put(each) for each in many))
@@ -206,7 +242,9 @@ class HistoryContract:
 
 
 @pytest.mark.anyio
-class ResponseStoreContract(HistoryContract, BackgroundContract, ConversationContract):
+class ResponseStoreContract(
+    HistoryContract, BackgroundContract, ConversationContract, ModelContract
+):
     """Subclass it, and give a fixture `store`: an open store, with its bounds far away. It need not be empty."""
 
     @pytest.fixture(scope="module")

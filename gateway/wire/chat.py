@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,66 +15,25 @@ from gateway.wire.chat_tools import (
     decode_function_call,
     decode_functions,
 )
-from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
+from gateway.wire.common import JsonObject, ReasoningEffort, Value
 from gateway.wire.content import Logprob
 from gateway.wire.decoding import convert, decode_object, missing
 from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier
-from gateway.wire.sampling import Count, Natural, TemplateParameters
+from gateway.wire.sampling import Count
+from gateway.wire.structured import StructuredParameters
 from gateway.wire.tools import Tool, ToolChoice
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 
 
-class StreamOptions(Value, frozen=True, kw_only=True):
-    """`continuous_usage_stats` is vLLM's: usage so far in every chunk."""
-
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class TextResponse(Tagged, frozen=True, kw_only=True, tag="text"):
-    pass
-
-
-class JsonObjectResponse(Tagged, frozen=True, kw_only=True, tag="json_object"):
-    pass
-
-
-class ResponseSchema(Value, frozen=True, kw_only=True):
-    name: str
-    description: str | None = None
-    schema: JsonObject | None = None
-    strict: bool | None = None
-
-
-class JsonSchemaResponse(Tagged, frozen=True, kw_only=True, tag="json_schema"):
-    json_schema: ResponseSchema
-
-
-ResponseFormat: TypeAlias = TextResponse | JsonObjectResponse | JsonSchemaResponse
-
-
-class StructuredOutputs(Value, frozen=True, kw_only=True):
-    """What the final text must be: exactly one of these. vLLM's field; its older `guided_*` fields mean the same."""
-
-    json: str | JsonObject | None = None
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
-    json_object: bool | None = None
-    structural_tag: Any = None
-
-
-class ChatRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=True):
+class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
     """The body of `POST /v1/chat/completions`. None means that the client did not say, or said null.
 
     The second block is what self-hosted engines take beyond OpenAI's parameters, under vLLM's names.
     """
 
     messages: list[Message] = []
-    model: str | None = None
     audio: JsonObject | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -83,22 +42,17 @@ class ChatRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=Tru
     metadata: dict[str, str] | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     moderation: JsonObject | None = None
-    n: Annotated[int, Meta(ge=1, le=128)] | None = None
     parallel_tool_calls: bool | None = None
     prediction: JsonObject | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     reasoning_effort: ReasoningEffort | None = None
-    response_format: ResponseFormat | None = None
     safety_identifier: str | None = None
     service_tier: ServiceTier | None = None
     store: bool | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     tool_choice: ToolChoice | None = None
     tools: list[Tool] | None = None
-    user: str | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     web_search_options: JsonObject | None = None
 
@@ -108,29 +62,11 @@ class ChatRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=Tru
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     documents: list[JsonObject] | None = None
-    include_reasoning: bool | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: str | JsonObject | None = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
-    guided_decoding_backend: str | None = None
-    guided_whitespace_pattern: str | None = None
-    request_id: str | None = None
-
-    # Known so that they can be refused where they would change the answer.
-    use_beam_search: bool | None = None
-    best_of: Natural | None = None
-    length_penalty: float | None = None
-    allowed_token_ids: list[int] | None = None
-    truncate_prompt_tokens: int | None = None
-    skip_special_tokens: bool | None = None
-    spaces_between_special_tokens: bool | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: JsonObject | None = None
     return_tokens_as_token_ids: bool | None = None
-    logits_processors: list[Any] | None = None
     mm_processor_kwargs: JsonObject | None = None
-    kv_transfer_params: JsonObject | None = None
-    vllm_xargs: JsonObject | None = None
+    include_reasoning: bool | None = None
 
     @property
     def legacy(self) -> bool:
@@ -146,7 +82,11 @@ _KNOWN = frozenset(
 
 def decode_chat_request(body: bytes) -> ChatRequest:
     """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
-    raw = decode_object(body)
+    return convert_chat_request(decode_object(body))
+
+
+def convert_chat_request(raw: JsonObject) -> ChatRequest:
+    """As `decode_chat_request`, from plain JSON, which is not changed."""
     given = {key: value for key, value in raw.items() if value is not None}
     sent_messages = given.pop("messages", None)
     sent_tools = given.pop("tools", None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from typing import Any, TypeAlias
 
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
@@ -81,21 +79,28 @@ ToolCall: TypeAlias = FunctionToolCall | CustomToolCall
 # Messages.
 
 
-class UserMessage(Value, frozen=True, kw_only=True):
+class MessageBase(Value, frozen=True, kw_only=True, tag_field="role"):
+    """Base of the messages: `role` says which one it is."""
+
+
+class UserMessage(MessageBase, frozen=True, kw_only=True, tag="user"):
     """`name` is accepted, here and below: the chat templates of today's models have no place for it."""
 
     content: str | list[UserPart]
     name: str | None = None
 
 
-class SystemMessage(Value, frozen=True, kw_only=True):
-    """A system or a developer message."""
-
+class SystemMessage(MessageBase, frozen=True, kw_only=True, tag="system"):
     content: str | list[TextPart]
     name: str | None = None
 
 
-class AssistantMessage(Value, frozen=True, kw_only=True):
+class DeveloperMessage(MessageBase, frozen=True, kw_only=True, tag="developer"):
+    content: str | list[TextPart]
+    name: str | None = None
+
+
+class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
     """What the model did in one go. `reasoning_content` and `reasoning` are two names for one thing."""
 
     content: str | list[AssistantPart] | None = None
@@ -108,31 +113,31 @@ class AssistantMessage(Value, frozen=True, kw_only=True):
     name: str | None = None
 
 
-class ToolMessage(Value, frozen=True, kw_only=True):
+class ToolMessage(MessageBase, frozen=True, kw_only=True, tag="tool"):
     content: str | list[TextPart]
     tool_call_id: str
     name: str | None = None
 
 
-class FunctionMessage(Value, frozen=True, kw_only=True):
+class FunctionMessage(MessageBase, frozen=True, kw_only=True, tag="function"):
     """The result of a legacy function call."""
 
     name: str
     content: str | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A message, with the role that says which kind it is."""
+Message: TypeAlias = (
+    UserMessage
+    | SystemMessage
+    | DeveloperMessage
+    | AssistantMessage
+    | ToolMessage
+    | FunctionMessage
+)
 
-    role: Literal["user", "system", "developer", "assistant", "tool", "function"]
-    body: UserMessage | SystemMessage | AssistantMessage | ToolMessage | FunctionMessage
-
-
-_ROLES: dict[
-    str, type[UserMessage | SystemMessage | AssistantMessage | ToolMessage | FunctionMessage]
-] = {
+_ROLES: dict[str, type[Message]] = {
     "system": SystemMessage,
-    "developer": SystemMessage,
+    "developer": DeveloperMessage,
     "user": UserMessage,
     "assistant": AssistantMessage,
     "tool": ToolMessage,
@@ -167,7 +172,8 @@ def _decode_message(raw: Any, param: str) -> Message:
             isinstance(c, dict) and not c.get("type") for c in calls
         ):
             raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
-    return Message(role, convert(raw, cls, param))  # type: ignore[arg-type]  # a key of _ROLES
+    message: Message = convert(raw, cls, param)
+    return message
 
 
 def _typed(call: Any) -> Any:

@@ -19,7 +19,7 @@ from gateway.wire.decoding import (
 )
 from gateway.wire.items import Item, decode_items
 from gateway.wire.response import ConversationReference, ServiceTier
-from gateway.wire.sampling import Count, TemplateParameters
+from gateway.wire.sampling import Count, SamplingParameters
 from gateway.wire.text import Reasoning, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 
@@ -48,7 +48,7 @@ class PromptCacheOptions(Value, frozen=True, kw_only=True):
     prewarm: bool | None = None
 
 
-class ResponseRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict=True):
+class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict=True):
     """The body of `POST /v1/responses`; also of its relatives, which take a part of it."""
 
     model: str | None = None
@@ -85,6 +85,8 @@ class ResponseRequest(TemplateParameters, kw_only=True, omit_defaults=True, dict
     image: JsonObject | None = None
     generate: bool | None = None
     stream_id: str | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: JsonObject | None = None
 
     @property
     def conversation_id(self) -> str | None:

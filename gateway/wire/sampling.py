@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from gateway.wire.common import JsonObject, Wire
+from gateway.wire.common import Wire
 
 MAX_INT = 2**31 - 1
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_INT)]
@@ -45,10 +45,3 @@ class SamplingParameters(Wire, kw_only=True, omit_defaults=True, dict=True):
         """Names of the parameters that nobody knows: accepted, and counted. Not part of the encoded request."""
         names: list[str] = self.__dict__.setdefault("unknown_names", [])
         return names
-
-
-class TemplateParameters(SamplingParameters, kw_only=True, omit_defaults=True, dict=True):
-    """Base of the requests whose prompt a renderer makes."""
-
-    chat_template: str | None = None
-    chat_template_kwargs: JsonObject | None = None

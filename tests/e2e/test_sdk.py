@@ -290,3 +290,20 @@ def test_codex_sends_a_request_like_this(http: httpx.Client) -> None:
     }  # fmt: skip
     final = fold(stream_raw(http, **body))
     assert final["output"][-1]["name"] == "get_weather"
+
+
+def test_a_reference_finds_an_item_of_any_stored_response(client: OpenAI) -> None:
+    """As the Vercel AI SDK sends its later turns: references, without `previous_response_id`."""
+    first = client.responses.create(model="scripted", input="weather in Paris", tools=[WEATHER])
+    call = first.output[-1]
+    assert isinstance(call, ResponseFunctionToolCall)
+    second = client.responses.create(
+        model="scripted",
+        input=[
+            {"role": "user", "content": "weather in Paris"},
+            *({"type": "item_reference", "id": item.id} for item in first.output),  # type: ignore[misc, union-attr]
+            {"type": "function_call_output", "call_id": call.call_id, "output": "18 degrees"},
+        ],
+        tools=[WEATHER],
+    )
+    assert second.output_text == "It is 18 degrees in Paris."

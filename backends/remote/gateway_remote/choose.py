@@ -24,6 +24,7 @@ def choose(
     matches: Sequence[int],
     *,
     policy: Policy,
+    worth: int,
     bound: float,
     slack: int,
     rng: random.Random,
@@ -31,7 +32,8 @@ def choose(
     """The index of the replica to use; there must be one at least.
 
     `loads` are running requests, `matches` shared blocks with what each replica has read (looked at by `affinity`
-    alone: the longest wins while its replica is under `load_cap`; without one, the lesser load of two random ones).
+    alone: the longest of at least `worth` wins while its replica is under `load_cap`; without one, the lesser load of two
+    random ones).
     """
     places = range(len(loads))
     if len(loads) == 1:
@@ -43,7 +45,7 @@ def choose(
         return rng.choice([place for place in places if loads[place] == least])
     if policy == "affinity" and any(matches):
         cap = load_cap(loads, bound=bound, slack=slack)
-        near = [place for place in places if matches[place] and loads[place] < cap]
+        near = [place for place in places if matches[place] >= worth and loads[place] < cap]
         if near:
             return max(near, key=lambda place: (matches[place], -loads[place]))
     first, second = rng.sample(places, 2)

@@ -67,6 +67,8 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Tokens that are compared at once."""
     affinity_blocks: Positive = 65536
     """Blocks that are remembered for each replica: about as many as its cache holds."""
+    affinity_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    """How much of a prompt a replica must have read to be chosen for its cache: everybody's system prompt is not enough."""
     affinity_bound: Annotated[float, Meta(ge=1)] = 1.25
     """How much more than the mean a replica may run and still be chosen for its cache."""
     affinity_slack: Positive = 4
@@ -95,6 +97,7 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             policy=self.choice,
             max_running=self.max_running,
             affinity_blocks=self.affinity_blocks,
+            affinity_share=self.affinity_share,
             affinity_bound=self.affinity_bound,
             affinity_slack=self.affinity_slack,
             breaker_failures=self.breaker_failures,

@@ -226,6 +226,8 @@ class OutputBuilder:
             if self._undecided:
                 held, bytes_held = self._undecided.pop()
                 self._feed(held, bytes_held)
+                if self._finish is not None:
+                    return
             if last and finish is None and data and token.token_id in self._enders:
                 self._undecided.append((token, before + data))
                 return

@@ -7,12 +7,11 @@ import math
 import random
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from itertools import count
 
 from msgspec import Struct
 
-from gateway.errors import EngineUnavailable, RateLimited
+from gateway.errors import EngineUnavailable, GatewayError, RateLimited
 from gateway_remote.breaker import Breaker
 from gateway_remote.choose import Policy, choose
 from gateway_remote.prefix import PrefixIndex
@@ -25,6 +24,7 @@ class PoolSettings(Struct, frozen=True, kw_only=True):
     policy: Policy = "affinity"
     max_running: int | None = None
     affinity_blocks: int = 65536
+    affinity_share: float = 0.5
     affinity_bound: float = 1.25
     affinity_slack: int = 4
     breaker_failures: int = 3
@@ -103,6 +103,14 @@ class Pool:
         `avoiding` are replicas that this request has tried; they come last. Raises `EngineUnavailable` where no replica
         can serve for `wait_for_replica` seconds, and `RateLimited` where all that can have asked to wait.
         """
+        try:
+            return await self._acquire(chain, avoiding)
+        except GatewayError:
+            # This one may have been woken for a change that the next in the queue has to learn of too.
+            self._wake_one()
+            raise
+
+    async def _acquire(self, chain: Sequence[int], avoiding: Collection[Replica]) -> Lease:
         ticket = next(self._tickets)
         queued = bool(self._waiters)
         give_up: float | None = None
@@ -125,9 +133,11 @@ class Pool:
                 give_up = now + self._settings.wait_for_replica
             if now >= give_up:
                 raise self.unavailable()
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(give_up - now):
                     await self._wait(ticket)
+            except TimeoutError:
+                raise self.unavailable() from None
 
     async def ready(self) -> None:
         """Return once some replica can serve; raises as `acquire` does."""
@@ -229,6 +239,7 @@ class Pool:
             [each.running for each in candidates],
             [each.prefixes.match(chain) if affine else 0 for each in candidates],
             policy=settings.policy,
+            worth=max(1, math.ceil(settings.affinity_share * len(chain))),
             bound=settings.affinity_bound,
             slack=settings.affinity_slack,
             rng=self._rng,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -76,7 +77,9 @@ class VllmEngine:
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
         self._enforcer = Enforcer(llm, config, self._tokenizer)
         self._adapters = {
-            name: LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
+            name: LoRARequest(
+                lora_name=name, lora_int_id=number, lora_path=os.path.expanduser(path)
+            )
             for number, (name, path) in enumerate(config.lora_modules.items(), start=1)
         }
 
@@ -115,6 +118,8 @@ class VllmEngine:
     async def end_requests(self) -> None:
         """Take nothing new, and abort what still runs."""
         self._closing = True
+        if self._llm.errored:
+            return
         if running := list(self._llm.output_processor.request_states):
             await self._llm.abort(running, internal=True)
 
@@ -183,6 +188,8 @@ class VllmEngine:
                             and not sampling.include_stop_str_in_output,
                             last=given.finish_reason is not None,
                         )
+                        # Held with their log probabilities: an output has one of each for every token.
+                        given.token_ids = [token.token_id for token in given.logprobs]
                     yield given
         except EngineDeadError as error:
             raise self._dead() from error
@@ -191,7 +198,7 @@ class VllmEngine:
         except VLLMClientError as error:
             raise self._enforcer.refusal(error, request) from error
         except VLLMServerError as error:
-            if self._llm.errored:
+            if self._closing or self._llm.errored:
                 raise self._dead() from error
             raise EngineError(f"vLLM failed on this request: {error.__cause__ or error}") from error
 

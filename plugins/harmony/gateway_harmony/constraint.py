@@ -23,7 +23,7 @@ from gateway.constraints import Sequence as InOrder
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
 from gateway_harmony.calls import PYTHON, call_header, forced_header, is_built_in
-from gateway_harmony.markers import CHANNEL, END, MESSAGE, START
+from gateway_harmony.markers import CHANNEL, CONSTRAIN, END, MESSAGE, START
 
 # Each without the `<|channel|>` that it begins with.
 _FINAL = f"final{MESSAGE}"
@@ -106,7 +106,9 @@ def _calls(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Answer:
 
 def _call(tool: ToolDefinition, *, schema: bool) -> Constraint:
     header = call_header(tool.name, built_in=is_built_in(tool)).removeprefix(CHANNEL)
-    return InOrder((Const(header), _arguments(tool, schema=schema)))
+    # Without `<|constrain|>`, which the models leave out as well: xgrammar (0.2.8) mixes up special tokens where
+    # different ones may follow a text, and then lets through one that it refuses.
+    return InOrder((Const(header.replace(CONSTRAIN, "")), _arguments(tool, schema=schema)))
 
 
 def _one_of(answer: Answer) -> Constraint:

@@ -119,7 +119,10 @@ class HarmonyParser:
         self._advance(self._held, final=True, ended=ended)
         if self._at is _At.CONTENT and self._kind is _Kind.CALL and self._is_complete(ended=ended):
             self._close(self._fed)
-        return self._taken()
+        deltas = self._taken()
+        self._track.finish()
+        self.reasoning_tokens = self._track.reasoning
+        return deltas
 
     def _taken(self) -> Sequence[Delta]:
         self._track.settle(self._fed - len(self._held))

@@ -157,3 +157,12 @@ class TokenTrack:
                 self.reasoning += 1
         if self._confirmed and not self._unseen:
             self._confirmed = {seen for seen in self._confirmed if seen >= offset}
+
+    def finish(self) -> None:
+        """The output has ended. Tokens whose text was held for ever (half a character, the beginning of a stop string)
+        belong to what was open."""
+        while self._borders:
+            self._inside = self._borders.popleft()[1]
+        if self._inside:
+            self.reasoning += sum(start not in self._unseen for start in self._starts)
+        self._starts.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -65,6 +65,8 @@ class MemoryStore:
         self._finished: Shelf[_Entry] = Shelf(clock)
         self._threads: Shelf[Thread] = Shelf(clock)
         self._leases = LeaseTable(clock)
+        self._homes: dict[tuple[str | None, str], dict[str, None]] = {}
+        """In which of an owner's responses an item is, the last one last."""
         self._bytes = 0
 
     @property
@@ -108,6 +110,18 @@ class MemoryStore:
         entry = self._use(response_id, owner)
         return None if entry is None else entry.node.history()
 
+    async def find_items(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, Item]:
+        found: dict[str, Item] = {}
+        for item_id in item_ids:
+            for home in reversed(self._homes.get((owner, item_id), {})):
+                entry = self._use(home, owner)
+                if entry is not None:
+                    found |= {item.id: item for item in entry.node.items if item.id == item_id}
+                    break
+        return found
+
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         entry = self._use(response_id, owner)
         if entry is None:
@@ -130,7 +144,10 @@ class MemoryStore:
         if before is not None:
             self._unfinished.pop(record.id, None)
             self._finished.pop(record.id)
+            self._leave_homes(before)
             self._bytes -= before.size + release(before.node)
+        for item in items:
+            self._homes.setdefault((record.owner, item.id), {})[record.id] = None
         entry = _Entry(record, node, log, size)
         if entry.unfinished:
             self._unfinished[record.id] = entry
@@ -169,6 +186,17 @@ class MemoryStore:
             entry.log.retire()
             self._bytes -= entry.size + entry.log.size + release(entry.node)
             self._leases.forget(response_id)
+            self._leave_homes(entry)
+
+    def _leave_homes(self, entry: _Entry) -> None:
+        """Its items are found there no more."""
+        owner, response_id = entry.record.owner, entry.record.id
+        for item in entry.node.items:
+            homes = self._homes.get((owner, item.id))
+            if homes is not None:
+                homes.pop(response_id, None)
+                if not homes:
+                    del self._homes[owner, item.id]
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False

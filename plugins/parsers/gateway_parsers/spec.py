@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 
+from gateway_parsers.kit.markers import Where
 from gateway_parsers.kit.syntax import CallSyntax
 
 
@@ -14,8 +16,13 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
     open: str
     close: str
+    also_open: tuple[str, ...] = ()
+    """Further spellings, which are read and never written."""
+    also_close: tuple[str, ...] = ()
     default_start: Literal["text", "reasoning"] = "text"
     """Where an output starts whose prompt did not say: `reasoning` for families whose prompts open the block."""
+    open_where: Where = "line"
+    """Where the open marker counts, and is not prose."""
     after_open: str = "\n"
     before_close: str = "\n"
     after_close: str = "\n\n"
@@ -23,12 +30,47 @@ class Reasoning(Struct, frozen=True, kw_only=True):
     call_ends_it: Literal["known", "always"] = "known"
     """Whether a call inside unclosed reasoning ends it: only of an offered tool, or any."""
 
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return (self.open, *self.also_open)
 
-class FormatSpec(Struct, frozen=True, kw_only=True):
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return (self.close, *self.also_close)
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """Markup around the answer's text, which is not shown."""
+
+    open: str
+    close: str
+    also_open: tuple[str, ...] = ()
+    also_close: tuple[str, ...] = ()
+    """Further markup that belongs to no item."""
+    special: bool = False
+    """The markers are special tokens, and so never prose: they are not shown wherever they stand."""
+    with_calls: bool = False
+    """Calls come only behind framed text, be it empty."""
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return (self.open, *self.also_open)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return (self.close, *self.also_close)
+
+
+class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     """A format: reasoning, calls, both, or neither (then all output is text)."""
 
     name: str
     reasoning: Reasoning | None = None
     calls: CallSyntax | None = None
+    frame: Frame | None = None
     aliases: tuple[str, ...] = ()
     summary: str = ""
+
+    @cached_property
+    def frame_opens(self) -> tuple[str, ...]:
+        return self.frame.opens if self.frame is not None else ()

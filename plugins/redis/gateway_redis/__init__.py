@@ -13,6 +13,7 @@ and is written by one script:
     In place of a log that was deleted while it was written stands, for a minute, an entry `gone`.
 `litegate:{resp_…}:children`, a set: the responses that continue this one.
     While there are any, deletion leaves i, u, p and a in the record; the last child that goes takes them along.
+`litegate:item:{msg_…}:=owner`, a sorted set: the last few of an owner's responses that hold an item, by time.
 `litegate:{index}`, a sorted set: finished responses by time, to evict the oldest beyond a number.
 `litegate:{leases}`, a sorted set: responses by the time at which their lease runs out (Redis' clock, ms);
     `litegate:{leases}:holders`, a hash: who has the lease.

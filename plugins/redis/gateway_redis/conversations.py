@@ -23,7 +23,7 @@ class ConversationTable:
 
     async def put(self, conversation: Conversation, owner: str | None) -> None:
         keys = self._keys.conversation(conversation.id)
-        arguments = [_owner(owner), pack(conversation), self._ttl]
+        arguments: list[Argument] = [_owner(owner), pack(conversation), self._ttl]
         await self._server.run(scripts.CONVERSATION_PUT, keys, arguments)
 
     async def get(self, conversation_id: str, owner: str | None) -> Conversation | None:

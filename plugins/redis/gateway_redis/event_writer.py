@@ -24,7 +24,7 @@ _LOST = -2
 class _Append:
     """Events that wait to be written to one log."""
 
-    __slots__ = ("done", "events", "last", "response_id", "lost", "size", "token")
+    __slots__ = ("done", "events", "last", "lost", "response_id", "size", "token")
 
     def __init__(self, response_id: str, events: Sequence[bytes], last: bool, token: str) -> None:
         self.response_id = response_id
@@ -121,7 +121,10 @@ class EventWriter:
     def _take(self) -> list[_Append]:
         """What goes in the next call: of each log one append, since Redis remembers the last one's token."""
         waiting = self._waiting
-        size, taken, left, logs = 0, [], [], set[str]()
+        size = 0
+        taken: list[_Append] = []
+        left: list[_Append] = []
+        logs: set[str] = set()
         for at, each in enumerate(waiting):
             if len(taken) == _ENTRIES or (taken and size + each.size > _BYTES):
                 left += waiting[at:]

@@ -32,6 +32,10 @@ class Keys:
         own = f"{self._prefix}:conversation:{{{_tag(conversation_id)}}}"
         return [own, f"{own}:items", f"{own}:order"]
 
+    def item(self, item_id: str, owner: str | None) -> str:
+        """The responses of an owner that hold an item."""
+        return f"{self._prefix}:item:{{{_tag(item_id)}}}:{'' if owner is None else '=' + owner}"
+
     def wake(self, process: str) -> str:
         """The stream by which a process wakes itself."""
         return f"{self._prefix}:{{wake}}:{process}"

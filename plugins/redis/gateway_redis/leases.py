@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from gateway.errors import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import BLOCK, Server
+from gateway_redis.server import BLOCK, Argument, Server
 
 logger = logging.getLogger("gateway_redis")
 
@@ -26,7 +26,7 @@ class LeaseTable:
 
     async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
         if response_ids:
-            arguments = [holder, _milliseconds(seconds), *response_ids]
+            arguments: list[Argument] = [holder, _milliseconds(seconds), *response_ids]
             await self._server.run(scripts.LEASE, self._keys.leases, arguments)
 
     async def release(self, holder: str, *response_ids: str) -> None:
@@ -34,7 +34,7 @@ class LeaseTable:
 
     async def take(self, holder: str, *, seconds: float, limit: int) -> Sequence[str]:
         """Ids whose lease has run out; they are `holder`'s now."""
-        arguments = [holder, _milliseconds(seconds), limit]
+        arguments: list[Argument] = [holder, _milliseconds(seconds), limit]
         taken = await self._server.run(scripts.TAKE, self._keys.leases, arguments)
         return [each.decode() for each in taken]
 

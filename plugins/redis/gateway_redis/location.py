@@ -81,8 +81,9 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
     if tls:
         socket.update({k: v for k, v in settings.items() if k.startswith("ssl_")}, ssl=True)
         settings["ssl"] = True
-    sentinel = Sentinel(_addresses(hosts, 26379), sentinel_kwargs=socket)
-    return sentinel.master_for(service, max_connections=most, **settings)
+    sentinel: Any = Sentinel(_addresses(hosts, 26379), sentinel_kwargs=socket)  # type: ignore[no-untyped-call]
+    client: Redis = sentinel.master_for(service, max_connections=most, **settings)
+    return client
 
 
 def _addresses(hosts: str, port: int) -> list[tuple[str, int]]:

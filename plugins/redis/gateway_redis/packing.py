@@ -31,7 +31,7 @@ class Unpacker(Generic[T]):
     """Reads what `pack` wrote."""
 
     def __init__(self, type_: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(type_)  # type: ignore[call-overload]  # any type expression
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(type_)
 
     def __call__(self, packed: bytes, *, of: str) -> T | None:
         """What was stored; None, with a line in the log, for what cannot be read. `of` says whose it is."""

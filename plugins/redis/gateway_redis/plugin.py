@@ -21,7 +21,7 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
     """The store in the Redis of `config`, which must answer now; later it may go and come."""
     # Imported here: listing plugins shall not load a Redis client.
     from gateway_redis.location import make_client, shown
-    from gateway_redis.server import BLOCK, Server
+    from gateway_redis.server import BLOCK, Server, reason_of
     from gateway_redis.store import RedisStore
 
     address = shown(config.url)
@@ -36,7 +36,7 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
             await server.command("PING")
     except (StoreUnavailable, TimeoutError) as error:
         await server.close()
-        reason = str(error.__cause__ or "no answer").rstrip(".")
+        reason = reason_of(error.__cause__)
         raise ConfigurationError(
             f"The store 'redis' cannot be reached at {address}: {reason}. Start it, or correct url under [stores.redis]."
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -16,6 +16,7 @@ from gateway.wire.response import ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.finished import FinishedIndex
+from gateway_redis.items import ItemHomes
 from gateway_redis.keys import Keys
 from gateway_redis.packing import (
     pack,
@@ -50,6 +51,7 @@ class ResponseRecords:
         self._tokens = tokens
         self._outage = config.outage
         self._ttl = max(1, int(config.ttl * 1000))
+        self._homes = ItemHomes(server, keys)
         self._lives: dict[str, float] = {}
         """Until when (`time.monotonic`, ms) a response lives at least, as this process has seen to it."""
         self._finished = FinishedIndex(
@@ -69,8 +71,10 @@ class ResponseRecords:
         parent, ancestors, broken = await self._chain(record, unfinished)
         arguments = [*self._written(record, ""), parent, pack_ancestors(ancestors), broken]
         keys = self._keys.response(record.id)
-        (left, _), _ = await asyncio.gather(
-            self._server.run(scripts.PUT, keys, arguments), self._touch(ancestors, unfinished)
+        (left, _), _, _ = await asyncio.gather(
+            self._server.run(scripts.PUT, keys, arguments),
+            self._touch(ancestors, unfinished),
+            self._note_items(record),
         )
         if left:
             await self._forsake(left.decode(), record.id)
@@ -91,7 +95,8 @@ class ResponseRecords:
         if done is None:
             return False
         if record.response.status not in UNFINISHED:
-            await self._touch(unpack_ancestors(done[1]), False)
+            ancestors = unpack_ancestors(done[1])
+            await asyncio.gather(self._touch(ancestors, False), self._note_items(record))
             self._finished.add(record.id)
         return True
 
@@ -133,6 +138,26 @@ class ResponseRecords:
             history += items[0]
             history += items[1]
         return history
+
+    async def find_items(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, Item]:
+        """In two round trips, or three where an item's last response is gone and it is in others as well."""
+        homes = await self._homes.find(item_ids, owner)
+        found: dict[str, Item] = {}
+        for candidates in (
+            {each: ids[:1] for each, ids in homes.items()},
+            {each: ids[1:] for each, ids in homes.items()},
+        ):
+            wanted = {each: ids for each, ids in candidates.items() if each not in found}
+            responses = list(dict.fromkeys(one for ids in wanted.values() for one in ids))
+            for record in await asyncio.gather(
+                *(self.get(response_id, owner=owner) for response_id in responses)
+            ):
+                if record is not None:
+                    items = (*record.input, *record.response.output)
+                    found |= {item.id: item for item in items if item.id in wanted}
+        return found
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         return await self._remove(response_id, mode=_owner(owner))
@@ -178,6 +203,11 @@ class ResponseRecords:
         """Milliseconds for which a response lives at least, from now on."""
         return self._ttl + (_LONGEST_RUN * 1000 if unfinished else 0)
 
+    async def _note_items(self, record: StoredResponse) -> None:
+        items = (*record.input, *record.response.output)
+        live = self._lifetime(record.response.status in UNFINISHED) + self._margin
+        await self._homes.put(record.id, {item.id for item in items}, record.owner, live=live)
+
     async def _touch(self, ancestors: Sequence[str], unfinished: bool) -> None:
         """Have ancestors live as long as a descendant that was written now."""
         now, lifetime, lives = time.monotonic() * 1000, self._lifetime(unfinished), self._lives
@@ -208,8 +238,10 @@ class ResponseRecords:
         """Input and output items of each."""
         keys = [self._keys.record(each) for each in response_ids]
         if self._server.cluster:
-            return await asyncio.gather(
-                *(self._server.command("HMGET", key, "i", "u") for key in keys)
+            return list(
+                await asyncio.gather(
+                    *(self._server.command("HMGET", key, "i", "u") for key in keys)
+                )
             )
         found: list[tuple[bytes | None, bytes | None]] = []
         for start in range(0, len(keys), _AT_ONCE):

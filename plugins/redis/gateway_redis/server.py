@@ -95,7 +95,7 @@ class Server:
             if isinstance(error, ResponseError) and not _is_away(error):
                 raise  # a mistake of ours
             raise StoreUnavailable(
-                f"The store does not answer (Redis at {self.address}: {_reason(error)}). Retry, or send store: false."
+                f"The store does not answer (Redis at {self.address}: {reason_of(error)}). Retry, or send store: false."
             ) from error
 
 
@@ -107,8 +107,10 @@ def _is_away(error: ResponseError) -> bool:
     return any(text.startswith(word) or f": {word}" in text or f"-{word}" in text for word in _AWAY)
 
 
-def _reason(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+def reason_of(error: BaseException | None) -> str:
+    """Why there is no answer, for people."""
+    # After " : " redis-py shows its clients' insides.
+    return str(error or "").partition(" : ")[0].rstrip(".") or "no answer"
 
 
 async def through_outage(

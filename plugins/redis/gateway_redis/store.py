@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
 from gateway.protocols import UNFINISHED, StoredResponse
 from gateway.protocols.store import ItemPage, Order
@@ -58,6 +58,11 @@ class RedisStore:
 
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
         return await self._records.history(response_id, owner=owner)
+
+    async def find_items(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, Item]:
+        return await self._records.find_items(item_ids, owner=owner)
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         deleted = await self._records.delete(response_id, owner=owner)

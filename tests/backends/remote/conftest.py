@@ -183,7 +183,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> str:
     tokenizers = pytest.importorskip("tokenizers")
     from gateway_remote.tokenizer import byte_level_alphabet
 
-    vocab = {character: byte for character, byte in byte_level_alphabet().items()}
+    vocab = dict(byte_level_alphabet())
     for number in range(256, 4000):
         vocab[f"w{number}"] = number
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))

@@ -49,7 +49,7 @@ async def engine(llama_server: str, anyio_backend: str) -> AsyncIterator[Engine]
 
 
 class TestLlamaServer(EngineContract):
-    pass
+    prompt = "<|im_start|>user\nHello there, my name is Bob.<|im_end|>\n<|im_start|>assistant\n"
 
 
 async def answer(engine: Engine, text: str, **sampling: Any) -> list[EngineOutput]:

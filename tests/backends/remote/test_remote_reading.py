@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols import EngineOutput, Sampling
 from gateway_remote.output import OutputBuilder, Scored
 from gateway_remote.sse import EventSplitter
 from gateway_remote.stopping import StopFinder
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from gateway.protocols import EngineOutput, Sampling
 
 
 @pytest.fixture(scope="module")
 def tokenizer(vocabulary: str) -> JsonTokenizer:
-    from pathlib import Path
-
     return load_tokenizer(Path(vocabulary))
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 @given(
@@ -110,7 +111,7 @@ def run(
 TOKENS = st.sampled_from([*b"abc ", *"é😀".encode(), 0x80, 4000, 4001, 300, 9999])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(deadline=None, max_examples=300)
 @given(
     ids=st.lists(TOKENS, min_size=1, max_size=24),
     sizes=st.lists(st.integers(1, 5), max_size=24),

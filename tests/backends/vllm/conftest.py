@@ -154,6 +154,12 @@ def write_noise_adapter(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
+def cpu_environment() -> None:
+    """What vLLM reads from the environment, for a small model on the CPU."""
+    os.environ.update(ENVIRONMENT)
+
+
+@pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("adapters") / "noise"
     write_noise_adapter(folder)

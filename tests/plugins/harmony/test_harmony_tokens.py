@@ -106,15 +106,31 @@ def test_where_tokens_and_text_do_not_fit_the_text_is_believed() -> None:
 
 
 def test_malformed_utf8_does_not_hide_the_markers_behind_it() -> None:
-    bad = [SCRIPTED.encode("é")[0] - 0, *SCRIPTED.encode("x")]
-    ids = [*SCRIPTED.encode(HEAD), *bad, *SCRIPTED.encode(TAIL + "so")]
-    # This engine shows two replacement characters where the parser's own decoding has other ideas.
+    lone = next(i for i in range(2000) if _bytes(i) == b"\xc3")
+    ids = [*SCRIPTED.encode(HEAD), lone, *SCRIPTED.encode("x" + TAIL + "so")]
+    # An engine that shows one replacement character more than the parser expects.
     text = HEAD + "��x" + TAIL + "so"
     parser = HarmonyFormat(SCRIPTED).parser(ParserContext(tokenizer=SCRIPTED))
-    lone = 1024 + 0xC3
-    ids[len(SCRIPTED.encode(HEAD))] = lone
     deltas = [*parser.feed(EngineOutput(text=text, token_ids=ids)), *parser.finish("stop")]
-    assert [block.kind for block in blocks(deltas)] == ["reasoning", "text"]
+    assert blocks(deltas) == [Block("reasoning", "��x"), Block("text", "so")]
+
+
+def _bytes(token_id: int) -> bytes:
+    try:
+        return SCRIPTED.token_bytes(token_id)
+    except ValueError:
+        return b""
+
+
+def test_tokens_whose_text_never_came_count_for_what_was_open() -> None:
+    """A generation that was cut off inside a character, and one whose last token is the marker it stopped at."""
+    for output, said in ((HEAD + "why 日本", HEAD + "why "), (HEAD + "why<|end|>", HEAD + "why")):
+        ids = SCRIPTED.encode(output)
+        expected = len(ids) - len(SCRIPTED.encode(HEAD)) - output.count("<|end|>")
+        parser = HarmonyFormat(SCRIPTED).parser(ParserContext(tokenizer=SCRIPTED))
+        parser.feed(EngineOutput(text=said, token_ids=ids))
+        parser.finish("length")
+        assert parser.reasoning_tokens == expected
 
 
 def test_without_a_tokenizer_single_tokens_are_counted_exactly() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_redis import RedisConfig, open_redis
-from gateway_redis.store import RedisStore
 
 from gateway.testing import ResponseStoreContract, check_plugin
+from gateway_redis import RedisConfig, open_redis
+from gateway_redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +21,8 @@ class TestRedisStore(ResponseStoreContract):
 
 
 class TestRedisStoreInACluster(ResponseStoreContract):
+    many = 1000
+
     @pytest.fixture(scope="class")
     async def store(self, redis_cluster) -> AsyncIterator[RedisStore]:
         async with open_redis(RedisConfig(url=redis_cluster)) as store:

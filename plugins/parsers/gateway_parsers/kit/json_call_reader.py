@@ -3,122 +3,60 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from enum import Enum, auto
-from functools import cached_property
-from typing import ClassVar, Literal
 
-from msgspec import Struct
-
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta
+from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.json_value import JsonText, JsonValue
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
+from gateway_parsers.kit.markers import WHITESPACE
+from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
 
-class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How calls of this kind are marked and keyed. One object, several or a list of them stand behind a start marker."""
-
-    start: str
-    end: str
-    """Empty: nothing ends the calls but the end of their JSON."""
-    name_keys: tuple[str, ...] = ("name",)
-    argument_keys: tuple[str, ...] = ("arguments", "parameters")
-    wrapper_keys: tuple[str, ...] = ("function",)
-    """Keys under which name and arguments may stand one level deeper; a string there is the name."""
-
-    @property
-    def starts(self) -> tuple[str, ...]:
-        return (self.start,)
-
-    @property
-    def ends(self) -> tuple[str, ...]:
-        return (self.end,) if self.end else ()
-
-    @cached_property
-    def stops(self) -> MarkerSet:
-        """What ends a call's JSON early where it stands outside a string."""
-        return MarkerSet(Marker(text, "stop") for text in (*self.starts, *self.ends))
-
-
-class _State(Enum):
-    BEFORE = auto()  # a call's object, or a list of them
-    MEMBER = auto()  # a key, or the end of the object
-    KEY = auto()
-    COLON = auto()
-    VALUE = auto()
-    NAME = auto()
-    ARGUMENTS = auto()
-    ENCODED = auto()  # arguments written as a JSON string
-    OTHER = auto()  # the value of a key that says nothing to us
-    AFTER = auto()  # behind an object: the end marker, or one more object
-
-
-class JsonCallReader:
+class JsonCallReader(StepReader):
     """The reader of `JsonShape`. A call starts when its name is known; its arguments go out as they come."""
 
     __slots__ = (
-        "_accept",
+        "_bare",
         "_buffer",
         "_calls",
         "_depth",
         "_have_arguments",
         "_is_object",
         "_key",
+        "_list",
         "_name",
-        "_raw",
         "_scalar",
         "_some_arguments",
-        "_state",
         "_syntax",
         "_text",
         "_value",
-        "out",
-        "recoveries",
-        "status",
-        "unclosed",
-        "undecided",
     )
 
     def __init__(self, syntax: JsonShape, marker: str, accept: Accept | None) -> None:
-        self.status: Literal["more", "done", "failed"] = "more"
-        self.undecided = True
-        self.unclosed = False
-        self.recoveries = 0
-        self.out: list[Delta] = []
+        super().__init__(marker, accept, JsonCallReader._before)
         self._syntax = syntax
-        self._accept = accept
-        self._raw = [marker]
+        self._bare = marker in syntax.bare
+        self._list = marker.endswith("[")
+        """The calls stand in a list."""
         self._calls = 0
-        self._state = _State.BEFORE
         self._begin_object()
+        if self._bare and marker.endswith("{"):
+            self._step = JsonCallReader._member
 
-    @property
-    def raw(self) -> str:
-        return "".join(self._raw)
-
-    def read(self, text: str, pos: int, *, final: bool) -> int:
-        end = len(text)
-        while pos < end and self.status == "more":
-            state, undecided = self._state, self.undecided
-            reached = self._steps[state](self, text, pos, final)
-            if undecided and self.undecided:
-                self._raw.append(text[pos:reached])
-            if reached == pos and self._state is state:
-                break
-            pos = reached
-        return pos
-
-    def finish(self) -> None:
+    def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
+        step = self._step
         if self.undecided:
             self._fail()
-        elif self._state is _State.AFTER:
+        elif step is JsonCallReader._after:
             self._done()
         else:
             self.recoveries += 1
-            if self._have_arguments and self._state in (_State.MEMBER, _State.KEY, _State.COLON):
+            if self._have_arguments and (
+                step is JsonCallReader._member
+                or step is JsonCallReader._key_text
+                or step is JsonCallReader._colon
+            ):
                 self._end_call()  # only the object's own bracket is missing
             self.status = "done"
 
@@ -135,21 +73,29 @@ class JsonCallReader:
         self._is_object: bool | None = None
 
     def _before(self, text: str, pos: int, final: bool) -> int:
-        pos = _skip(text, pos, WHITESPACE)
+        pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         if text[pos] == "{":
             self._begin_object()
-            self._state = _State.MEMBER
+            self._step = JsonCallReader._member
             return pos + 1
         if text[pos] == "[":
+            if self._bare and self._list:
+                self._fail()
+                return pos
+            self._list = True
             return pos + 1
+        if self._bare:
+            self._fail()
+            return pos
         if text[pos] == "]":
-            self._state = _State.AFTER  # a list of no calls
-            self._decide()
+            self._step = JsonCallReader._after  # a list of no calls
+            self.undecided = False
+            self._raw.clear()
             return pos + 1
         marker = self._syntax.stops.at(text, pos)
-        if marker is not None and marker.text == self._syntax.start:
+        if marker is not None and marker.text in self._syntax.starts:
             self.recoveries += 1
             self._raw.clear()
             return pos + len(marker.text)
@@ -159,11 +105,11 @@ class JsonCallReader:
         return pos
 
     def _member(self, text: str, pos: int, final: bool) -> int:
-        pos = _skip(text, pos, WHITESPACE + ",")
+        pos = skip(text, pos, WHITESPACE + ",")
         if pos == len(text):
             return pos
         if text[pos] == '"':
-            self._state = _State.KEY
+            self._step = JsonCallReader._key_text
             self._key = ""
             self._text = JsonText()
             return pos + 1
@@ -183,47 +129,53 @@ class JsonCallReader:
         if len(self._key) > MAX_NAME:
             return self._broken(pos)
         if self._text.done:
-            self._state = _State.COLON
+            if self._syntax.name_is_key and self._name is None:
+                return self._named(self._key, pos, then_colon=True)
+            if self._bare and self.undecided and self._key not in self._syntax.first_keys:
+                return self._broken(pos)
+            self._step = JsonCallReader._colon
         return pos
 
     def _colon(self, text: str, pos: int, final: bool) -> int:
-        pos = _skip(text, pos, WHITESPACE)
+        pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         if text[pos] != ":":
             return self._broken(pos)
-        self._state = _State.VALUE
+        self._step = JsonCallReader._value_start
         return pos + 1
 
     def _value_start(self, text: str, pos: int, final: bool) -> int:
-        pos = _skip(text, pos, WHITESPACE)
+        pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         syntax = self._syntax
         quoted = text[pos] == '"'
-        wrapped = self._key in syntax.wrapper_keys
+        wrapped = self._key in syntax.wrapper_keys and not syntax.name_is_key
         if self._name is None and (self._key in syntax.name_keys or (wrapped and quoted)):
             if not quoted:
                 return self._broken(pos)
-            self._state = _State.NAME
+            self._step = JsonCallReader._name_text
             self._key = ""
             self._text = JsonText()
             return pos + 1
         if wrapped and text[pos] == "{":
             self._depth += 1
-            self._state = _State.MEMBER
+            self._step = JsonCallReader._member
             return pos + 1
         self._value = JsonValue(syntax.stops)
-        if self._key not in syntax.argument_keys or self._have_arguments:
-            self._state = _State.OTHER
+        if self._have_arguments or not (
+            syntax.name_is_key or self._key in syntax.argument_keys
+        ):
+            self._step = JsonCallReader._other
         elif quoted:
-            self._state = _State.ENCODED
+            self._step = JsonCallReader._encoded_arguments
             self._have_arguments = True
             self._is_object = None
             self._text = JsonText()
             return pos + 1
         else:
-            self._state = _State.ARGUMENTS
+            self._step = JsonCallReader._arguments_value
             self._have_arguments = True
             self._scalar = "" if text[pos] not in "{[" else None
         return pos
@@ -235,19 +187,21 @@ class JsonCallReader:
             return self._broken(pos)
         if not self._text.done:
             return pos
-        name = self._key.strip()
-        if not name or (self._accept is not None and not self._accept(name)):
+        return self._named(self._key, pos)
+
+    def _named(self, name: str, pos: int, *, then_colon: bool = False) -> int:
+        name = name.strip()
+        make_id = self._syntax.make_id
+        if not self._start(name, make_id() if make_id is not None else None):
             return self._broken(pos)
         self._name = name
-        self._decide()
-        self.out.append(CallStarted(name))
         for part in self._buffer:
-            self.out.append(CallArgumentsDelta(part))
+            self._arguments(part)
         self._buffer.clear()
-        self._state = _State.MEMBER
+        self._step = JsonCallReader._colon if then_colon else JsonCallReader._member
         return pos
 
-    def _arguments(self, text: str, pos: int, final: bool) -> int:
+    def _arguments_value(self, text: str, pos: int, final: bool) -> int:
         pos, piece = self._value.read(text, pos, final=final)
         if self._scalar is None:
             self._emit(piece)
@@ -272,7 +226,7 @@ class JsonCallReader:
             quoted = json.dumps(said, ensure_ascii=False)
             self._emit(quoted[1:] if self._text.done else quoted[1:-1])
         if self._text.done:
-            self._state = _State.MEMBER
+            self._step = JsonCallReader._member
         return pos
 
     def _other(self, text: str, pos: int, final: bool) -> int:
@@ -284,44 +238,50 @@ class JsonCallReader:
         if not value.done and not value.interrupted:
             return pos
         self.recoveries += bool(value.repairs)
-        if self._state is _State.ARGUMENTS:
+        if self._step is JsonCallReader._arguments_value:
             if self._scalar is None:
                 self._emit(value.closing() if value.interrupted else "")
             elif self._scalar != "null":
                 self._emit(self._scalar)  # cut off inside the word
-        self._state = _State.MEMBER
+        self._step = JsonCallReader._member
         return self._broken(pos) if value.interrupted else pos
 
     def _after(self, text: str, pos: int, final: bool) -> int:
-        pos = _skip(text, pos, WHITESPACE)
+        pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         char = text[pos]
-        marker = self._syntax.stops.at(text, pos)
+        stops = self._syntax.stops
+        marker = stops.at(text, pos)
+        if marker is not None and not final and stops.may_grow(text, pos, marker):
+            return pos
         if marker is not None:
             pos += len(marker.text)
-            if marker.text == self._syntax.end:
+            if marker.text in (self._syntax.end, *self._syntax.more_ends):
                 self.status = "done"
             else:
                 self.recoveries += bool(self._syntax.end)
                 self._undecide(marker.text)
-                self._state = _State.BEFORE
+                self._list = False
+                self._step = JsonCallReader._before
             return pos
-        if self._syntax.stops.begins_at(text, pos):
+        if stops.begins_at(text, pos):
             return len(text) if final else pos  # an end marker that was cut off
-        if char in "]},;":
+        enclosed = self._list or (bool(self._syntax.end) and not self._bare)
+        if char == ";" or (enclosed and char in "]},"):
             self.recoveries += char == "}"
+            self._list = self._list and char != "]"
             return pos + 1
-        if char == "{":
+        if char == "{" and (self._list or not self._bare):
             self._undecide("")
-            self._state = _State.BEFORE
+            self._step = JsonCallReader._before
             return pos
         self._done()
         return pos
 
     def _done(self) -> None:
         self.status = "done"
-        self.unclosed = bool(self._syntax.end)
+        self.unclosed = bool(self._syntax.end) and not self._bare
         self.recoveries += self.unclosed
 
     def _broken(self, pos: int) -> int:
@@ -339,18 +299,10 @@ class JsonCallReader:
 
     def _end_call(self) -> None:
         if not self._some_arguments:
-            self.out.append(CallArgumentsDelta("{}"))
-        self.out.append(CallEnded())
+            self._arguments("{}")
+        self._end()
         self._calls += 1
-        self._state = _State.AFTER
-
-    def _decide(self) -> None:
-        self.undecided = False
-        self._raw.clear()
-
-    def _undecide(self, raw: str) -> None:
-        self.undecided = True
-        self._raw.append(raw)
+        self._step = JsonCallReader._after
 
     def _emit(self, text: str) -> None:
         if not text:
@@ -359,24 +311,4 @@ class JsonCallReader:
         if self._name is None:
             self._buffer.append(text)
         else:
-            self.out.append(CallArgumentsDelta(text))
-
-    _steps: ClassVar[dict[_State, Callable[[JsonCallReader, str, int, bool], int]]] = {
-        _State.BEFORE: _before,
-        _State.MEMBER: _member,
-        _State.KEY: _key_text,
-        _State.COLON: _colon,
-        _State.VALUE: _value_start,
-        _State.NAME: _name_text,
-        _State.ARGUMENTS: _arguments,
-        _State.ENCODED: _encoded_arguments,
-        _State.OTHER: _other,
-        _State.AFTER: _after,
-    }
-
-
-def _skip(text: str, pos: int, chars: str) -> int:
-    end = len(text)
-    while pos < end and text[pos] in chars:
-        pos += 1
-    return pos
+            self._arguments(text)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from gateway.constraints import Const, Constraint, OneOf
-from gateway.constraints import Sequence as InOrder
+from gateway.constraints import Const, Constraint, OneOf, Regex
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.constrain import arguments_constraint, repeated
-from gateway_parsers.kit.json_call_reader import JsonCallReader, JsonShape
+from gateway_parsers.kit.json_call_reader import JsonCallReader
+from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.kit.template import constraints, fill, in_order
 
 
 class JsonCalls(JsonShape, frozen=True, kw_only=True):
@@ -23,37 +24,63 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     before: str = "\n"
     after: str = "\n"
     between: str = "\n"
+    opening: str = ""
+    """What the model writes before calls where that is no marker."""
+    listed: bool = False
+    """Calls stand in a JSON list, all in one pair of markers."""
+    head: str = '{"name": {name}, "arguments": '
+    """A call's object up to its arguments; `{index}` counts the calls from 0."""
 
-    def reader(self, marker: str, accept: Accept | None) -> CallReader:
+    @property
+    def trigger(self) -> str | None:
+        if self.start:
+            return self.start
+        return self._opening + self.head.partition("{name}")[0]
+
+    @property
+    def sectioned(self) -> bool:
+        return self.listed
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
         return JsonCallReader(self, marker, accept)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
-        return self.between.join(
-            self._opening(call.name) + (call.arguments.strip() or "{}") + self._closing
-            for call in calls
-        )
+        objects = [
+            fill(self.head, {"name": _quoted(call.name), "index": str(index)})
+            + (call.arguments.strip() or "{}")
+            + "}"
+            for index, call in enumerate(calls)
+        ]
+        if self.listed:
+            return self._opening + ", ".join(objects) + self._closing
+        return self.between.join(self._opening + each + self._closing for each in objects)
 
     def constraint(
         self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
     ) -> Constraint:
-        options = tuple(
-            InOrder(
-                (
-                    Const(self._opening(tool.name)),
-                    arguments_constraint(tool, schema=schemas or tool.strict),
-                    Const(self._closing),
-                )
-            )
-            for tool in tools
-        )
-        call = options[0] if len(options) == 1 else OneOf(options)
+        opening, closing = Const(self._opening), Const(self._closing)
+        options: list[Constraint] = []
+        for tool in tools:
+            head = constraints(self.head, {"name": _quoted(tool.name), "index": Regex("[0-9]+")})
+            arguments = arguments_constraint(tool, schema=schemas or tool.strict)
+            parts = [*head, arguments, Const("}")]
+            options.append(in_order(parts if self.listed else [opening, *parts, closing]))
+        call = options[0] if len(options) == 1 else OneOf(tuple(options))
+        if self.listed:
+            return in_order([opening, repeated(call, separator=", ") if parallel else call, closing])
         return repeated(call, separator=self.between) if parallel else call
 
-    def _opening(self, name: str) -> str:
-        keys = (self.name_keys[0], self.argument_keys[0])
-        quoted = json.dumps(name, ensure_ascii=False)
-        return f'{self.start}{self.before}{{"{keys[0]}": {quoted}, "{keys[1]}": '
+    @property
+    def _opening(self) -> str:
+        start = self.start + self.before if self.start else self.opening
+        return start + "[" * self.listed
 
     @property
     def _closing(self) -> str:
-        return "}" + (self.after + self.end if self.end else "")
+        return "]" * self.listed + (self.after + self.end if self.end else "")
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

@@ -174,7 +174,7 @@ class JsonText:
                 pos += 1
                 self.done = True
                 break
-            after, char = _escape(text, pos, final=final)
+            after, char = escape(text, pos, final=final)
             if after == pos:
                 break
             parts.append(char)
@@ -182,7 +182,7 @@ class JsonText:
         return pos, "".join(parts)
 
 
-def _escape(text: str, pos: int, *, final: bool) -> tuple[int, str]:
+def escape(text: str, pos: int, *, final: bool) -> tuple[int, str]:
     """The escape that begins at `pos`: where it ends, and its character; `pos` itself if more text is needed."""
     end = len(text)
     if pos + 1 >= end:

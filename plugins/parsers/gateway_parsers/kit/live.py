@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway_parsers.kit.markers import Marker, MarkerSet
+from gateway_parsers.kit.markers import Marker, MarkerSet, Where
 from gateway_parsers.spec import FormatSpec
 
 
@@ -19,6 +19,8 @@ class State(NamedTuple):
     """Reasoning was never closed, a call ended it: its close marker may still come, and is not shown."""
     unclosed_call: bool = False
     """A call's end marker is missing: it may still come, and is not shown."""
+    framed: bool = False
+    """Text stands in markup of its own."""
 
 
 class LiveMarkers:
@@ -37,19 +39,29 @@ class LiveMarkers:
 
     def _markers(self, state: State) -> list[Marker]:
         markers: list[Marker] = []
+        frame = self._spec.frame
+        if frame is not None and not state.inside:
+            unopened = "anywhere" if frame.special or state.framed else None
+            markers += [Marker(text, "frame", unopened or "line") for text in frame.opens]
+            if unopened:
+                markers += [Marker(text, "frame") for text in frame.closes]
         marks = self._spec.reasoning
         if marks is not None and state.inside:
-            markers.append(Marker(marks.close, "close"))
-            markers.append(Marker(marks.open, "swallow", "fresh"))
+            markers += [Marker(text, "close") for text in marks.closes]
+            markers += [Marker(text, "swallow", "fresh") for text in marks.opens]
         elif marks is not None:
-            markers.append(Marker(marks.open, "open", "line"))
-            late = Marker(marks.close, "swallow", "anywhere" if state.ended_by_call else "fresh")
-            markers.append(late)
+            markers += [Marker(text, "open", marks.open_where) for text in marks.opens]
+            late: Where = "anywhere" if state.ended_by_call else "fresh"
+            markers += [Marker(text, "swallow", late) for text in marks.closes]
         syntax = self._spec.calls
         if syntax is not None and state.calls:
             for start in syntax.starts:
-                markers.append(Marker(start, "call", "unquoted" if state.inside else "anywhere"))
+                if start not in syntax.bare:
+                    where: Where = "unquoted" if state.inside else "anywhere"
+                    markers.append(Marker(start, "call", where))
+                elif not state.inside:
+                    markers.append(Marker(start, "call", "unquoted"))
             for end in () if state.inside else syntax.ends:
-                late = Marker(end, "swallow", "anywhere" if state.unclosed_call else "fresh")
-                markers.append(late)
+                late = "anywhere" if state.unclosed_call else "fresh"
+                markers.append(Marker(end, "swallow", late))
         return markers

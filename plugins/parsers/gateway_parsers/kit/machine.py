@@ -51,12 +51,16 @@ class Machine:
         """The block that comes next is a new one, even if of the same kind as the last."""
         self._last: type[Delta] | None = None
         self._reader: CallReader | None = None
+        self._bare = False
+        """What the reader reads began like ordinary text."""
         self._trial: Span | None = None
         """The stretch of reasoning that may turn out to be a call."""
         self._ended_by_call = False
         """Reasoning was never closed, a call ended it: its close marker may still come."""
         self._unclosed_call = False
         """A call's end marker is missing, and may still come."""
+        self._framed = False
+        """Text stands in markup of its own, whose end is not shown."""
         self._live = self._markers()
         self._plain = not self._live.longest
 
@@ -92,7 +96,7 @@ class Machine:
             self._advance(self._held, final=True)
         reader = self._reader
         if reader is not None:
-            reader.finish()
+            reader.finish(stopped=reason == "stop")
             self._drain(reader, self._fed - len(self._held))
         self._say(self._held, self._fed - len(self._held))
         if self._spaces and not (self._position.fresh and (self._after_markup or self._last)):
@@ -119,6 +123,7 @@ class Machine:
             calls=self._syntax is not None,
             ended_by_call=self._ended_by_call,
             unclosed_call=self._unclosed_call,
+            framed=self._framed,
         )
         return self._sets.of(state)
 
@@ -137,7 +142,7 @@ class Machine:
                 if self._reader is not None:
                     break
                 continue
-            hit = self._live.find(text, pos, self._position)
+            hit = self._live.find(text, pos, self._position, final=final)
             if hit is None:
                 end = len(text)
                 if not final:
@@ -165,6 +170,9 @@ class Machine:
         elif marker.action == "close":
             self._reasoning = False
             self._meter.border(offset - self._feed_start, False)
+        elif marker.action == "frame":
+            self._break = self._break or not self._position.fresh
+            self._framed = marker.text in self._spec.frame_opens
         else:
             self.recoveries += 1
             self._unclosed_call = False
@@ -189,7 +197,10 @@ class Machine:
                 accept = _refuse
         if self._reasoning:
             self._trial = self._meter.border(offset - self._feed_start, None)
-        self._reader = self._syntax.reader(marker, accept)
+        if marker in self._syntax.bare and self._tools:
+            accept = self._tools.__contains__
+        self._bare = marker in self._syntax.bare
+        self._reader = self._syntax.reader(marker, accept, self._tools)
 
     def _drain(self, reader: CallReader, offset: int) -> None:
         """Take what `reader` has read up to `offset`, and leave it where it is at its end."""
@@ -201,13 +212,14 @@ class Machine:
         if reader.status == "more":
             return
         self._reader = None
-        self.recoveries += reader.recoveries
         self._unclosed_call = reader.unclosed
         if reader.status == "done":
+            self.recoveries += reader.recoveries
             self._call_is_certain()
             self._new_block()
             return
-        self.recoveries += 1
+        if not self._bare or reader.unclosed:
+            self.recoveries += reader.recoveries + 1
         raw = reader.raw
         if self._trial is not None:
             self._meter.settle(self._trial, reasoning=True)

@@ -16,8 +16,9 @@ Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted"]
 beginning of a line. `unquoted`: not directly after a quotation mark or a backtick."""
 
 
-Action: TypeAlias = Literal["open", "close", "call", "swallow", "stop"]
-"""open, close: reasoning begins, ends. call: calls begin. swallow: markup out of place, not shown. stop: ends a value."""
+Action: TypeAlias = Literal["open", "close", "call", "swallow", "frame", "stop", "key", "head"]
+"""open, close: something begins, ends. call: calls begin. swallow: markup out of place, not shown. frame: markup around
+text, not shown. stop: ends a value, or calls. key: a parameter begins. head: a name, or a key, ends."""
 
 
 class Marker(Struct, frozen=True):
@@ -40,10 +41,11 @@ class Position(Struct):
 class MarkerSet:
     """The markers that are live in one state.
 
-    Two markers may share their text if their conditions differ: the first whose condition holds is taken.
+    Two markers may share their text if their conditions differ: the first whose condition holds is taken. Where one
+    begins like another, the longer is taken, which may mean to wait for more text.
     """
 
-    __slots__ = ("_by_text", "_pattern", "_prefixes", "firsts", "longest")
+    __slots__ = ("_by_text", "_nested", "_pattern", "_prefixes", "firsts", "longest")
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         by_text: dict[str, list[Marker]] = {}
@@ -54,21 +56,30 @@ class MarkerSet:
                 prefixes.setdefault(marker.text[:end], []).append(marker.where)
         self._by_text = {text: tuple(same) for text, same in by_text.items()}
         self._prefixes = {prefix: frozenset(wheres) for prefix, wheres in prefixes.items()}
+        self._nested = frozenset(text for text in by_text if text in prefixes)
         longest_first = sorted(by_text, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if by_text else None
         self.longest = len(longest_first[0]) if by_text else 0
         self.firsts = "".join(sorted({text[0] for text in by_text}))
         """The characters with which a live marker can begin."""
 
-    def find(self, text: str, pos: int, position: Position) -> tuple[int, Marker] | None:
-        """The first live marker at or after `pos`, and where it begins."""
+    def find(
+        self, text: str, pos: int, position: Position, *, final: bool
+    ) -> tuple[int, Marker] | None:
+        """The first live marker at or after `pos`, and where it begins. `final`: no more text follows."""
         if self._pattern is None:
             return None
         for hit in self._pattern.finditer(text, pos):
             for marker in self._by_text[hit.group()]:
                 if _counts(marker.where, text, pos, hit.start(), position):
+                    if not final and self.may_grow(text, hit.start(), marker):
+                        return None
                     return hit.start(), marker
         return None
+
+    def may_grow(self, text: str, pos: int, marker: Marker) -> bool:
+        """Whether `marker`, which stands at `pos`, may turn out to be a longer one."""
+        return marker.text in self._nested and self.begins_at(text, pos)
 
     def at(self, text: str, pos: int) -> Marker | None:
         """The marker that stands whole at `pos`, whatever its condition."""

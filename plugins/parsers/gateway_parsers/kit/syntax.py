@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from gateway.constraints import Constraint
@@ -37,8 +37,8 @@ class CallReader(Protocol):
         """Read on from `pos`, and return where it stopped; what is left is handed in again with what follows."""
         ...
 
-    def finish(self) -> None:
-        """The output has ended."""
+    def finish(self, *, stopped: bool) -> None:
+        """The output has ended. `stopped`: the model (or a stop string) ended it, rather than a limit or a failure."""
         ...
 
 
@@ -55,8 +55,30 @@ class CallSyntax(Protocol):
         """The markers that end calls: one that comes late, or twice, is not shown."""
         ...
 
-    def reader(self, marker: str, accept: Accept | None) -> CallReader:
-        """A reader for what follows `marker`. `accept` None: any name will do."""
+    @property
+    def bare(self) -> frozenset[str]:
+        """Those of `starts` that are ordinary text too, such as `{`: only the name of an offered tool makes them calls."""
+        ...
+
+    @property
+    def markup(self) -> tuple[str, ...]:
+        """All texts that may be special tokens, which an engine must not leave out."""
+        ...
+
+    @property
+    def trigger(self) -> str | None:
+        """What calls begin with and nothing else does; None: there is no such text."""
+        ...
+
+    @property
+    def sectioned(self) -> bool:
+        """Several calls stand in one pair of outer markers."""
+        ...
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        """A reader for what follows `marker`. `accept` None: any name will do. `tools` by name: their schemas type values."""
         ...
 
     def write(self, calls: Sequence[CallPiece]) -> str:

@@ -1,0 +1,218 @@
+"""One answer of Chat Completions: its choices, run at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+from msgspec import UNSET
+
+from gateway.assembler import ResponseAssembler
+from gateway.chat import ChoiceAssembler
+from gateway.chat_chunks import ChunkWriter, chunk_head, usage_chunk
+from gateway.chat_message import MessageWriter
+from gateway.chat_plan import ChatPlan, in_chats_words
+from gateway.choices import ByteSink, ChoicesRun, completion_usage
+from gateway.deltas import Delta
+from gateway.errors import GatewayError, Unsupported
+from gateway.generation import Generation, Generator, variant
+from gateway.logprobs import LogprobAligner
+from gateway.protocols import FinishReason, TokensPrompt
+from gateway.served import Services
+from gateway.tool_calls import ToolCalls
+from gateway.turns import TurnLoop
+from gateway.watch import Watch
+from gateway.wire.chat import ChatCompletion
+from gateway.wire.events import Event
+from gateway.wire.ids import new_id
+from gateway.wire.response import Response
+
+
+class ChatChoice:
+    """One choice: its own generator, parser, assembler and tool sessions."""
+
+    def __init__(
+        self, index: int, plan: ChatPlan, services: Services, first: Generation, head: bytes
+    ) -> None:
+        style = plan.style
+        self._first = first
+        aligner = LogprobAligner() if style.logprobs else None
+        token_ids: list[int] | None = [] if style.token_ids else None
+        self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
+        watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
+        self.message: MessageWriter | None = None
+        writer: ChunkWriter | MessageWriter
+        if style.stream:
+            writer = ChunkWriter(
+                head,
+                index,
+                reasoning_fields=style.reasoning_fields,
+                logprobs=style.logprobs,
+                legacy=style.legacy,
+                token_ids=token_ids,
+                includes_usage=style.includes_usage,
+                usage_so_far=self.watch.usage if style.continuous_usage else None,
+                first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
+            )
+        else:
+            writer = self.message = MessageWriter(
+                index,
+                reasoning_fields=style.reasoning_fields,
+                logprobs=style.logprobs,
+                legacy=style.legacy,
+                token_ids=token_ids,
+            )
+        self.generator = Generator(
+            plan.model,
+            plan.settings,
+            services.metrics,
+            aligner=aligner,
+            observe=self.watch.see if watches else aligner.push if aligner is not None else None,
+        )
+        self.generator.counts_prompt = index == 0
+        self._assembler = ChoiceAssembler(
+            writer,
+            roles=plan.toolset.roles,
+            hidden=plan.toolset.served,
+            new_id=new_id,
+            aligner=aligner,
+            shows_reasoning=bool(style.reasoning_fields),
+            calls_finish=style.calls_finish,
+            lead=style.lead,
+        )
+        self._tools = ServedTools(plan, services, self.generator, self._assembler)
+
+    @property
+    def cut_off(self) -> bool:
+        return self._assembler.finish_reason in ("length", "content_filter")
+
+    async def run(self, sink: ByteSink) -> bytes:
+        assembler = self._assembler
+        if self._tools.offered:
+            await self._tools.run(self._first, sink)
+        else:
+            await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
+        return assembler.finish(self.generator.stop_reason)
+
+
+class ServedTools:
+    """The turn loop of a choice whose tools the gateway runs: their calls and results stay out of sight.
+
+    The items that the next turn is made of are those of a response that nobody sees, so that renderers and tools find what
+    they find in the Responses API.
+    """
+
+    def __init__(
+        self, plan: ChatPlan, services: Services, generator: Generator, shown: ChoiceAssembler
+    ) -> None:
+        self.offered = bool(plan.toolset.served)
+        self._plan = plan
+        self._services = services
+        self._generator = generator
+        self._shown = shown
+
+    async def run(self, first: Generation, sink: ByteSink) -> None:
+        plan, services, shown = self._plan, self._services, self._shown
+        response = Response(
+            id=new_id("resp_"), created_at=plan.created, model=plan.model.name, status="in_progress"
+        )
+        unseen = ResponseAssembler(
+            response, roles=plan.toolset.roles, new_id=new_id, clock=time.time
+        )
+
+        def write(deltas: Sequence[Delta]) -> bytes:
+            unseen.feed(deltas)
+            return shown.feed(deltas)
+
+        def end(held: Sequence[Delta], reason: FinishReason) -> bytes:
+            unseen.feed(held)
+            unseen.end_generation(reason)
+            return shown.end_generation(held, reason)
+
+        calls = ToolCalls(
+            response.id,
+            plan.toolset.served,
+            max_calls=None,
+            max_parallel=services.settings.max_parallel_tool_calls,
+            metrics=services.metrics,
+        )
+        loop: TurnLoop[bytes] = TurnLoop(
+            self._generator, unseen, calls, write=write, end=end, show=_unseen
+        )
+        async with AsyncExitStack() as sessions:
+            await loop.run(first, sink, sessions)
+
+
+def _unseen(events: Sequence[Event]) -> bytes:
+    return b""
+
+
+class ChatRun(ChoicesRun):
+    """One answer, prepared."""
+
+    def __init__(self, plan: ChatPlan, services: Services, first: Generation) -> None:
+        """`first` is the generation that the engine has looked at."""
+        self._plan = plan
+        self._head = chunk_head(
+            plan.id,
+            "chat.completion.chunk",
+            plan.created,
+            plan.model.name,
+            plan.style.service_tier,
+        )
+        self._first = first
+        self._chat_choices = [
+            ChatChoice(index, plan, services, variant(first, index), self._head)
+            for index in range(plan.n)
+        ]
+        super().__init__(plan.model, services, self._chat_choices)
+
+    def trailer(self) -> bytes:
+        if not self._plan.style.includes_usage:
+            return b""
+        return usage_chunk(self._head, completion_usage(self.usage()))
+
+    def answer(self) -> ChatCompletion:
+        plan, style = self._plan, self._plan.style
+        choices = []
+        for choice in self._chat_choices:
+            assert choice.message is not None, "a stream has no answer"
+            choices.append(choice.message.choice())
+        prompt = self._first.request.prompt
+        return ChatCompletion(
+            id=plan.id,
+            created=plan.created,
+            model=plan.model.name,
+            choices=choices,
+            usage=completion_usage(self.usage()),
+            service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
+            prompt_logprobs=(
+                self._chat_choices[0].watch.shown_prompt() if style.prompt_logprobs else UNSET
+            ),
+            prompt_token_ids=(
+                list(prompt.token_ids)
+                if style.token_ids and isinstance(prompt, TokensPrompt)
+                else UNSET
+            ),
+        )
+
+
+async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
+    """Make the prompt and let the engine look at it: raises what a client must be told by HTTP status."""
+    try:
+        first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
+    except GatewayError as error:
+        raise in_chats_words(error, plan.origins, plan.max_tokens_param)  # noqa: B904 (the same error)
+    if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
+        raise Unsupported(
+            "The engine of this model keeps its tokens to itself.", param="return_token_ids"
+        )
+    return ChatRun(plan, services, first)
+
+
+def _prompt_token_ids(generation: Generation) -> bytes:
+    prompt = generation.request.prompt
+    assert isinstance(prompt, TokensPrompt), "prepare_chat has looked"
+    return b',"prompt_token_ids":%b' % msgspec.json.encode(list(prompt.token_ids))

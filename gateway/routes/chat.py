@@ -1,0 +1,27 @@
+"""/v1/chat/completions."""
+
+from __future__ import annotations
+
+from litestar import post
+from litestar.types import ASGIApp
+
+from gateway.chat_plan import make_chat_plan
+from gateway.chat_run import prepare_chat
+from gateway.routes.body import read_body
+from gateway.routes.choices import ChoicesAnswer, ChunkStream
+from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.trace import trace_headers
+from gateway.wire.chat import decode_chat_request
+
+
+@post("/v1/chat/completions", status_code=200)
+async def create_chat_completion(request: HttpRequest) -> ASGIApp:
+    """Make a chat completion: streamed or plain."""
+    services = services_of(request)
+    body = await read_body(request)
+    decoded = decode_chat_request(body)
+    if decoded.unknown:
+        services.metrics.unknown_parameters("/v1/chat/completions")
+    plan = make_chat_plan(decoded, services, size=len(body), trace_headers=trace_headers(request))
+    run = await prepare_chat(plan, services)
+    return ChunkStream(run) if plan.style.stream else ChoicesAnswer(run)

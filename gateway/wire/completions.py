@@ -1,0 +1,163 @@
+"""Completions, the older API of raw prompts; and the tokenizer's endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.errors import InvalidRequest
+from gateway.wire.chat import CompletionUsage, PromptLogprob
+from gateway.wire.common import Value, Wire
+from gateway.wire.decoding import convert, decode_object, missing, name_type
+from gateway.wire.sampling import MAX_INT, Natural
+from gateway.wire.structured import StructuredParameters
+
+Prompt: TypeAlias = str | list[int]
+"""Text, or token ids."""
+
+MAX_PROMPTS = 1024
+
+
+class CompletionRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
+    """The body of `POST /v1/completions`. `prompts` are what `prompt` comes to."""
+
+    prompts: list[Prompt] = []
+    echo: bool | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    max_tokens: Natural | None = None
+    suffix: str | None = None
+    add_special_tokens: bool | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    prompt_embeds: Any = None
+
+
+_KNOWN = frozenset(
+    {"prompt"} | {field.encode_name for field in msgspec.structs.fields(CompletionRequest)}
+)
+
+
+def decode_completion_request(body: bytes) -> CompletionRequest:
+    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    raw = decode_object(body)
+    given = {key: value for key, value in raw.items() if value is not None}
+    sent = given.pop("prompt", None)
+    given.pop("prompts", None)  # not a name of the API
+    request = convert(given, CompletionRequest, "")
+    if request.prompt_embeds is not None:
+        raise InvalidRequest(
+            "Prompts are taken as text or token ids here, not as embeddings.",
+            param="prompt_embeds",
+            code="unsupported_parameter",
+        )
+    if sent is None:
+        raise missing("prompt", "Send a string, a list of token ids, or a list of either.")
+    request.prompts = _prompts(sent)
+    if unknown := raw.keys() - _KNOWN:
+        request.unknown.extend(sorted(unknown))
+    return request
+
+
+def _prompts(raw: Any) -> list[Prompt]:
+    if isinstance(raw, str):
+        return [raw]
+    if not isinstance(raw, list):
+        raise _wrong("prompt", raw)
+    if not raw:
+        raise InvalidRequest(
+            "Invalid 'prompt': empty array. Expected at least one prompt or token.",
+            param="prompt",
+            code="empty_array",
+        )
+    if type(raw[0]) is int:
+        return [convert(raw, list[Annotated[int, Meta(ge=0, le=MAX_INT)]], "prompt")]
+    if len(raw) > MAX_PROMPTS:
+        raise InvalidRequest(
+            f"Invalid 'prompt': at most {MAX_PROMPTS} prompts can be sent at once, and these are {len(raw)}.",
+            param="prompt",
+            code="array_above_max_length",
+        )
+    return [_prompt(each, f"prompt[{index}]") for index, each in enumerate(raw)]
+
+
+def _prompt(raw: Any, param: str) -> Prompt:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, list) and raw:
+        return convert(raw, list[Annotated[int, Meta(ge=0, le=MAX_INT)]], param)
+    raise _wrong(param, raw)
+
+
+def _wrong(param: str, raw: Any) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid type for '{param}': expected a string or token ids, but got {name_type(raw)} instead.",
+        param=param,
+        code="invalid_type",
+    )
+
+
+class CompletionLogprobs(Wire, kw_only=True):
+    """Parallel lists, one entry per token. Offsets are in characters of the choice's text."""
+
+    text_offset: list[int] = []
+    token_logprobs: list[float | None] = []
+    tokens: list[str] = []
+    top_logprobs: list[dict[str, float] | None] = []
+
+
+class CompletionChoice(Value, frozen=True, kw_only=True):
+    """What comes after `finish_reason` is vLLM's, and left out where it was not asked for or is not known."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None = None
+    finish_reason: Literal["stop", "length", "content_filter"]
+    stop_reason: str | int | UnsetType = UNSET
+    token_ids: list[int] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: list[dict[int, PromptLogprob] | None] | UnsetType = UNSET
+
+
+class Completion(Value, frozen=True, kw_only=True):
+    """The plain answer."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: CompletionUsage
+    system_fingerprint: str | None = None
+
+
+# /tokenize and /detokenize, as vLLM has them.
+
+
+class Tokens(Value, frozen=True, kw_only=True):
+    """The answer of `/tokenize`."""
+
+    count: int
+    max_model_len: int | None
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
+class TokenizeOptions(Wire, kw_only=True):
+    """What `/tokenize` takes of its own: either a `prompt`, or a chat request's parameters beside it."""
+
+    model: str | None = None
+    prompt: str | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(Wire, kw_only=True):
+    model: str | None = None
+    tokens: list[Annotated[int, Meta(ge=0, le=MAX_INT)]]
+
+
+class Detokenized(Value, frozen=True, kw_only=True):
+    prompt: str

@@ -1,0 +1,5 @@
+"""MCP servers as tools: those of the configuration, and remote ones that a request names."""
+
+from gateway_mcp.plugin import gateway_register_tools
+
+__all__ = ["gateway_register_tools"]

@@ -1,0 +1,73 @@
+"""From what MCP servers say to what a model reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
+from gateway.protocols import ServedTool, ToolDefinition, ToolResult
+
+
+def result_of(result: CallToolResult, *, max_bytes: int) -> ToolResult:
+    """A tool's answer as text, cut off after `max_bytes` with a note that says so."""
+    texts = [text for part in result.content if (text := _text(part))]
+    if not texts and result.structured_content is not None:
+        texts = [msgspec.json.encode(result.structured_content).decode()]
+    failed = bool(result.is_error)
+    whole = "\n".join(texts) or ("The tool failed and did not say why." if failed else "")
+    return ToolResult(text=cut(whole, max_bytes), failed=failed)
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """`text`, shortened to so many bytes of UTF-8 where it has more."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return text
+    kept = data[:max_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n[Cut off: the tool gave {len(data)} bytes, of which these are the first {max_bytes}.]"
+
+
+def _text(part: Any) -> str:
+    match part:
+        case TextContent():
+            return part.text
+        case ImageContent() | AudioContent():
+            return f"[{part.mime_type}, {len(part.data) * 3 // 4} bytes: cannot be shown here]"
+        case ResourceLink():
+            return f"[{part.name}: {part.uri}]"
+        case EmbeddedResource(resource=TextResourceContents(text=text)):
+            return text
+        case EmbeddedResource(resource=BlobResourceContents() as blob):
+            return f"[{blob.uri}, {len(blob.blob) * 3 // 4} bytes: cannot be shown here]"
+        case _:
+            return f"[{getattr(part, 'type', 'content')}: cannot be shown here]"
+
+
+def served_tool(
+    tool: Tool, *, time_limit: float, needs_approval: bool, counted_as: str | None
+) -> ServedTool:
+    """A tool as the gateway knows it."""
+    hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    return ServedTool(
+        definition=ToolDefinition(
+            name=tool.name,
+            description=tool.description or tool.title,
+            parameters={"type": "object", **tool.input_schema},
+        ),
+        time_limit=time_limit,
+        needs_approval=needs_approval,
+        counted_as=counted_as,
+        hints=hints,
+    )

@@ -1,0 +1,85 @@
+"""All MCP servers of a gateway, for requests to choose from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import ToolServer
+from gateway.wire.tools import McpTool, Tool
+from gateway_mcp.config import McpConfig
+from gateway_mcp.configured import ConfiguredServer
+from gateway_mcp.connection import ServerFailure
+from gateway_mcp.guard import HostGuard, Resolve, resolve
+from gateway_mcp.remote import RemoteServers
+
+logger = logging.getLogger("gateway.mcp")
+
+_TALKATIVE = ("httpx2", "httpcore2", "mcp.client")
+"""Loggers that write URLs and session ids, which may hold credentials, below their warnings."""
+
+
+class McpServers:
+    """A `ToolServers`, to be entered and left."""
+
+    def __init__(self, config: McpConfig, *, resolve: Resolve = resolve) -> None:
+        self._configured = {
+            label: ConfiguredServer(label, server) for label, server in config.servers.items()
+        }
+        self._offered = [
+            self._configured[label] for label, server in config.servers.items() if server.offer
+        ]
+        self._remote = RemoteServers(config.remote, HostGuard(config.remote, resolve))
+
+    async def __aenter__(self) -> McpServers:
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        await asyncio.gather(*(self._try(server) for server in self._offered))
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await asyncio.gather(*(server.close() for server in self._configured.values()))
+
+    async def _try(self, server: ConfiguredServer) -> None:
+        """Connect in advance. A server that is away does not stop the gateway: it is tried again when it is needed."""
+        try:
+            await server.tools()
+        except ServerFailure as error:
+            logger.warning("the MCP server %s is not there: %s", server.label, error)
+
+    @property
+    def request_type(self) -> str:
+        return "mcp"
+
+    def offered(self) -> Sequence[ToolServer]:
+        return self._offered
+
+    def for_request(self, tool: Tool, *, owner: str | None) -> ToolServer:
+        assert isinstance(tool, McpTool), "the request type is mcp"
+        for field in ("connector_id", "tunnel_id"):
+            if getattr(tool, field) is not UNSET:
+                raise Unsupported(
+                    f"This server has no connectors. Name an MCP server by server_url in place of {field}.",
+                    param=field,
+                )
+        if isinstance(tool.server_url, str):
+            return self._remote.server(tool, tool.server_url, owner=owner)
+        server = self._configured.get(tool.server_label)
+        if server is None:
+            raise InvalidRequest(
+                f"No MCP server is configured as '{tool.server_label}', and no server_url was given. Configured: "
+                f"{', '.join(self._configured) or 'none'}.",
+                param="server_label",
+                code="unknown_mcp_server",
+            )
+        for field in ("headers", "authorization"):
+            if getattr(tool, field) is not UNSET:
+                raise InvalidRequest(
+                    f"{field} cannot be sent to the configured server '{tool.server_label}'. Leave it out.",
+                    param=field,
+                )
+        return server

@@ -1,0 +1,60 @@
+"""The tools of a server, kept until they change or grow old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from gateway.protocols import ServedTool
+from gateway_mcp.connection import ServerFailure
+
+logger = logging.getLogger("gateway.mcp")
+
+
+class ToolList:
+    """One server's tools."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], Awaitable[Sequence[ServedTool]]],
+        *,
+        ttl: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`fetch` lists the tools, or raises `ServerFailure`. `ttl` and `clock` are in seconds."""
+        self._fetch = fetch
+        self._ttl = ttl
+        self._clock = clock
+        self._tools: Sequence[ServedTool] | None = None
+        self._fresh_until = 0.0
+        self._changes = 0
+        self._fetching = asyncio.Lock()
+
+    def changed(self) -> None:
+        """What is kept is out of date."""
+        self._changes += 1
+        self._fresh_until = 0.0
+
+    async def get(self) -> Sequence[ServedTool]:
+        """The tools; listed once, however many ask. While the server is away, those that it had.
+
+        Raises `ServerFailure` where it was never reached.
+        """
+        async with self._fetching:
+            if self._tools is not None and self._clock() < self._fresh_until:
+                return self._tools
+            try:
+                # A change that is told of while the list is on its way may not be in it: it is listed once more.
+                for _ in range(3):
+                    changes = self._changes
+                    self._tools = await self._fetch()
+                    if changes == self._changes:
+                        self._fresh_until = self._clock() + self._ttl
+                        break
+            except ServerFailure as error:
+                if self._tools is None:
+                    raise
+                logger.warning("an old list of tools is used, as the server is away: %s", error)
+            return self._tools

@@ -1,0 +1,69 @@
+"""Choosing how calls are read by the first character behind their marker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from gateway.deltas import Delta
+from gateway_parsers.kit.markers import WHITESPACE
+from gateway_parsers.kit.reader import skip
+from gateway_parsers.kit.syntax import CallReader
+
+
+class ChoiceReader:
+    """A `CallReader` that becomes the one that `choose` gives for the first character that is no whitespace."""
+
+    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_spaces", "_status")
+
+    def __init__(self, marker: str, choose: Callable[[str], CallReader]) -> None:
+        self._choose = choose
+        self._inner: CallReader | None = None
+        self._marker = marker
+        self._spaces: list[str] = []
+        self._status: Literal["more", "done", "failed"] = "more"
+        self._empty: list[Delta] = []
+
+    @property
+    def status(self) -> Literal["more", "done", "failed"]:
+        return self._inner.status if self._inner is not None else self._status
+
+    @property
+    def undecided(self) -> bool:
+        return self._inner.undecided if self._inner is not None else True
+
+    @property
+    def unclosed(self) -> bool:
+        return self._inner.unclosed if self._inner is not None else False
+
+    @property
+    def recoveries(self) -> int:
+        return self._inner.recoveries if self._inner is not None else 0
+
+    @property
+    def out(self) -> list[Delta]:
+        return self._inner.out if self._inner is not None else self._empty
+
+    @property
+    def raw(self) -> str:
+        if self._inner is not None:
+            return self._inner.raw
+        return self._marker + "".join(self._spaces)
+
+    def read(self, text: str, pos: int, *, final: bool) -> int:
+        if self._inner is None:
+            start = skip(text, pos, WHITESPACE)
+            if start > pos:
+                self._spaces.append(text[pos:start])
+            if start == len(text):
+                return start
+            self._inner = self._choose(text[start])
+            self._inner.read("".join(self._spaces), 0, final=False)
+            pos = start
+        return self._inner.read(text, pos, final=final)
+
+    def finish(self, *, stopped: bool) -> None:
+        if self._inner is not None:
+            self._inner.finish(stopped=stopped)
+        else:
+            self._status = "failed"

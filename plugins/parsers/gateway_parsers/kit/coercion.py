@@ -1,0 +1,147 @@
+"""A value written as plain text, and the JSON value that its schema makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection
+from typing import Any
+
+from gateway_parsers.kit.schema import JsonType
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER_CHARACTERS = "+-.0123456789eE"
+_LITERALS: dict[JsonType, tuple[str, ...]] = {"boolean": ("true", "false"), "null": ("null",)}
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+MAX_DIGITS = 400
+"""A longer number is a string: neither float nor a decimal conversion takes it."""
+
+
+def quoted(text: str) -> str:
+    """`text` as a JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def coerced(text: str, types: Collection[JsonType]) -> str:
+    """The JSON text of the value that `text` stands for under a schema that allows `types`; empty: it does not say.
+
+    A string comes out only where one is allowed, or where `text` is nothing else.
+    """
+    stripped = text.strip()
+    for kind in ("null", "integer", "number", "boolean", "object", "array"):
+        if kind in types:
+            found = _as(kind, stripped, lenient="string" not in types)
+            if found is not None:
+                return found
+    if "string" in types:
+        return quoted(text)
+    found = _json(stripped)
+    if found is None:
+        found = _WORDS.get(stripped)
+    return found if found is not None else quoted(text)
+
+
+def _as(kind: JsonType, text: str, *, lenient: bool) -> str | None:
+    """`text` as a value of one type; None if it is none. `lenient`: what is no JSON may still be meant so."""
+    match kind:
+        case "null":
+            return "null" if text == "null" or (lenient and text == "None") else None
+        case "boolean":
+            lowered = text.lower()
+            if lowered in ("true", "false"):
+                return lowered
+            return {"1": "true", "0": "false"}.get(text) if lenient else None
+        case "integer":
+            return _integer(text, lenient=lenient)
+        case "number":
+            return _number(text, lenient=lenient)
+        case "object" | "array":
+            opening = "{" if kind == "object" else "["
+            return _json(text) if text.startswith(opening) else None
+        case _:
+            return None
+
+
+def _integer(text: str, *, lenient: bool) -> str | None:
+    if len(text) > MAX_DIGITS:
+        return None
+    if _NUMBER.fullmatch(text):
+        if not set(text) & set(".eE"):
+            return text
+        value = float(text)
+        return str(int(value)) if math.isfinite(value) and value.is_integer() else None
+    if lenient and _INTEGER.fullmatch(text):
+        return str(int(text))
+    return None
+
+
+def _number(text: str, *, lenient: bool) -> str | None:
+    if len(text) > MAX_DIGITS:
+        return None
+    if _NUMBER.fullmatch(text):
+        return text if math.isfinite(float(text)) else None
+    if lenient and _DECIMAL.fullmatch(text):
+        value = float(text)
+        if math.isfinite(value):
+            return str(int(text)) if _INTEGER.fullmatch(text) else repr(value)
+    return None
+
+
+def _json(text: str) -> str | None:
+    """`text` itself if it is one JSON value that every reader takes."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return text if _finite(value) else None
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _finite(value: Any) -> bool:
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            return False
+        if isinstance(each, list):
+            pending += each
+        elif isinstance(each, dict):
+            pending += each.values()
+    return True
+
+
+class MixedText:
+    """Whether a text that arrives in pieces can still be something else than a string. Looks at each character once."""
+
+    __slots__ = ("_head", "_numeric", "_types")
+
+    def __init__(self, types: Collection[JsonType]) -> None:
+        self._types = types
+        self._head = ""
+        self._numeric = "integer" in types or "number" in types
+
+    def may_be_other(self, piece: str) -> bool:
+        """After `piece` too?"""
+        if len(self._head) < 8:
+            self._head = (self._head + piece[:64]).lstrip()[:8]
+        head = self._head
+        if not head:
+            return True
+        if (head[0] == "{" and "object" in self._types) or (
+            head[0] == "[" and "array" in self._types
+        ):
+            return True
+        self._numeric = self._numeric and not piece.strip().strip(_NUMBER_CHARACTERS)
+        return self._numeric or any(
+            literal.startswith(word) or (word.startswith(literal) and not word[len(literal) :].strip())
+            for kind, literals in _LITERALS.items()
+            if kind in self._types
+            for literal in literals
+            if (word := head.lower().rstrip())
+        )

@@ -1,0 +1,79 @@
+"""Calls with the name in a header of its own: kimi, deepseek, mistral and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.constraints import Const, Constraint, OneOf, Regex
+from gateway.protocols.output import CallPiece
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.choice_reader import ChoiceReader
+from gateway_parsers.kit.constrain import arguments_constraint, repeated
+from gateway_parsers.kit.header_reader import HeaderReader
+from gateway_parsers.kit.header_shape import HeaderShape
+from gateway_parsers.kit.json_call_reader import JsonCallReader
+from gateway_parsers.kit.json_calls import JsonCalls
+from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.kit.template import constraints, fill, in_order
+
+
+class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
+    """A family whose calls have headers; a `CallSyntax`. The templates are what the model writes."""
+
+    head: str
+    """What begins a call, with `{name}` and perhaps `{index}`, which counts the calls from 0."""
+    tail: str
+    """What ends a call."""
+    opening: str = ""
+    closing: str = ""
+    between: str = ""
+    reads_json: JsonCalls | None = None
+    """Calls as JSON behind the same marker, which other versions of the family write."""
+
+    @property
+    def trigger(self) -> str | None:
+        return self.starts[0]
+
+    @property
+    def sectioned(self) -> bool:
+        return bool(self.section)
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        other = self.reads_json
+        if other is None:
+            return HeaderReader(self, marker, accept)
+
+        def choose(first: str) -> CallReader:
+            if first in "[{":
+                return JsonCallReader(other, marker, accept)
+            return HeaderReader(self, marker, accept)
+
+        return ChoiceReader(marker, choose)
+
+    def write(self, calls: Sequence[CallPiece]) -> str:
+        written = [
+            fill(self.head, {"name": call.name, "index": str(index)})
+            + (call.arguments.strip() or "{}")
+            + self.tail
+            for index, call in enumerate(calls)
+        ]
+        return self.opening + self.between.join(written) + self.closing
+
+    def constraint(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        options = tuple(
+            in_order(
+                [
+                    *constraints(self.head, {"name": tool.name, "index": Regex("[0-9]+")}),
+                    arguments_constraint(tool, schema=schemas or tool.strict),
+                    Const(self.tail),
+                ]
+            )
+            for tool in tools
+        )
+        call = options[0] if len(options) == 1 else OneOf(options)
+        calls = repeated(call, separator=self.between) if parallel else call
+        return in_order([Const(self.opening), calls, Const(self.closing)])

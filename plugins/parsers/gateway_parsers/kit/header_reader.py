@@ -1,0 +1,158 @@
+"""Reading calls with the name in a header of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway_parsers.kit.header_shape import HeaderShape
+from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.markers import WHITESPACE, Position
+from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.syntax import MAX_NAME, Accept
+
+_ANYWHERE: Final = Position()
+
+
+class HeaderReader(StepReader):
+    """The reader of `HeaderShape`. A call starts when its arguments begin, and ends when its JSON does."""
+
+    __slots__ = ("_calls", "_part", "_parts", "_shape", "_value")
+
+    def __init__(self, shape: HeaderShape, marker: str, accept: Accept | None) -> None:
+        named = marker == shape.call
+        super().__init__(marker, accept, HeaderReader._header if named else HeaderReader._outside)
+        self._shape = shape
+        self._calls = 0
+        self._parts: list[str] = []
+        self._part = ""
+        self._value = JsonValue(shape.stops)
+
+    def finish(self, *, stopped: bool) -> None:
+        if self.status != "more":
+            return
+        if self.undecided:
+            self._fail()
+        elif self._step is HeaderReader._json:
+            self.recoveries += 1
+            self.status = "done"
+        else:
+            self._done()
+
+    def _outside(self, text: str, pos: int, final: bool) -> int:
+        """In a section, before a call or behind one."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        shape = self._shape
+        marker = shape.outside.at(text, start)
+        if marker is None:
+            if not final and shape.outside.begins_at(text, start):
+                return start
+            if self._calls and not self.undecided:
+                self._done()
+            else:
+                self._fail()
+            return start
+        match marker.action:
+            case "open":
+                if not self.undecided:
+                    self._undecide(marker.text)
+                self._begin_header()
+            case "stop":
+                self.undecided = False  # a section may be empty
+                self._raw.clear()
+                self.status = "done"
+            case _:
+                self.recoveries += 1
+        return start + len(marker.text)
+
+    def _begin_header(self) -> None:
+        self._parts = []
+        self._part = ""
+        self._step = HeaderReader._header
+
+    def _header(self, text: str, pos: int, final: bool) -> int:
+        shape = self._shape
+        hit = shape.header.find(text, pos, _ANYWHERE, final=final)
+        end = hit[0] if hit is not None else len(text)
+        if hit is None and not final:
+            end -= shape.header.held(text, pos, _ANYWHERE)
+        self._part += text[pos:end]
+        if sum(map(len, self._parts)) + len(self._part) > MAX_NAME:
+            self._fail()
+            return end
+        if hit is None:
+            return end
+        marker = hit[1]
+        if marker.action in ("head", "swallow"):
+            if marker.action == "head":
+                self._parts.append(self._part.strip())
+                self._part = ""
+            return end + len(marker.text)
+        name, call_id = shape.label([*self._parts, self._part.strip()])
+        if not self._start(name, call_id):
+            self._fail()
+            return end
+        if marker.action == "open":
+            self._value = JsonValue(shape.stops)
+            self._step = HeaderReader._json
+            return end
+        self.recoveries += 1
+        self._arguments("{}")
+        self._end_call()
+        return end
+
+    def _json(self, text: str, pos: int, final: bool) -> int:
+        value = self._value
+        pos, piece = value.read(text, pos, final=final)
+        self._arguments(piece)
+        if value.done or value.interrupted:
+            self.recoveries += bool(value.repairs) or value.interrupted
+            self._arguments(value.closing() if value.interrupted else "")
+            self._end_call()
+        return pos
+
+    def _end_call(self) -> None:
+        self._end()
+        self._calls += 1
+        self._step = HeaderReader._behind
+
+    def _behind(self, text: str, pos: int, final: bool) -> int:
+        """Behind a call's JSON."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        shape = self._shape
+        marker = shape.behind.at(text, start)
+        if marker is None and not final and shape.behind.begins_at(text, start):
+            return start
+        if marker is None:
+            self._leave()
+            return start
+        match marker.action:
+            case "close":
+                self._leave()
+            case "stop":
+                self.status = "done"
+            case "open":
+                self._leave()
+                return start
+            case _:
+                pass
+        return start + len(marker.text)
+
+    def _leave(self) -> None:
+        """The call is over."""
+        if self._shape.section:
+            self._step = HeaderReader._outside
+        else:
+            self.status = "done"
+
+    def _done(self) -> None:
+        self.status = "done"
+        self.unclosed = bool(self._shape.ends)
+        self.recoveries += self.unclosed
+
+    def _fail(self) -> None:
+        self.status = "failed"
+        self.unclosed = self._calls > 0 and bool(self._shape.ends)

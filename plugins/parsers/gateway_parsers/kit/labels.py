@@ -1,0 +1,39 @@
+"""What headers of calls say: a name, and in some families an id."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+
+_NAME = re.compile(r"[^\s<>{}\[\]()\"'|`,;]+")
+_KIMI = re.compile(r"(?:functions\.)?(.+?)(?::([0-9]+))?", re.DOTALL)
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def plain(parts: list[str]) -> tuple[str, str | None]:
+    """The last part that says something is the name: deepseek's `function<sep>name` and `name<sep>`."""
+    said = [part for part in parts if part]
+    return (said[-1] if said and _NAME.fullmatch(said[-1]) else "", None)
+
+
+def kimi(parts: list[str]) -> tuple[str, str | None]:
+    """`functions.NAME:INDEX`, which is the id as it stands (Kimi K2's chat template expects it back)."""
+    hit = _KIMI.fullmatch(parts[0])
+    if hit is None or not _NAME.fullmatch(hit[1]):
+        return "", None
+    return hit[1], parts[0] if hit[2] is not None else None
+
+
+def mistral(parts: list[str]) -> tuple[str, str | None]:
+    """The name, perhaps with an id behind it; without one, an id is made, since the prompt needs one of 9 characters."""
+    if not _NAME.fullmatch(parts[0]):
+        return "", None
+    given = parts[1] if len(parts) > 1 else ""
+    is_id = len(given) == 9 and given.isalnum() and given.isascii()
+    return parts[0], given if is_id else mistral_id()
+
+
+def mistral_id() -> str:
+    """9 letters and digits, as mistral-common's validator asks of a call's id."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(9))

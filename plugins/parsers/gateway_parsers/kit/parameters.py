@@ -1,0 +1,135 @@
+"""What a parameter must look like that is written as plain text between markers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gateway.constraints import Const, Constraint, FreeText, JsonSchema, OneOf, Regex, Repeat
+from gateway.errors import Unsupported
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.schema import STRING, SchemaNode
+from gateway_parsers.kit.template import in_order
+
+_PLAIN_PATTERN = re.compile(r"\^?(?:[^\\^$()|]|\\[dws.\-])*\$?")
+
+
+class Parameter:
+    """One parameter of a tool: its name, its schema, and whether it must be there."""
+
+    __slots__ = ("name", "node", "regex", "required")
+
+    def __init__(
+        self, name: str, node: SchemaNode, *, required: bool, regex: str | None = None
+    ) -> None:
+        self.name = name
+        self.node = node
+        self.required = required
+        self.regex = regex
+
+
+def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
+    """The parameters in the schema's order; None where the schema does not list them, and any may come.
+
+    Raises `Unsupported` for a strict tool whose parameters are not listed, since nothing could then be promised.
+    """
+    if tool.kind == "custom":
+        regex = tool.grammar.pattern if isinstance(tool.grammar, Regex) else None
+        return [Parameter("input", SchemaNode({"type": "string"}), required=True, regex=regex)]
+    if tool.parameters is None:
+        return []
+    node = SchemaNode.of_tool(tool)
+    schema = node.resolved()
+    properties = schema.get("properties")
+    unions = any(field in schema for field in ("anyOf", "oneOf", "allOf", "patternProperties"))
+    if not isinstance(properties, dict) or unions:
+        if schema.get("additionalProperties") is False and not unions:
+            return []
+        if tool.strict and schema:
+            raise Unsupported(
+                f"The tool {tool.name!r} is strict, but its parameters are not listed under 'properties': this model"
+                " writes calls parameter by parameter, so that such a schema cannot be enforced.",
+                param="tools",
+            )
+        return None
+    required = schema.get("required") or ()
+    return [
+        Parameter(name, node.child(member), required=name in required)
+        for name, member in properties.items()
+    ]
+
+
+def value_constraint(
+    parameter: Parameter, *, closing: str, until: str, schema: bool
+) -> Constraint:
+    """A value and what is written behind it, `closing`, which ends with the marker `until`.
+
+    Strings stand as they are, all else as JSON.
+    """
+    node = parameter.node
+    end = Const(closing)
+    if parameter.regex is not None:
+        return in_order([Regex(parameter.regex), end])
+    resolved = node.resolved()
+    values = resolved.get("enum", [resolved["const"]] if "const" in resolved else None)
+    if schema and isinstance(values, list) and values:
+        return in_order([OneOf(tuple(Const(_plain(value)) for value in values)), end])
+    types = node.types()
+    if not types or "string" in types:
+        pattern = resolved.get("pattern")
+        if schema and types == STRING and isinstance(pattern, str):
+            whole = _whole(pattern)
+            if whole is not None:
+                return in_order([Regex(whole), end])
+        return FreeText(until=until)
+    if schema:
+        return in_order([JsonSchema(document_of(node)), end])
+    kinds = sorted(types)
+    return in_order([JsonSchema({"type": kinds[0] if len(kinds) == 1 else kinds}), end])
+
+
+def in_any_order(
+    parameters: Sequence[Parameter], one: Callable[[Parameter], Constraint], separator: str = ""
+) -> Constraint:
+    """The parameters, those that are required before the others."""
+    required = [one(each) for each in parameters if each.required]
+    optional = [one(each) for each in parameters if not each.required]
+    later: list[Constraint] = [
+        Repeat(in_order([Const(separator), each]), min=0, max=1) for each in optional
+    ]
+    if required or not separator:
+        parts: list[Constraint] = []
+        for each in required:
+            parts += [Const(separator), each] if parts else [each]
+        return in_order([*parts, *later])
+    if not optional:
+        return Const("")
+    first: list[Constraint] = [
+        in_order([each, *later[index + 1 :]]) for index, each in enumerate(optional)
+    ]
+    return Repeat(OneOf(tuple(first)) if len(first) > 1 else first[0], min=0, max=1)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def document_of(parameter: SchemaNode) -> dict[str, Any]:
+    """The schema by itself, with the definitions that it refers to."""
+    schema = parameter.resolved()
+    if isinstance(parameter.root, dict):
+        for field in ("$defs", "definitions"):
+            if field in parameter.root:
+                schema.setdefault(field, parameter.root[field])
+    return schema
+
+
+def _whole(pattern: str) -> str | None:
+    """A pattern that is searched for, as one that the whole text matches; None where that is not certain."""
+    if not _PLAIN_PATTERN.fullmatch(pattern):
+        return None
+    if not (pattern.startswith("^") and pattern.endswith("$")):
+        return None
+    return pattern[1:-1]

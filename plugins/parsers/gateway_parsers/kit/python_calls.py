@@ -1,0 +1,107 @@
+"""Writing and constraining calls that are written as Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.constraints import Const, Constraint, JsonSchema, OneOf
+from gateway.errors import Unsupported
+from gateway.protocols.output import CallPiece
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.choice_reader import ChoiceReader
+from gateway_parsers.kit.constrain import custom_schema, repeated
+from gateway_parsers.kit.json_call_reader import JsonCallReader
+from gateway_parsers.kit.json_calls import JsonCalls
+from gateway_parsers.kit.parameters import Parameter, document_of, in_any_order, parameters_of
+from gateway_parsers.kit.python_reader import PythonReader, PythonShape
+from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.kit.template import in_order
+
+
+class PythonCalls(PythonShape, frozen=True, kw_only=True):
+    """A family whose calls are Python; a `CallSyntax`. The texts are what the model writes around and between calls."""
+
+    opening: str
+    closing: str
+    between: str = ", "
+    reads_json: JsonCalls | None = None
+    """Calls as JSON behind the same marker, which the family writes if its prompt asks for it."""
+
+    @property
+    def trigger(self) -> str | None:
+        return self.start or None
+
+    @property
+    def sectioned(self) -> bool:
+        return True
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        other = self.reads_json
+        if other is None:
+            return PythonReader(self, marker, accept, tools)
+
+        def choose(first: str) -> CallReader:
+            if first == "{":
+                return JsonCallReader(other, marker, accept)
+            return PythonReader(self, marker, accept, tools)
+
+        return ChoiceReader(marker, choose)
+
+    def write(self, calls: Sequence[CallPiece]) -> str:
+        written = []
+        for call in calls:
+            arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
+            items = arguments.items() if isinstance(arguments, dict) else ()
+            said = ", ".join(f"{key}={literal(value)}" for key, value in items)
+            written.append(f"{call.name}({said})")
+        return self.opening + self.between.join(written) + self.closing
+
+    def constraint(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        options: list[Constraint] = []
+        for tool in tools:
+            parameters = parameters_of(tool)
+            if parameters is None:
+                raise Unsupported(
+                    f"The parameters of the tool {tool.name!r} are not listed under 'properties': this model writes"
+                    " calls parameter by parameter, so that such a call cannot be enforced.",
+                    param="tools",
+                )
+
+            def one(each: Parameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+                return in_order([Const(f"{each.name}="), _value(each, schema=schema)])
+
+            inner = in_any_order(parameters, one, separator=", ")
+            options.append(in_order([Const(f"{tool.name}("), inner, Const(")")]))
+        call = options[0] if len(options) == 1 else OneOf(tuple(options))
+        calls = repeated(call, separator=self.between) if parallel else call
+        return in_order([Const(self.opening), calls, Const(self.closing)])
+
+
+def _value(parameter: Parameter, *, schema: bool) -> Constraint:
+    """A value as JSON, which is Python but for three words, and these are read too."""
+    if parameter.regex is not None:
+        return JsonSchema(custom_schema(parameter.regex)["properties"]["input"])
+    if schema:
+        return JsonSchema(document_of(parameter.node))
+    kinds = sorted(parameter.node.types())
+    return JsonSchema({"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {})
+
+
+def literal(value: Any) -> str:
+    """A JSON value as Python source."""
+    match value:
+        case None | bool():
+            return repr(value)
+        case list():
+            return "[" + ", ".join(map(literal, value)) + "]"
+        case dict():
+            items = (f"{literal(key)}: {literal(item)}" for key, item in value.items())
+            return "{" + ", ".join(items) + "}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,268 @@
+"""Reading calls that are written as Python: `[f(a=1, b="x"), g()]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct
+
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.coercion import quoted
+from gateway_parsers.kit.literals import LiteralSyntax, LiteralValue, Quote
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
+from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.schema import SchemaNode
+from gateway_parsers.kit.syntax import MAX_NAME, Accept
+
+PYTHON: Final = LiteralSyntax(
+    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True))
+)
+_NAME_END: Final = re.compile(r"[^\w.\-]")
+_KEY_END: Final = re.compile(r"[^\w]")
+
+
+class PythonShape(Struct, frozen=True, kw_only=True, dict=True):
+    """How calls of this kind are marked. They stand in a list, or one after the other."""
+
+    start: str = ""
+    """Empty: the list's own bracket begins the calls."""
+    end: str = ""
+    more_starts: tuple[str, ...] = ()
+    bare_starts: tuple[str, ...] = ()
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return tuple(text for text in (self.start, *self.more_starts, *self.bare_starts) if text)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return (self.end,) if self.end else ()
+
+    @cached_property
+    def bare(self) -> frozenset[str]:
+        return frozenset(self.bare_starts)
+
+    @property
+    def markup(self) -> tuple[str, ...]:
+        return tuple(text for text in (*self.starts, *self.ends) if text not in self.bare)
+
+    @cached_property
+    def stops(self) -> MarkerSet:
+        return MarkerSet(Marker(text, "stop") for text in self.ends)
+
+
+class PythonReader(StepReader):
+    """The reader of `PythonShape`. A call starts at its bracket; its arguments become JSON as they come."""
+
+    __slots__ = (
+        "_arguments_begun", "_bare", "_calls", "_key", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
+        "_value", "_whole",
+    )  # fmt: skip
+
+    def __init__(
+        self, shape: PythonShape, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> None:
+        super().__init__(marker, accept, PythonReader._before)
+        self._shape = shape
+        self._tools = tools
+        self._bare = marker in shape.bare
+        self._list = marker.endswith("[")
+        self._calls = 0
+        self._name_text = ""
+        self._begin_call(SchemaNode({}))
+
+    def _begin_call(self, node: SchemaNode) -> None:
+        self._node = node
+        self._key = ""
+        self._position = 0
+        self._arguments_begun = False
+        self._whole = False
+        self._value = LiteralValue(PYTHON, None)
+
+    def finish(self, *, stopped: bool) -> None:
+        if self.status != "more":
+            return
+        if self.undecided:
+            self._fail()
+        elif self._step is PythonReader._after:
+            self._done()
+        else:
+            self.recoveries += 1
+            if stopped and self._step is PythonReader._argument and not self._key:
+                self._end_call()
+            self.status = "done"
+
+    def _before(self, text: str, pos: int, final: bool) -> int:
+        """Before a call's name."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        char = text[start]
+        if char == "[" and not self._list and not self._bare:
+            self._list = True
+            return start + 1
+        if char.isalpha() or char == "_":
+            self._name_text = ""
+            self._step = PythonReader._name
+            return start
+        if char == "]" and self._list and not self._bare:
+            self.undecided = False  # a list of no calls
+            self._raw.clear()
+            self._step = PythonReader._after
+            return start
+        self._fail()
+        return start
+
+    def _name(self, text: str, pos: int, final: bool) -> int:
+        hit = _NAME_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        self._name_text += text[pos:end]
+        if len(self._name_text) > MAX_NAME:
+            self._fail()
+        elif hit is not None:
+            self._step = PythonReader._bracket
+        return end
+
+    def _bracket(self, text: str, pos: int, final: bool) -> int:
+        start = skip(text, pos, " \t")
+        if start == len(text):
+            return start
+        if text[start] != "(" or not self._start(self._name_text):
+            self._fail()
+            return start
+        self._begin_call(SchemaNode.of_tool(self._tools.get(self._name_text)))
+        self._step = PythonReader._argument
+        return start + 1
+
+    def _argument(self, text: str, pos: int, final: bool) -> int:
+        """Before an argument, or within its name."""
+        if not self._key:
+            pos = skip(text, pos, WHITESPACE + ",")
+            if pos == len(text):
+                return pos
+            char = text[pos]
+            if char == ")":
+                self._end_call()
+                return pos + 1
+            if not (char.isalpha() or char == "_"):
+                return self._positional(text, pos)
+        hit = _KEY_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        self._key += text[pos:end]
+        if len(self._key) > MAX_NAME:
+            return self._broken(end)
+        if hit is None:
+            return end
+        start = skip(text, end, " \t")
+        if start == len(text):
+            return end
+        if text[start] in "=:":
+            self._begin_value(self._key)
+            return start + 1
+        word, self._key = self._key, ""
+        if text[start] not in ",)":
+            return self._broken(start)
+        self._begin_value(self._next_name())
+        _, said = self._value.read(word + ",", 0, final=False)
+        self._arguments(said)
+        self._step = PythonReader._argument
+        return start
+
+    def _positional(self, text: str, pos: int) -> int:
+        if text.startswith("*", pos):
+            return pos + 1
+        if text[pos] == "{" and not self._arguments_begun:
+            self._whole = True
+            self._arguments_begun = True
+            self._value = LiteralValue(PYTHON, self._node)
+            self._step = PythonReader._in_value
+            return pos
+        if text[pos] in "]}":
+            return self._broken(pos)
+        self._begin_value(self._next_name())
+        return pos
+
+    def _next_name(self) -> str:
+        """The name of a positional argument, by the order of the tool's parameters."""
+        names = list(self._node.resolved().get("properties") or ())
+        index = self._position
+        return names[index] if index < len(names) else f"argument_{index + 1}"
+
+    def _begin_value(self, key: str) -> None:
+        if self._whole:
+            self.recoveries += 1
+        self._arguments(f"{', ' if self._arguments_begun else '{'}{quoted(key)}: ")
+        self._arguments_begun = True
+        self._position += 1
+        self._key = ""
+        self._value = LiteralValue(PYTHON, self._node.member(key))
+        self._step = PythonReader._in_value
+
+    def _in_value(self, text: str, pos: int, final: bool) -> int:
+        pos, said = self._value.read(text, pos, final=final)
+        self._arguments(said)
+        if self._value.done:
+            self.recoveries += bool(self._value.repairs)
+            self._step = PythonReader._argument if not self._whole else PythonReader._rest
+        return pos
+
+    def _rest(self, text: str, pos: int, final: bool) -> int:
+        """Behind one object that is all arguments: what else stands in the brackets says nothing."""
+        end = text.find(")", pos)
+        if end < 0:
+            return len(text)
+        self._end_call()
+        return end + 1
+
+    def _end_call(self) -> None:
+        if not self._whole:
+            self._arguments("}" if self._arguments_begun else "{}")
+        self._end()
+        self._calls += 1
+        self._step = PythonReader._after
+
+    def _broken(self, pos: int) -> int:
+        self.recoveries += 1
+        self._end_call()
+        return pos
+
+    def _after(self, text: str, pos: int, final: bool) -> int:
+        """Behind a call."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        char = text[start]
+        stops = self._shape.stops
+        marker = stops.at(text, start)
+        if marker is not None:
+            self.status = "done"
+            return start + len(marker.text)
+        if not final and stops.begins_at(text, start):
+            return start
+        enclosed = bool(self._shape.end) and not self._bare
+        if char == "]" and self._list:
+            self._list = False
+            if not enclosed:
+                self.status = "done"
+            return start + 1
+        if char in ",;" and (self._list or enclosed):
+            return start + 1
+        if (char.isalpha() or char == "_") and (self._list or enclosed):
+            self._undecide("")
+            self._name_text = ""
+            self._step = PythonReader._name
+            return start
+        self._done()
+        return start
+
+    def _done(self) -> None:
+        self.status = "done"
+        self.unclosed = bool(self._shape.end) and not self._bare
+        self.recoveries += self.unclosed or self._list
+
+    def _fail(self) -> None:
+        self.status = "failed"
+        self.unclosed = self._calls > 0 and bool(self._shape.end) and not self._bare

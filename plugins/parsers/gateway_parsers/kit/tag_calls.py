@@ -1,0 +1,121 @@
+"""Writing and constraining calls that are written as tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
+from gateway.protocols.output import CallPiece
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.json_calls import JsonCalls
+from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
+from gateway_parsers.kit.schema import STRING, type_of
+from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.kit.tag_reader import TagReader
+from gateway_parsers.kit.tags import TagShape
+from gateway_parsers.kit.template import constraints, fill, in_order
+
+_TYPES = {"integer": "number"}
+
+
+class TagCalls(TagShape, frozen=True, kw_only=True):
+    """A family whose calls are tags; a `CallSyntax`. The templates are what the model writes."""
+
+    head: str
+    """What begins a call, with `{name}` and perhaps `{index}`, which counts the calls from 1."""
+    parameter: str
+    """One parameter, with `{key}` and `{value}`, and perhaps `{string}` (`true`, `false`) or `{type}`."""
+    tail: str
+    """What ends a call."""
+    opening: str = ""
+    """What begins a section of calls; empty: each call stands by itself."""
+    closing: str = ""
+    between: str = "\n"
+    reads_json: JsonCalls | None = None
+    """Calls as JSON behind the same marker, which some fine-tunes of the family write."""
+
+    @property
+    def trigger(self) -> str | None:
+        return self.start
+
+    @property
+    def sectioned(self) -> bool:
+        return bool(self.opening)
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        return TagReader(self, marker, accept, tools)
+
+    def write(self, calls: Sequence[CallPiece]) -> str:
+        written = [self._call(call, index) for index, call in enumerate(calls, 1)]
+        return self.opening + self.between.join(written) + self.closing
+
+    def _call(self, call: CallPiece, index: int) -> str:
+        arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
+        parts = [fill(self.head, {"name": self._attribute(call.name), "index": str(index)})]
+        for key, value in arguments.items() if isinstance(arguments, dict) else ():
+            kind = type_of(value)
+            said = value if kind == "string" else json.dumps(value, ensure_ascii=False)
+            fields = {"key": self._attribute(key), "value": said, "type": _TYPES.get(kind, kind)}
+            parts.append(
+                fill(self.parameter, {**fields, "string": str(kind == "string").lower()})
+            )
+        return "".join((*parts, self.tail))
+
+    def _attribute(self, text: str) -> str:
+        return text.replace("&", "&amp;").replace('"', "&quot;") if self.escaped else text
+
+    def constraint(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        options = tuple(
+            in_order(
+                [
+                    *constraints(
+                        self.head, {"name": self._attribute(tool.name), "index": Regex("[0-9]+")}
+                    ),
+                    self._parameters(tool, schema=schemas or tool.strict),
+                    Const(self.tail),
+                ]
+            )
+            for tool in tools
+        )
+        call = options[0] if len(options) == 1 else OneOf(options)
+        calls = repeated(call, separator=self.between) if parallel else call
+        return in_order([Const(self.opening), calls, Const(self.closing)])
+
+    def _parameters(self, tool: ToolDefinition, *, schema: bool) -> Constraint:
+        parameters = parameters_of(tool)
+        if parameters is None:
+            return Repeat(self._any_parameter(), min=0)
+        return in_any_order(parameters, lambda each: self._parameter(each, schema=schema))
+
+    def _parameter(self, parameter: Parameter, *, schema: bool) -> Constraint:
+        before, _, after = self.parameter.partition("{value}")
+        types = parameter.node.types()
+        is_string = types == STRING
+        kind = next(iter(types)) if len(types) == 1 else "string"
+        values: dict[str, str | Constraint] = {
+            "key": self._attribute(parameter.name),
+            "string": str(is_string).lower() if types else OneOf((Const("true"), Const("false"))),
+            "type": _TYPES.get(kind, kind) if len(types) == 1 else Regex("[a-z]+"),
+        }
+        closing, until, rest = after.partition(self.value_close)
+        value = value_constraint(parameter, closing=closing + until, until=until, schema=schema)
+        return in_order([*constraints(before, values), value, Const(rest)])
+
+    def _any_parameter(self) -> Constraint:
+        before, _, after = self.parameter.partition("{value}")
+        values: dict[str, str | Constraint] = {
+            "key": Regex("[A-Za-z0-9_.-]+"),
+            "string": OneOf((Const("true"), Const("false"))),
+            "type": Regex("[a-z]+"),
+        }
+        rest = after.partition(self.value_close)[2]
+        return in_order(
+            [*constraints(before, values), FreeText(until=self.value_close), Const(rest)]
+        )

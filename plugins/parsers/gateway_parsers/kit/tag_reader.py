@@ -1,0 +1,245 @@
+"""Reading calls that are written as tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.arguments import ArgumentWriter
+from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.schema import SchemaNode
+from gateway_parsers.kit.syntax import MAX_NAME, Accept
+from gateway_parsers.kit.tags import TagShape
+
+_NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
+_ANYWHERE: Final = Position()
+_MAX_HEAD: Final = 2 * MAX_NAME
+
+
+class TagReader(StepReader):
+    """The reader of `TagShape`. A call starts when its name is known; string values go out as they come."""
+
+    __slots__ = ("_calls", "_head", "_json", "_junk", "_shape", "_tools", "_writer")
+
+    def __init__(
+        self, shape: TagShape, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> None:
+        named = marker == shape.call_open or not shape.call_open
+        super().__init__(marker, accept, TagReader._name if named else TagReader._outside)
+        self._shape = shape
+        self._tools = tools
+        self._head: list[str] = []
+        self._calls = 0
+        self._junk = False
+        self._json: JsonValue | None = None
+        self._writer = ArgumentWriter(SchemaNode({}), shape.trim)
+
+    def finish(self, *, stopped: bool) -> None:
+        if self.status != "more":
+            return
+        if self.undecided:
+            self._fail()
+        elif self._step is TagReader._outside:
+            self._done()
+        else:
+            self.recoveries += 1
+            if stopped and self._step is TagReader._body:
+                self._end_call()  # only the call's own end marker is missing
+            self.status = "done"
+
+    def _outside(self, text: str, pos: int, final: bool) -> int:
+        """Before a call, or behind one."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        marker = self._shape.opening.at(text, start)
+        if marker is None:
+            if not final and self._shape.opening.begins_at(text, start):
+                return start
+            return self._no_call(start)
+        if not final and self._shape.opening.may_grow(text, start, marker):
+            return start
+        after = start + len(marker.text)
+        match marker.action:
+            case "stop":
+                if self._calls == 0:
+                    return self._no_call(start)
+                if marker.text == self._shape.end:
+                    self.status = "done"
+                else:
+                    self.recoveries += 1
+            case "swallow":
+                pass
+            case "call" if self._shape.call_open:
+                self.recoveries += 1
+                self._raw.clear()
+            case _:
+                if not self.undecided:
+                    self._undecide(marker.text)
+                self._step = TagReader._name
+        return after
+
+    def _no_call(self, pos: int) -> int:
+        if self._calls and not self.undecided:
+            self._done()
+        else:
+            self._fail()
+        return pos
+
+    def _name(self, text: str, pos: int, final: bool) -> int:
+        if not self._head:
+            pos = skip(text, pos, WHITESPACE)
+        pos, marker = self._collect(self._shape.heads, text, pos, final)
+        if self.status == "failed" or marker is None:
+            return pos
+        name = self._shape.name("".join(self._head))
+        self._head.clear()
+        if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
+            self._fail()
+            return pos
+        self._writer = ArgumentWriter(
+            SchemaNode.of_tool(self._tools.get(name)), self._shape.trim
+        )
+        self._json = None
+        self._step = TagReader._body
+        return pos + len(marker.text) if marker.action == "head" else pos
+
+    def _collect(
+        self, markers: MarkerSet, text: str, pos: int, final: bool
+    ) -> tuple[int, Marker | None]:
+        """Keep text up to a marker of `markers`, at which it stops."""
+        hit = markers.find(text, pos, _ANYWHERE, final=final)
+        if hit is not None:
+            self._head.append(text[pos : hit[0]])
+            return hit
+        end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
+        self._head.append(text[pos:end])
+        if sum(map(len, self._head)) > _MAX_HEAD:
+            self._too_long()
+        elif len(self._head) > 1:
+            self._head[:] = ["".join(self._head)]
+        return end, None
+
+    def _too_long(self) -> None:
+        if self.undecided:
+            self._fail()
+            return
+        self.recoveries += 1
+        self._head.clear()
+        self._step = TagReader._body
+
+    def _body(self, text: str, pos: int, final: bool) -> int:
+        """Between parameters. What is neither markup nor whitespace says nothing, and is dropped."""
+        shape = self._shape
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        hit = shape.body.find(text, start, _ANYWHERE, final=final)
+        if hit is None or hit[0] > start:
+            if text[start] == "{" and self._writer.empty and self._json is None:
+                self._json = JsonValue(shape.body)
+                self._step = TagReader._json_body
+                return start
+            limit = hit[0] if hit is not None else len(text)
+            if hit is None and not final:
+                limit -= shape.body.held(text, start, _ANYWHERE)
+            if limit > start and not self._junk:
+                self.recoveries += 1
+                self._junk = True
+            return limit
+        self._junk = False
+        marker = hit[1]
+        if marker.action == "key":
+            self._step = TagReader._key
+            return start + len(marker.text)
+        self._end_call()
+        if marker.action == "close":
+            if not shape.call_close:
+                self.status = "done"
+            return start + len(marker.text)
+        if shape.call_open:
+            self.recoveries += 1
+        else:
+            self._done()
+        return start
+
+    def _json_body(self, text: str, pos: int, final: bool) -> int:
+        """All arguments as one JSON object, where parameters should stand."""
+        value = self._json
+        assert value is not None
+        pos, piece = value.read(text, pos, final=final)
+        self._arguments(piece)
+        if value.done or value.interrupted:
+            self.recoveries += 1
+            self._arguments(value.closing() if value.interrupted else "")
+            self._step = TagReader._body
+        return pos
+
+    def _key(self, text: str, pos: int, final: bool) -> int:
+        pos, marker = self._collect(self._shape.keys, text, pos, final)
+        if marker is None:
+            return pos
+        key, hint = self._shape.key("".join(self._head))
+        self._head.clear()
+        self._writer.key(key, hint)
+        self._flush()
+        self._step = TagReader._gap if self._shape.value_open else TagReader._value
+        return pos + len(marker.text)
+
+    def _gap(self, text: str, pos: int, final: bool) -> int:
+        """Between a key and its value."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        marker = self._shape.gaps.at(text, start)
+        if marker is None and not final and self._shape.gaps.begins_at(text, start):
+            return start
+        if marker is not None and marker.action == "open":
+            self._step = TagReader._value
+            return start + len(marker.text)
+        self.recoveries += 1
+        self._step = TagReader._value  # the value without its own start marker
+        return start
+
+    def _value(self, text: str, pos: int, final: bool) -> int:
+        markers = self._shape.values
+        hit = markers.find(text, pos, _ANYWHERE, final=final)
+        if hit is None:
+            end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
+            self._writer.text(text[pos:end])
+            self._flush()
+            return end
+        end, marker = hit
+        self._writer.text(text[pos:end])
+        closed = marker.action == "close"
+        self.recoveries += not closed
+        self._writer.end(closed=closed)
+        self._flush()
+        self._step = TagReader._body
+        return end + len(marker.text) if closed else end
+
+    def _flush(self) -> None:
+        if self._writer.parts:
+            self._arguments("".join(self._writer.parts))
+            self._writer.parts.clear()
+
+    def _end_call(self) -> None:
+        if self._json is None:
+            self._writer.finish()
+        self._flush()
+        self._end()
+        self._calls += 1
+        self._step = TagReader._outside
+
+    def _done(self) -> None:
+        self.status = "done"
+        self.unclosed = True
+        self.recoveries += 1
+
+    def _fail(self) -> None:
+        self.status = "failed"
+        self.unclosed = self._calls > 0

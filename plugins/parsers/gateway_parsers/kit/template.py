@@ -1,0 +1,43 @@
+"""Small templates of markup, `<function={name}>`, filled for writing and taken apart for constraints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from gateway.constraints import Const, Constraint
+from gateway.constraints import Sequence as InOrder
+
+_FIELD = re.compile(r"\{(name|key|value|string|type|index|id)\}")
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with its fields replaced; braces that enclose no field's name stay."""
+    return _FIELD.sub(lambda hit: values.get(hit[1], hit[0]), template)
+
+
+def constraints(template: str, values: Mapping[str, str | Constraint]) -> list[Constraint]:
+    """`template` as parts of a sequence."""
+    parts: list[Constraint] = []
+    for index, piece in enumerate(_FIELD.split(template)):
+        value: str | Constraint = values.get(piece, piece) if index % 2 else piece
+        parts.append(Const(value) if isinstance(value, str) else value)
+    return parts
+
+
+def in_order(parts: Sequence[Constraint]) -> Constraint:
+    """The parts one after the other, with constant neighbours made one, and sequences inside made flat."""
+    flat = chain.from_iterable(
+        part.parts if isinstance(part, InOrder) else (part,) for part in parts
+    )
+    merged: list[Constraint] = []
+    for part in flat:
+        if isinstance(part, Const):
+            if merged and isinstance(merged[-1], Const):
+                merged[-1] = Const(merged[-1].text + part.text)
+                continue
+            if not part.text:
+                continue
+        merged.append(part)
+    return merged[0] if len(merged) == 1 else InOrder(tuple(merged))

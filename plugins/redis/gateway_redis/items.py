@@ -1,0 +1,47 @@
+"""In which responses an item is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from gateway_redis import scripts
+from gateway_redis.keys import Keys
+from gateway_redis.server import Argument, Server
+
+_HOMES = 8
+"""Responses that are remembered for one item: clients that send their history with every request put it into many."""
+
+_AT_ONCE = 1000
+
+
+class ItemHomes:
+    """Finds responses by the ids of their items."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def put(
+        self, response_id: str, item_ids: Collection[str], owner: str | None, *, live: int
+    ) -> None:
+        """Note that items are in a response, for `live` milliseconds at least."""
+        keys = [self._keys.item(each, owner) for each in item_ids]
+        arguments: list[Argument] = [response_id, live, _HOMES]
+        await asyncio.gather(
+            *(self._server.run(scripts.ITEMS_PUT, some, arguments) for some in self._together(keys))
+        )
+
+    async def find(self, item_ids: Collection[str], owner: str | None) -> dict[str, list[str]]:
+        """Responses that may hold each item, the last first."""
+        keys = [self._keys.item(each, owner) for each in item_ids]
+        answers = await asyncio.gather(
+            *(self._server.run(scripts.ITEMS_FIND, some, []) for some in self._together(keys))
+        )
+        homes = [[each.decode() for each in found] for answer in answers for found in answer]
+        return dict(zip(item_ids, homes, strict=True))
+
+    def _together(self, keys: Sequence[str]) -> list[Sequence[str]]:
+        """Keys that one script may have."""
+        step = 1 if self._server.cluster else _AT_ONCE
+        return [keys[start : start + step] for start in range(0, len(keys), step)]

@@ -1,0 +1,229 @@
+"""Redis goes and comes: what is answered meanwhile, and what becomes of what was running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.grammar import fold, parse_sse
+from gateway_redis.testing import RedisProcess, free_port
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = """
+[server]
+port = {port}
+store = "redis"
+lease_seconds = 2
+grace_period = {grace}
+{server}
+
+[stores.redis]
+url = "REDIS"
+connect_timeout = 1
+timeout = 1
+outage = OUTAGE
+
+[models.scripted]
+engine = "scripted"
+path = "SCENARIO"
+max_running = 1000
+"""
+RULES = [
+    {"when": "at length", "delay_ms": 20, "repeat": 100, "pieces": [{"text": "slow words "}]},
+    {"pieces": [{"text": "quick words"}]},
+]
+KEEPS = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "away.json"
+    file.write_text(json.dumps(RULES))
+    return file
+
+
+@pytest.fixture
+def lasting(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis that has all that it had when it comes back."""
+    made = RedisProcess(tmp_path, *KEEPS)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis that has nothing any more when it comes back."""
+    made = RedisProcess(tmp_path)
+    yield made
+    made.kill()
+
+
+def configured(redis: RedisProcess, scenario: Path, *, outage: float) -> str:
+    return (
+        CONFIG.replace("REDIS", redis.url)
+        .replace("SCENARIO", str(scenario))
+        .replace("OUTAGE", str(outage))
+    )
+
+
+async def stream(client: httpx.AsyncClient, url: str, request: dict[str, Any]) -> bytes:
+    """The whole body of a stream."""
+    async with client.stream("POST", f"{url}/v1/responses", json=request) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        return await answer.aread()
+
+
+def response_id(body: bytes) -> str:
+    first = json.loads(body.split(b"\n", 2)[1].removeprefix(b"data: "))
+    found: str = first["response"]["id"]
+    return found
+
+
+LONG = {"model": "scripted", "input": "at length", "background": True, "stream": True}
+
+
+async def test_without_redis_only_what_is_not_stored_is_served(
+    start_server: Any, lasting: RedisProcess, scenario: Path
+) -> None:
+    server = start_server(configured(lasting, scenario, outage=0))
+    body: dict[str, Any] = {"model": "scripted", "input": "hello"}
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        first = (await client.post("/v1/responses", json=body)).json()
+        lasting.kill()
+        for request in (body, {**body, "stream": True}, {**body, "background": True}):
+            begin = time.monotonic()
+            answer = await client.post("/v1/responses", json=request)
+            assert time.monotonic() - begin < 5
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "store_unavailable"
+            assert "store: false" in answer.json()["error"]["message"]
+        assert (await client.get(f"/v1/responses/{first['id']}")).status_code == 503
+        for streamed in (False, True):
+            request = {**body, "store": False, "stream": streamed}
+            assert (await client.post("/v1/responses", json=request)).status_code == 200
+        lasting.start()
+        for _ in range(50):
+            answer = await client.post("/v1/responses", json=body)
+            if answer.status_code == 200:
+                break
+            await asyncio.sleep(0.1)
+        assert answer.status_code == 200
+        assert (await client.get(f"/v1/responses/{first['id']}")).json() == first
+
+
+async def test_a_short_absence_is_outlived(
+    start_server: Any, lasting: RedisProcess, scenario: Path
+) -> None:
+    """Redis restarts in mid-stream, and has lost nothing: all streams go on, without gap or duplicate."""
+    server = start_server(configured(lasting, scenario, outage=10))
+    async with httpx.AsyncClient(timeout=60) as client:
+        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
+        await asyncio.sleep(1)
+        lasting.kill()
+        await asyncio.sleep(0.3)
+        lasting.start()
+        async with asyncio.timeout(30):
+            bodies = await asyncio.gather(*reading)
+        for body in bodies:
+            final = fold(parse_sse(body))
+            assert final["status"] == "completed"
+            got = await client.get(f"{server.url}/v1/responses/{final['id']}")
+            assert got.json() == final
+
+
+async def test_a_long_absence_ends_in_failed_responses(
+    start_server: Any, lasting: RedisProcess, scenario: Path
+) -> None:
+    """Nothing hangs; when Redis is back, each response has one end, and its readers see it."""
+    server = start_server(configured(lasting, scenario, outage=0.2))
+    async with httpx.AsyncClient(timeout=60) as client:
+        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
+        await asyncio.sleep(1)
+        lasting.kill()
+        await asyncio.sleep(3)
+        lasting.start()
+        async with asyncio.timeout(30):
+            bodies = await asyncio.gather(*reading)
+        for body in bodies:
+            final = fold(parse_sse(body))
+            assert final["status"] == "failed"
+            got = await client.get(f"{server.url}/v1/responses/{final['id']}")
+            assert got.json() == final
+    assert lasting.ask("ZCARD litegate:{leases}") == b":0"
+
+
+async def test_what_redis_forgot_is_gone(
+    start_server: Any, forgetful: RedisProcess, scenario: Path
+) -> None:
+    """Readers are ended, not left waiting; what they read of is a 404."""
+    server = start_server(configured(forgetful, scenario, outage=10))
+    async with httpx.AsyncClient(timeout=60) as client:
+        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
+        await asyncio.sleep(1)
+        forgetful.kill()
+        forgetful.start()
+        async with asyncio.timeout(20):
+            bodies = await asyncio.gather(*reading)
+        for body in bodies:
+            got = await client.get(f"{server.url}/v1/responses/{response_id(body)}")
+            assert got.status_code == 404
+
+
+async def test_a_redis_that_hangs_is_one_that_is_away(
+    start_server: Any, lasting: RedisProcess, scenario: Path
+) -> None:
+    server = start_server(configured(lasting, scenario, outage=10))
+    body = {"model": "scripted", "input": "hello"}
+    async with httpx.AsyncClient(timeout=60) as client:
+        reading = asyncio.create_task(stream(client, server.url, LONG))
+        await asyncio.sleep(0.5)
+        lasting.pause()
+        answer = await client.post(f"{server.url}/v1/responses", json=body)
+        assert answer.status_code == 503
+        lasting.resume()
+        async with asyncio.timeout(30):
+            final = fold(parse_sse(await reading))
+        assert final["status"] == "completed"
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
+def test_a_start_without_redis_is_one_sentence(tmp_path: Path, kind: str) -> None:
+    path = "/mymaster" if kind == "redis+sentinel" else ""
+    file = tmp_path / "gateway.toml"
+    file.write_text(
+        f"""
+[server]
+store = "redis"
+[stores.redis]
+url = "{kind}://ada:secret@127.0.0.1:{free_port()}{path}"
+[models.a]
+engine = "scripted"
+"""
+    )
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert time.monotonic() - begin < 10
+    told = "".join(line for line in done.stderr.splitlines(True) if "INFO" not in line)
+    assert "[stores.redis]" in told
+    assert "127.0.0.1" in told
+    assert "secret" not in told
+    assert "Traceback" not in told
+    assert len(told.splitlines()) <= 2
+    assert len(told) < 400

@@ -1,0 +1,72 @@
+"""A real MCP server, of the SDK's own classes, that misbehaves on demand. Run: `mcp_example_server.py TRANSPORT [PORT]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.types import ToolAnnotations
+
+server = MCPServer("example")
+state = {"count": 0}
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return f"The sum is {a + b}."
+
+
+@server.tool()
+def count() -> str:
+    """Count the calls of this process."""
+    state["count"] += 1
+    return f"Call {state['count']} of process {os.getpid()}."
+
+
+@server.tool()
+def broken() -> str:
+    """Fail."""
+    raise ValueError("it is broken")
+
+
+@server.tool()
+def big() -> str:
+    """Give a megabyte."""
+    return "x" * 1_000_000
+
+
+@server.tool()
+async def hang() -> str:
+    """Take a very long time."""
+    await anyio.sleep(60)
+    return "at last"
+
+
+@server.tool()
+def die() -> str:
+    """End the process in the middle of the call."""
+    os._exit(1)
+
+
+@server.tool()
+async def learn(name: str, context: Context[Any, Any]) -> str:
+    """Get a new tool."""
+
+    def learned() -> str:
+        return f"I am {name}."
+
+    server.add_tool(learned, name=name, description="Learned.")
+    await context.session.send_tool_list_changed()
+    return "Learned."
+
+
+if __name__ == "__main__":
+    transport = sys.argv[1]
+    if transport == "stdio":
+        server.run("stdio")
+    else:
+        server.run(transport, host="127.0.0.1", port=int(sys.argv[2]))  # type: ignore[call-overload]
