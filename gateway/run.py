@@ -139,7 +139,6 @@ class ResponseRun:
         self._task = asyncio.current_task()
         self.services.runs.add(self)
         try:
-            await sink(self._assembler.start("queued" if self.plan.background else "in_progress"))
             closing = await self._until_end(sink)
             self._task = None  # from here on there is nothing to stop
             if await self._store():
@@ -159,6 +158,7 @@ class ResponseRun:
         assert first is not None, "prepare comes before run"
         error: GatewayError
         try:
+            await sink(assembler.start("queued" if self.plan.background else "in_progress"))
             if self._cancelled:
                 return assembler.cancel(self._tokens.usage())
             async with (

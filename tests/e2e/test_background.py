@@ -81,7 +81,7 @@ def test_cancelling_keeps_what_was_written(
     time.sleep(pause)
     begin = time.monotonic()
     cancelled = client.responses.cancel(response_id)
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5  # a hang, not a measurement
     assert cancelled.status == "cancelled"
     assert client.responses.cancel(response_id).to_dict() == cancelled.to_dict()
     if pause > 0.1:

@@ -39,7 +39,7 @@ path = "SCENARIO"
 max_running = 1000
 """
 RULES = [
-    {"when": "at length", "delay_ms": 20, "repeat": 100, "pieces": [{"text": "slow words "}]},
+    {"when": "at length", "delay_ms": 20, "repeat": 25, "pieces": [{"text": "slow words "}]},
     {"pieces": [{"text": "quick words"}]},
 ]
 KEEPS = ("--appendonly", "yes", "--appendfsync", "always")

@@ -30,12 +30,14 @@ class UndeliveredError(ReplicaFailure):
 class Reply:
     """A stream that a replica answers with. `close` it in any case."""
 
-    __slots__ = ("_connection", "_done", "_watch", "waiting_since")
+    __slots__ = ("_connection", "_done", "_watch", "take", "waiting_since")
 
     def __init__(
         self, connection: Connection, watch: StallWatch, done: Callable[[Connection], None]
     ) -> None:
         self._connection = connection
+        self.take = connection.take
+        """What has arrived since the last call; see `Connection.take`."""
         self._watch = watch
         self._done: Callable[[Connection], None] | None = done
         self.waiting_since: float | None = None
@@ -45,12 +47,11 @@ class Reply:
         """From now on silence is a failure. Before the first token it may just be a queue."""
         self._watch.add(self)
 
-    async def read(self) -> bytes:
-        """What has arrived since the last call, all of it; waits if that is nothing; empty at the end."""
+    async def arrival(self) -> None:
+        """Until `take` has something else to say than nothing."""
         self.waiting_since = self._watch.now
-        data = await self._connection.read()
+        await self._connection.changed()
         self.waiting_since = None
-        return data
 
     def stall(self) -> None:
         """Nothing has come for too long: end it; a waiting `read` raises."""

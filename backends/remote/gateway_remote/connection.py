@@ -67,22 +67,22 @@ class Connection(asyncio.Protocol):
         while not self._headed:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self.changed()
         status: int = self._parser.get_status_code()
         return status
 
-    async def read(self) -> bytes:
-        """All of the body that has arrived and was not read; waits if that is nothing; empty at its end.
+    def take(self) -> bytes | None:
+        """All of the body that has arrived and was not taken: empty if that is nothing, None if nothing can follow.
 
         Raises `ReplicaFailure` for a body that breaks off.
         """
         pieces = self._pieces
-        while not pieces:
+        if not pieces:
             if self.complete:
-                return b""
+                return None
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            return b""
         whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._size = 0
@@ -91,6 +91,17 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
         return whole
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done once something has arrived, or nothing can. One may wait at a time."""
+        self._waiter = self._loop.create_future()
+        return self._waiter
+
+    async def read(self) -> bytes:
+        """As `take`, but waits where there is nothing; empty at the end."""
+        while (data := self.take()) == b"":
+            await self.changed()
+        return data or b""
 
     def fail(self, reason: str) -> None:
         """Give the connection up; who reads is told why."""
@@ -157,13 +168,6 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self.complete = True
         self.keep_alive = self._parser.should_keep_alive()
-
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -27,12 +27,15 @@ class Generation:
         Raises `ReplicaFailure` for a stream that breaks off, falls silent, or makes no sense, and `InvalidRequest` for a
         refusal that comes late.
         """
-        builder, read = self.builder, self._dialect.read
+        builder, reply, read = self.builder, self.reply, self._dialect.read
         while True:
             try:
-                piece = await self.reply.read()
-                if not piece:
+                piece = reply.take()
+                if piece is None:
                     return self._ended()
+                if not piece:
+                    await reply.arrival()
+                    continue
                 for event in self._splitter.feed(piece):
                     if event == b"[DONE]":
                         builder.complete = True

@@ -54,7 +54,13 @@ class OutputBuilder:
         self._held: deque[_Held] = deque()
         self._group: list[tuple[Scored, bytes]] = []
         """Tokens inside one character."""
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decode = self._utf8.decode
+        self._whole = tokenizer.whole_of
+        self._simple = self._stops is None and self._wanted is None
+        """Whether a token that is whole characters is its own text, and nothing else."""
+        self._inside = False
+        """Whether the next token's text depends on what was before: half a character, or an undecided token."""
         self._undecided: list[tuple[Scored | None, bytes]] = []
         """A last token that is text only if another follows it."""
         self._made_bytes = 0
@@ -101,6 +107,13 @@ class OutputBuilder:
             self._cut = self._cut or bool(ids) or finish is not None
             return
         self.count += len(ids)
+        if self._simple and finish is None and len(ids) == 1:
+            token = ids[0]
+            text = self._whole[token] if token < len(self._whole) else None
+            if text is not None and not self._inside and token not in self._enders:
+                self._ids.append(token)
+                self._text += text
+                return
         if self._wanted is not None:
             self._add_scored(ids, scored, before, finish, stop_reason)
         else:
@@ -114,6 +127,7 @@ class OutputBuilder:
                 data = self._without_ender(ids[-1], data, finish, stop_reason)
             self._ids += ids
             self._search(self._decode(data))
+            self._inside = bool(self._undecided or self._utf8.getstate()[0])
         if finish is not None:
             self.end(finish, stop_reason)
 
@@ -148,6 +162,12 @@ class OutputBuilder:
     def take(self) -> EngineOutput | None:
         """What is ready; None for nothing. The last one has the finish reason, once `complete`."""
         finish = self._finish
+        if finish is None and self._simple and self._prompt_tokens is None:
+            if not self._ids and not self._text:
+                return None
+            output = EngineOutput(text=self._text, token_ids=self._ids)
+            self._text, self._ids = "", []
+            return output
         if finish is not None:
             if not (self.complete or self._cut):
                 return None

@@ -19,9 +19,9 @@ class EventSplitter:
         # Nearly always a piece is one whole event of one line.
         if (
             not self._rest
-            and piece.startswith(b"data: ")
-            and piece.endswith(b"\n\n")
+            and piece[:6] == b"data: "
             and piece.find(b"\n") == len(piece) - 2
+            and piece[-1:] == b"\n"
         ):
             return [piece[6:-2]]
         whole = self._rest + piece

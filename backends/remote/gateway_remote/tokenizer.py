@@ -46,6 +46,10 @@ class JsonTokenizer:
             b"" if index in self.special_ids else data for index, data in enumerate(table)
         ]
         """Like `bytes_of`, with nothing for special tokens."""
+        self.whole_of: list[str | None] = list(map(_whole, table))
+        """The text of tokens that are whole characters; None for others, and for special ones."""
+        for index in self.special_ids:
+            self.whole_of[index] = None
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`; special tokens written in the text become their ids."""
@@ -103,6 +107,13 @@ def byte_level_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {
         chr(0x100 + place): byte for place, byte in enumerate(others)
     }
+
+
+def _whole(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _sentencepiece(index: int, token: str) -> bytes:

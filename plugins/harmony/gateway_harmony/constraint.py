@@ -80,7 +80,15 @@ def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint 
 
 
 def _triggered(trigger: str, answer: Answer) -> Constraint:
-    return Triggered(trigger=trigger, body=InOrder((Const(CHANNEL), _one_of(answer))))
+    """Each option as one that begins with all of the trigger's text, in one piece: engines look no further."""
+    return Triggered(trigger=trigger, body=_one_of(tuple(map(_addressed, answer))))
+
+
+def _addressed(option: Constraint) -> Constraint:
+    match option:
+        case InOrder((Const(header), *rest)):
+            return InOrder((Const(CHANNEL + header), *rest))
+    raise TypeError("an answer begins with its header")
 
 
 def _after_thinking(answer: Answer, tail: Tail) -> Constraint:

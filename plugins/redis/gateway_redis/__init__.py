@@ -4,7 +4,7 @@ Keys, with the prefix `litegate`; what is in braces is the hash tag, so that all
 and is written by one script:
 
 `litegate:{resp_…}`, a hash: the record.
-    s status, o owner, m the record without items, i input items, u output items, t the call that wrote it last;
+    s status, o owner, m the record without items, i input items, u output items, h ids of all items, t the call that wrote it last;
     p parent, a ids of all ancestors from the oldest on, b "1" where they are lost;
     n number of events, z that the log has ended, w the call that appended last.
 `litegate:{resp_…}:events`, a stream: the event log.

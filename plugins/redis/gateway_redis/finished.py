@@ -14,6 +14,7 @@ from gateway_redis.server import Server
 logger = logging.getLogger("gateway_redis")
 
 _AT_ONCE = 1000
+_EVICTED_AT_ONCE = 16
 
 
 class FinishedIndex:
@@ -54,8 +55,9 @@ class FinishedIndex:
                 out = await self._server.run(
                     scripts.INDEX, [self._keys.index], [self._most, self._seconds, *some]
                 )
-                for response_id in out:
-                    await self._evict(response_id.decode())
+                for start in range(0, len(out), _EVICTED_AT_ONCE):
+                    some_out = out[start : start + _EVICTED_AT_ONCE]
+                    await asyncio.gather(*(self._evict(each.decode()) for each in some_out))
         except StoreUnavailable as error:
             # Those that were not noted expire by their time alone.
             logger.warning("finished responses could not be counted: %s", error.message)

@@ -41,6 +41,16 @@ class ItemHomes:
         homes = [[each.decode() for each in found] for answer in answers for found in answer]
         return dict(zip(item_ids, homes, strict=True))
 
+    async def drop(self, response_id: str, item_ids: Collection[str], owner: str | None) -> None:
+        """The response is gone, or does not show its items any more."""
+        keys = [self._keys.item(each, owner) for each in item_ids]
+        await asyncio.gather(
+            *(
+                self._server.run(scripts.ITEMS_DROP, some, [response_id])
+                for some in self._together(keys)
+            )
+        )
+
     def _together(self, keys: Sequence[str]) -> list[Sequence[str]]:
         """Keys that one script may have."""
         step = 1 if self._server.cluster else _AT_ONCE

@@ -49,22 +49,19 @@ unpack_record: Unpacker[StoredResponse] = Unpacker(StoredResponse)
 unpack_items: Unpacker[list[Item]] = Unpacker(list[Item])
 unpack_item: Unpacker[Item] = Unpacker(Item)
 unpack_conversation: Unpacker[Conversation] = Unpacker(Conversation)
-_ANCESTORS: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[Any])
+_IDS: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[Any])
 
 _PREFIX = "resp_"
 _DIGITS = 48
 
 
-def pack_ancestors(ids: Sequence[str]) -> bytes:
-    """Ids of responses; those of the gateway's own form in half of their length."""
+def pack_ids(ids: Sequence[str]) -> bytes:
+    """Ids; those of responses that the gateway made in half of their length."""
     return _ENCODER.encode([_short(each) for each in ids])
 
 
-def unpack_ancestors(packed: bytes) -> list[str]:
-    return [
-        each if isinstance(each, str) else _PREFIX + each.hex()
-        for each in _ANCESTORS.decode(packed)
-    ]
+def unpack_ids(packed: bytes) -> list[str]:
+    return [each if isinstance(each, str) else _PREFIX + each.hex() for each in _IDS.decode(packed)]
 
 
 def _short(response_id: str) -> str | bytes:

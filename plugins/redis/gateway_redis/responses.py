@@ -20,8 +20,9 @@ from gateway_redis.items import ItemHomes
 from gateway_redis.keys import Keys
 from gateway_redis.packing import (
     pack,
-    pack_ancestors,
-    unpack_ancestors,
+    pack_ids,
+    unpack_ids,
+    unpack_ids,
     unpack_items,
     unpack_record,
 )
@@ -69,7 +70,7 @@ class ResponseRecords:
     async def put(self, record: StoredResponse) -> None:
         unfinished = record.response.status in UNFINISHED
         parent, ancestors, broken = await self._chain(record, unfinished)
-        arguments = [*self._written(record, ""), parent, pack_ancestors(ancestors), broken]
+        arguments = [*self._written(record, ""), parent, pack_ids(ancestors), broken]
         keys = self._keys.response(record.id)
         (left, _), _, _ = await asyncio.gather(
             self._server.run(scripts.PUT, keys, arguments),
@@ -95,7 +96,7 @@ class ResponseRecords:
         if done is None:
             return False
         if record.response.status not in UNFINISHED:
-            ancestors = unpack_ancestors(done[1])
+            ancestors = unpack_ids(done[1])
             await asyncio.gather(self._touch(ancestors, False), self._note_items(record))
             self._finished.add(record.id)
         return True
@@ -127,7 +128,7 @@ class ResponseRecords:
             return None
         if broken == _BROKEN or packed is None:
             return None
-        ancestors = unpack_ancestors(packed)
+        ancestors = unpack_ids(packed)
         parts = [*await self._segments(ancestors), (sent, made)]
         history: list[Item] = []
         for each, (sent, made) in zip([*ancestors, response_id], parts, strict=True):
@@ -164,9 +165,11 @@ class ResponseRecords:
 
     async def _remove(self, response_id: str, *, mode: bytes | str) -> bool:
         keys = self._keys.response(response_id)
-        parent = await self._server.run(scripts.DELETE, keys, [mode])
-        if parent is None:
+        gone = await self._server.run(scripts.DELETE, keys, [mode])
+        if gone is None:
             return False
+        parent, items, owner = gone
+        await self._homes.drop(response_id, unpack_ids(items), _owned_by(owner))
         if parent:
             await self._forsake(parent.decode(), response_id)
         return True
@@ -192,7 +195,7 @@ class ResponseRecords:
         )
         if found is None or found[0] == _BROKEN:
             return parent, [], _BROKEN
-        return parent, [*unpack_ancestors(found[1]), parent], b""
+        return parent, [*unpack_ids(found[1]), parent], b""
 
     @property
     def _margin(self) -> int:
@@ -205,8 +208,7 @@ class ResponseRecords:
 
     async def _note_items(self, record: StoredResponse) -> None:
         items = (*record.input, *record.response.output)
-        live = self._lifetime(record.response.status in UNFINISHED) + self._margin
-        await self._homes.put(record.id, {item.id for item in items}, record.owner, live=live)
+        await self._homes.put(record.id, {item.id for item in items}, record.owner, live=self._ttl)
 
     async def _touch(self, ancestors: Sequence[str], unfinished: bool) -> None:
         """Have ancestors live as long as a descendant that was written now."""
@@ -260,6 +262,7 @@ class ResponseRecords:
             pack(msgspec.structs.replace(record, response=bare, input=[])),
             pack(record.input),
             pack(response.output),
+            pack_ids([item.id for item in (*record.input, *response.output)]),
             self._tokens.next(),
             0 if unfinished else self._ttl,
         ]
@@ -267,6 +270,10 @@ class ResponseRecords:
 
 def _owner(owner: str | None) -> bytes:
     return b"" if owner is None else b"=" + owner.encode()
+
+
+def _owned_by(stored: bytes) -> str | None:
+    return stored[1:].decode() if stored else None
 
 
 def _segment(response_id: str, sent: bytes, made: bytes) -> tuple[list[Item], list[Item]] | None:

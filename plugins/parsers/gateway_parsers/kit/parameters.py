@@ -40,20 +40,24 @@ def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
         return [Parameter("input", SchemaNode({"type": "string"}), required=True, regex=regex)]
     if tool.parameters is None:
         return []
-    node = SchemaNode.of_tool(tool)
+    members = members_of(SchemaNode.of_tool(tool))
+    if members is None and tool.strict and tool.parameters:
+        raise Unsupported(
+            f"The tool {tool.name!r} is strict, but its parameters are not listed under 'properties': this model"
+            " writes calls parameter by parameter, so that such a schema cannot be enforced.",
+            param="tools",
+        )
+    return members
+
+
+def members_of(node: SchemaNode) -> list[Parameter] | None:
+    """The members of an object's schema; None where the schema does not list them."""
     schema = node.resolved()
-    properties = schema.get("properties")
-    unions = any(field in schema for field in ("anyOf", "oneOf", "allOf", "patternProperties"))
-    if not isinstance(properties, dict) or unions:
-        if schema.get("additionalProperties") is False and not unions:
-            return []
-        if tool.strict and schema:
-            raise Unsupported(
-                f"The tool {tool.name!r} is strict, but its parameters are not listed under 'properties': this model"
-                " writes calls parameter by parameter, so that such a schema cannot be enforced.",
-                param="tools",
-            )
+    if any(field in schema for field in ("anyOf", "oneOf", "allOf", "patternProperties")):
         return None
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return [] if schema.get("additionalProperties") is False else None
     required = schema.get("required") or ()
     return [
         Parameter(name, node.child(member), required=name in required)

@@ -1,10 +1,10 @@
 -- Write a record: as it is, or only where the stored one has an expected status.
 -- KEYS: record, events, children
--- ARGV: expected (",a,b," or "" for any, also for none), status, owner, meta, input, output, token,
---       milliseconds to live (0: for ever), and, where expected is "": parent, ancestors, broken ("1" or "")
+-- ARGV: expected (",a,b," or "" for any, also for none), status, owner, meta, input, output, ids of all
+--       items, token, milliseconds to live (0: for ever), and, where expected is "": parent, ancestors, broken ("1" or "")
 -- Returns false, or: the parent that it had before and has no longer, its ancestors.
 local had = redis.call('HMGET', KEYS[1], 's', 'p', 't')
-local expected, token, ttl = ARGV[1], ARGV[7], tonumber(ARGV[8])
+local expected, token, ttl = ARGV[1], ARGV[8], tonumber(ARGV[9])
 local left = ''
 if expected ~= '' then
   if not had[1] then return false end
@@ -14,10 +14,10 @@ elseif not had[1] then
   redis.call('DEL', KEYS[2])
   redis.call('HDEL', KEYS[1], 'n', 'z', 'w')
 end
-redis.call('HSET', KEYS[1], 's', ARGV[2], 'o', ARGV[3], 'm', ARGV[4], 'i', ARGV[5], 'u', ARGV[6], 't', token)
-if expected == '' and had[2] ~= ARGV[9] then
+redis.call('HSET', KEYS[1], 's', ARGV[2], 'o', ARGV[3], 'm', ARGV[4], 'i', ARGV[5], 'u', ARGV[6], 'h', ARGV[7], 't', token)
+if expected == '' and had[2] ~= ARGV[10] then
   left = had[2] or ''
-  redis.call('HSET', KEYS[1], 'p', ARGV[9], 'a', ARGV[10], 'b', ARGV[11])
+  redis.call('HSET', KEYS[1], 'p', ARGV[10], 'a', ARGV[11], 'b', ARGV[12])
 end
 for _, key in ipairs(KEYS) do
   if ttl == 0 then

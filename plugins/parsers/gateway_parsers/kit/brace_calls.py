@@ -1,0 +1,228 @@
+"""Gemma's calls: `call:NAME{key:<|"|>text<|"|>,other:3}` between markers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec import Struct
+
+from gateway.constraints import Const, Constraint, FreeText, OneOf, Repeat
+from gateway.errors import Unsupported
+from gateway.protocols.output import CallPiece
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.literals import LiteralSyntax, LiteralValue, Quote
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
+from gateway_parsers.kit.parameters import (
+    Parameter,
+    in_any_order,
+    members_of,
+    parameters_of,
+    value_constraint,
+)
+from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.schema import SchemaNode
+from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
+from gateway_parsers.kit.template import in_order
+
+_NAME: Final = re.compile(r"(?:call)?:?\s*([^\s<>{}\[\]()\"'|:,]+)")
+_MAX_DEPTH: Final = 8
+
+
+class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
+    """A family whose calls are written so; a `CallSyntax`."""
+
+    start: str
+    end: str
+    mark: str
+    """Begins and ends a string, in which nothing is escaped."""
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return (self.start,)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return (self.end,)
+
+    @property
+    def bare(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def markup(self) -> tuple[str, ...]:
+        return (self.start, self.end, self.mark)
+
+    @property
+    def trigger(self) -> str | None:
+        return self.start
+
+    @property
+    def sectioned(self) -> bool:
+        return False
+
+    @cached_property
+    def literals(self) -> LiteralSyntax:
+        return LiteralSyntax(quotes=(Quote(self.mark, False), Quote('"', True)), coerces_strings=True)
+
+    @cached_property
+    def stops(self) -> MarkerSet:
+        return MarkerSet((Marker(self.end, "close"), Marker(self.start, "stop")))
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        return BraceReader(self, marker, accept, tools)
+
+    def write(self, calls: Sequence[CallPiece]) -> str:
+        return "".join(
+            f"{self.start}call:{call.name}{self._said(json.loads(call.arguments or '{}'))}{self.end}"
+            for call in calls
+        )
+
+    def _said(self, value: Any) -> str:
+        match value:
+            case str():
+                return self.mark + value + self.mark
+            case dict():
+                items = (f"{key}:{self._said(item)}" for key, item in value.items())
+                return "{" + ",".join(items) + "}"
+            case list():
+                return "[" + ",".join(map(self._said, value)) + "]"
+            case _:
+                return json.dumps(value)
+
+    def constraint(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        options = tuple(
+            in_order(
+                [
+                    Const(f"{self.start}call:{tool.name}{{"),
+                    self._members(tool, parameters_of(tool), _MAX_DEPTH, schema=schemas or tool.strict),
+                    Const("}" + self.end),
+                ]
+            )
+            for tool in tools
+        )
+        call = options[0] if len(options) == 1 else OneOf(options)
+        return repeated(call, separator="") if parallel else call
+
+    def _members(
+        self, tool: ToolDefinition, members: list[Parameter] | None, depth: int, *, schema: bool
+    ) -> Constraint:
+        if members is None or depth == 0:
+            raise Unsupported(
+                f"The parameters of the tool {tool.name!r} are not listed under 'properties', or nest too deep: this"
+                " model writes calls in a syntax of its own, in which such a call cannot be enforced.",
+                param="tools",
+            )
+
+        def one(each: Parameter) -> Constraint:
+            return in_order([Const(f"{each.name}:"), self._value(tool, each, depth, schema=schema)])
+
+        return in_any_order(members, one, separator=",")
+
+    def _value(self, tool: ToolDefinition, each: Parameter, depth: int, *, schema: bool) -> Constraint:
+        types = each.node.types()
+        if not types or "string" in types:
+            value = value_constraint(each, closing=self.mark, until=self.mark, schema=schema)
+            return in_order([Const(self.mark), value])
+        if "object" in types:
+            inner = self._members(tool, members_of(each.node), depth - 1, schema=schema)
+            return in_order([Const("{"), inner, Const("}")])
+        if "array" in types:
+            items = Parameter("", each.node.items() or SchemaNode({}), required=True)
+            item = self._value(tool, items, depth - 1, schema=schema) if depth else FreeText()
+            several = Repeat(repeated(item, separator=","), min=0, max=1)
+            return in_order([Const("["), several, Const("]")])
+        return value_constraint(each, closing="", until="", schema=schema)
+
+
+class BraceReader(StepReader):
+    """The reader of `BraceCalls`. A call starts at its brace; its arguments become JSON as they come."""
+
+    __slots__ = ("_head", "_shape", "_tools", "_value")
+
+    def __init__(
+        self, shape: BraceCalls, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> None:
+        super().__init__(marker, accept, BraceReader._name)
+        self._shape = shape
+        self._tools = tools
+        self._head = ""
+        self._value = LiteralValue(shape.literals, None)
+
+    def finish(self, *, stopped: bool) -> None:
+        if self.status != "more":
+            return
+        if self.undecided:
+            self.status = "failed"
+            return
+        self.recoveries += 1
+        self.unclosed = True
+        self.status = "done"
+
+    def _name(self, text: str, pos: int, final: bool) -> int:
+        if not self._head:
+            pos = skip(text, pos, WHITESPACE)
+        end = next((at for at in range(pos, len(text)) if text[at] in "{(<"), len(text))
+        self._head += text[pos:end]
+        if len(self._head) > MAX_NAME:
+            self.status = "failed"
+            return end
+        if end == len(text):
+            return end
+        bare = text[end] == "<"
+        if bare:
+            if not final and self._shape.stops.begins_at(text, end):
+                return end
+            if self._shape.stops.at(text, end) is None:
+                self.status = "failed"
+                return end
+        hit = _NAME.fullmatch(self._head.strip())
+        if hit is None or not self._start(hit[1]):
+            self.status = "failed"
+            return end
+        if bare:
+            self.recoveries += 1
+            self._arguments("{}")
+            self._end()
+            self._step = BraceReader._after
+            return end
+        self._value = LiteralValue(self._shape.literals, SchemaNode.of_tool(self._tools.get(hit[1])))
+        self._step = BraceReader._body
+        if text[end] == "(":
+            self.recoveries += 1
+            self._arguments(self._value.read("{", 0, final=False)[1])
+            return end + 1
+        return end
+
+    def _body(self, text: str, pos: int, final: bool) -> int:
+        value = self._value
+        pos, said = value.read(text, pos, final=final)
+        self._arguments(said)
+        if value.done:
+            self.recoveries += bool(value.repairs)
+            self._end()
+            self._step = BraceReader._after
+        return pos
+
+    def _after(self, text: str, pos: int, final: bool) -> int:
+        """Behind the arguments: the end marker, perhaps behind a bracket too many."""
+        start = skip(text, pos, WHITESPACE + "})")
+        if start == len(text):
+            return start
+        marker = self._shape.stops.at(text, start)
+        if marker is None and not final and self._shape.stops.begins_at(text, start):
+            return start
+        self.status = "done"
+        if marker is not None and marker.action == "close":
+            return start + len(marker.text)
+        self.unclosed = True
+        self.recoveries += 1
+        return start

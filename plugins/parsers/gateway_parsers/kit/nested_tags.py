@@ -1,0 +1,327 @@
+"""MiniMax M3's calls: every tag carries a prefix, parameters are elements of their own name, and may nest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from gateway.constraints import Const, Constraint, OneOf
+from gateway.errors import Unsupported
+from gateway.protocols.output import CallPiece
+from gateway.protocols.prompt import ToolDefinition
+from gateway_parsers.kit.arguments import ArgumentWriter
+from gateway_parsers.kit.coercion import coerced, quoted
+from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
+from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.schema import ANY, STRING, SchemaNode
+from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
+from gateway_parsers.kit.tags import attribute_of
+from gateway_parsers.kit.template import in_order
+
+_ANYWHERE: Final = Position()
+_NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
+_MAX_DEPTH: Final = 128
+_Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
+"""An element's name, its own text, and what it holds."""
+
+
+class NestedTagCalls(Struct, frozen=True, kw_only=True, dict=True):
+    """A family whose calls are written so; a `CallSyntax`."""
+
+    prefix: str
+
+    @property
+    def start(self) -> str:
+        return f"{self.prefix}<tool_call>"
+
+    @property
+    def end(self) -> str:
+        return f"{self.prefix}</tool_call>"
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return (self.start,)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return (self.end,)
+
+    @property
+    def bare(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def markup(self) -> tuple[str, ...]:
+        return (self.prefix,)
+
+    @property
+    def trigger(self) -> str | None:
+        return self.start
+
+    @property
+    def sectioned(self) -> bool:
+        return True
+
+    @cached_property
+    def tags(self) -> MarkerSet:
+        return MarkerSet((Marker(f"{self.prefix}<", "open"), Marker(f"{self.prefix}</", "close")))
+
+    def reader(
+        self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> CallReader:
+        return NestedTagReader(self, marker, accept, tools)
+
+    def write(self, calls: Sequence[CallPiece]) -> str:
+        written = []
+        for call in calls:
+            arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
+            items = arguments.items() if isinstance(arguments, dict) else ()
+            said = "".join(self._element(key, value) for key, value in items)
+            written.append(f'{self.prefix}<invoke name="{call.name}">{said}{self.prefix}</invoke>')
+        return "\n".join((self.start, *written, self.end))
+
+    def _element(self, name: str, value: Any) -> str:
+        match value:
+            case dict():
+                inner = "".join(self._element(key, item) for key, item in value.items())
+            case list():
+                inner = "".join(self._element("item", item) for item in value)
+            case str():
+                inner = value
+            case _:
+                inner = json.dumps(value)
+        return f"{self.prefix}<{name}>{inner}{self.prefix}</{name}>"
+
+    def constraint(
+        self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
+    ) -> Constraint:
+        options: list[Constraint] = []
+        for tool in tools:
+            parameters = parameters_of(tool)
+            if parameters is None or any(_nests(each) for each in parameters):
+                raise Unsupported(
+                    f"The tool {tool.name!r} has parameters that nest, or that its schema does not list: this model"
+                    " writes them as elements within elements, which cannot be enforced.",
+                    param="tools",
+                )
+
+            def one(each: Parameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+                closing = f"{self.prefix}</{each.name}>"
+                value = value_constraint(each, closing=closing, until=closing, schema=schema)
+                return in_order([Const(f"{self.prefix}<{each.name}>"), value])
+
+            opening = Const(f'{self.prefix}<invoke name="{tool.name}">')
+            inner = in_any_order(parameters, one)
+            options.append(in_order([opening, inner, Const(f"{self.prefix}</invoke>")]))
+        call = options[0] if len(options) == 1 else OneOf(tuple(options))
+        calls = repeated(call, separator="\n") if parallel else call
+        return in_order([Const(self.start + "\n"), calls, Const("\n" + self.end)])
+
+
+def _nests(parameter: Parameter) -> bool:
+    return bool(parameter.node.types() & {"object", "array"})
+
+
+class NestedTagReader(StepReader):
+    """The reader of `NestedTagCalls`. Strings directly in a call go out as they come, other parameters when they end."""
+
+    __slots__ = ("_calls", "_closing", "_count", "_node", "_open", "_shape", "_tag", "_tools", "_writer")
+
+    def __init__(
+        self, shape: NestedTagCalls, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+    ) -> None:
+        super().__init__(marker, accept, NestedTagReader._text)
+        self._shape = shape
+        self._tools = tools
+        self._calls = 0
+        self._tag = ""
+        self._closing = False
+        self._begin_call(SchemaNode({}))
+
+    def _begin_call(self, node: SchemaNode) -> None:
+        self._node = node
+        self._open: list[_Element] = []
+        self._writer: ArgumentWriter | None = None
+        """Writes the open parameter if it is a string."""
+        self._count = 0
+
+    def finish(self, *, stopped: bool) -> None:
+        if self.status != "more":
+            return
+        if self.undecided:
+            self._fail()
+            return
+        self.recoveries += 1
+        self.unclosed = True
+        if stopped and not self._open and self._calls_open and self._step is NestedTagReader._text:
+            self._end_call()
+        self.status = "done"
+
+    @property
+    def _calls_open(self) -> bool:
+        return self._count >= 0 and not self.undecided and self._calls % 2 == 1
+
+    def _text(self, text: str, pos: int, final: bool) -> int:
+        """Between two tags."""
+        hit = self._shape.tags.find(text, pos, _ANYWHERE, final=final)
+        end = hit[0] if hit is not None else len(text)
+        if hit is None and not final:
+            end -= self._shape.tags.held(text, pos, _ANYWHERE)
+        if end > pos and not self._open:
+            start = skip(text, pos, WHITESPACE)
+            if start < end and not self._calls_open:
+                return self._outside(start)
+        elif end > pos:
+            self._say(text[pos:end])
+        if hit is None:
+            return end
+        self._tag = ""
+        self._closing = hit[1].action == "close"
+        if not self.undecided and not self._calls_open:
+            self._undecide(text[end : end + len(hit[1].text)])
+        self._step = NestedTagReader._in_tag
+        return end + len(hit[1].text)
+
+    def _outside(self, pos: int) -> int:
+        """Text where a call should stand."""
+        if self.undecided:
+            self._fail()
+        else:
+            self._done()
+        return pos
+
+    def _in_tag(self, text: str, pos: int, final: bool) -> int:
+        end = text.find(">", pos)
+        self._tag += text[pos:end] if end >= 0 else text[pos:]
+        if len(self._tag) > 2 * MAX_NAME or (end < 0 and "\n" in self._tag):
+            return self._outside(pos if self.undecided else len(text) if end < 0 else end)
+        if end < 0:
+            return len(text)
+        self._step = NestedTagReader._text
+        tag = self._tag.strip()
+        if not self._calls_open:
+            self._outer_tag(tag)
+        elif self._closing:
+            self._close(tag)
+        else:
+            self._open_element(tag)
+        return end + 1
+
+    def _outer_tag(self, tag: str) -> None:
+        if self._closing and tag == "tool_call" and self._calls:
+            self.status = "done"
+            self.undecided = False
+            return
+        name = attribute_of(tag.removeprefix("invoke"), "name")
+        named = tag.startswith("invoke") and _NAME.fullmatch(name) and len(name) <= MAX_NAME
+        if self._closing or not named or not self._start(name):
+            self._fail()
+            return
+        self._calls += 1
+        self._begin_call(SchemaNode.of_tool(self._tools.get(name)))
+
+    def _open_element(self, name: str) -> None:
+        if len(self._open) >= _MAX_DEPTH:
+            self.recoveries += 1
+            return
+        if self._writer is not None:  # an element inside of what was taken for a string is text
+            self._writer.text(f"{self._shape.prefix}<{name}>")
+            return
+        self._open.append((name, [], []))
+        if len(self._open) == 1:
+            node = self._node.member(name)
+            if node is not None and node.types() == STRING:
+                self._writer = ArgumentWriter(self._node, "nothing", count=self._count)
+                self._writer.key(name)
+                self._flush()
+
+    def _say(self, text: str) -> None:
+        if self._writer is not None:
+            self._writer.text(text)
+            self._flush()
+        else:
+            self._open[-1][1].append(text)
+
+    def _flush(self) -> None:
+        if self._writer is not None and self._writer.parts:
+            self._arguments("".join(self._writer.parts))
+            self._writer.parts.clear()
+
+    def _close(self, name: str) -> None:
+        names = [element[0] for element in self._open]
+        if name in ("invoke", "tool_call") and name not in names:
+            self.recoveries += bool(self._open) or name == "tool_call"
+            while self._open:
+                self._end_element()
+            self._end_call()
+            if name == "tool_call":
+                self.status = "done"
+            return
+        if name not in names:
+            self.recoveries += 1
+            if self._writer is not None:
+                self._writer.text(f"{self._shape.prefix}</{name}>")
+            return
+        while self._open[-1][0] != name:
+            self.recoveries += 1
+            self._end_element()
+        self._end_element()
+
+    def _end_element(self) -> None:
+        element = self._open.pop()
+        if self._open:
+            self._open[-1][2].append(element)
+            return
+        if self._writer is not None:
+            self._writer.end()
+            self._flush()
+            self._writer = None
+        else:
+            said = _json(element, self._node.member(element[0]))
+            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {said}")
+        self._count += 1
+
+    def _end_call(self) -> None:
+        self._arguments("}" if self._count else "{}")
+        self._end()
+        self._calls += 1
+
+    def _done(self) -> None:
+        self.status = "done"
+        self.unclosed = True
+        self.recoveries += 1
+
+    def _fail(self) -> None:
+        self.status = "failed"
+        self.unclosed = self._calls > 0
+
+
+def _json(element: _Element, node: SchemaNode | None) -> str:
+    """An element's value: its children as a list or an object, or its text."""
+    _, texts, children = element
+    types = node.types() if node is not None else frozenset()
+    if not children:
+        text = "".join(texts)
+        if not text.strip() and types and "string" not in types:
+            return "[]" if "array" in types else "{}" if "object" in types else "null"
+        return coerced(text, types or ANY)
+    items = all(child[0] == "item" for child in children)
+    if "array" in types or (not types and items):
+        inner = node.items() if node is not None else None
+        return "[" + ", ".join(_json(child, inner) for child in children) + "]"
+    grouped: dict[str, list[str]] = {}
+    for child in children:
+        member = node.member(child[0]) if node is not None else None
+        grouped.setdefault(child[0], []).append(_json(child, member))
+    said = (
+        f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
+        for key, values in grouped.items()
+    )
+    return "{" + ", ".join(said) + "}"
