@@ -243,6 +243,10 @@ async def _open_tools(config: Config, selection: Selection, stack: AsyncExitStac
     for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
         server = await stack.enter_async_context(offer.make(tool_config))
         if isinstance(server, ToolServers):
+            if name in config.server.chat_tools:
+                raise ConfigurationError(
+                    f"server.chat_tools names '{name}', whose tools requests choose in the Responses API only: leave it out."
+                )
             choices[server.request_type] = server
             continue
         for tool in await server.tools():

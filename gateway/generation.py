@@ -194,7 +194,8 @@ class Generator:
             if rendered.prefill:
                 if self._aligner is not None:
                     self._aligner.skip(rendered.prefill)
-                if out := write(read(EngineOutput(text=rendered.prefill))):
+                begun = read(EngineOutput(text=rendered.prefill))
+                if begun and (out := write(begun)):
                     await sink(out)
             async with aclosing(self.model.engine.generate(request)) as outputs:
                 async for output in outputs:
@@ -217,7 +218,8 @@ class Generator:
             if finish in ("error", "abort"):
                 raise EngineError("The engine ended this request before it was complete.")
         except GatewayError:
-            if out := write(parser.finish("error")):
+            held = parser.finish("error")
+            if held and (out := write(held)):
                 await sink(out)
             raise
         else:

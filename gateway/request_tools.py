@@ -87,10 +87,15 @@ async def list_request_tools(
         for server in servers.offered()
         if server.label not in labels
     ]
-    listed = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(_list(server, tool, index) for index, (tool, server) in named.items()),
         *(_list(server, None, None) for server in offered),
+        return_exceptions=True,  # all are waited for: none is left behind
     )
+    for each in outcomes:
+        if isinstance(each, BaseException):
+            raise each
+    listed = [each for each in outcomes if isinstance(each, ListedServer)]
     return RequestTools(
         named=dict(zip(named, listed[: len(named)], strict=True)),
         offered=[each for each in listed[len(named) :] if each.error is None],
@@ -108,7 +113,8 @@ async def _list(server: ToolServer, entry: wire.Tool | None, index: int | None) 
         # A tool server is somebody's code: that it cannot list its tools is shown, and ends nothing.
         logger.warning("tool server %s could not list its tools: %s", server.label, failure)
         return ListedServer(
-            server=server, error=f"The tools could not be listed: {failure or type(failure)}"
+            server=server,
+            error=f"The tools could not be listed: {str(failure) or type(failure).__name__}",
         )
     if isinstance(entry, wire.McpTool):
         tools = [tool for tool in tools if _allowed(entry, tool)]

@@ -34,6 +34,8 @@ _FREE_FORM = frozenset(
         "metadata",
         "client_metadata",
         "chat_template_kwargs",
+        "json",
+        "guided_json",
     }
 )
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.protocols.prompt import NamedTool, ToolDefinition, Turn
@@ -42,3 +43,16 @@ def forced_header(turn: Turn) -> str:
         return ""
     tool = next((tool for tool in turn.tools if tool.name == choice.name), None)
     return "" if tool is None else call_header(tool.name, built_in=is_built_in(tool))
+
+
+def tool_name(recipient: str, tools: Mapping[str, ToolDefinition]) -> str:
+    """The tool that a recipient means: functions are in the namespace `functions`, built-in tools stand by themselves."""
+    if recipient in tools:
+        return recipient
+    name = recipient.removeprefix("functions.")
+    if name in tools or not tools:
+        return name
+    for guess in (name.replace(".", "__"), name.rpartition(".")[2]):
+        if guess in tools:
+            return guess
+    return name

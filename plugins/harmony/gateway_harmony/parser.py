@@ -21,9 +21,9 @@ from gateway.deltas import (
 )
 from gateway.protocols.engine import EngineOutput, FinishReason
 from gateway.protocols.output import ParserContext
-from gateway.protocols.prompt import ToolDefinition
 from gateway.wire.common import Phase
 from gateway_harmony import header as headers
+from gateway_harmony.calls import PYTHON, tool_name
 from gateway_harmony.header import Header
 from gateway_harmony.markers import (
     CALL,
@@ -41,8 +41,6 @@ from gateway_harmony.tokens import TokenTrack, Vocabulary
 
 _WORD: Final = re.compile(r"\s*[A-Za-z]*")
 _PHASES: Final[Mapping[str, Phase]] = {"commentary": "commentary", "final": "final_answer"}
-_CODE: Final = frozenset({"python"})
-"""Tools whose arguments are code as it stands, not JSON."""
 _OVERLONG: Final = headers.LIMIT + LONGEST
 
 
@@ -299,7 +297,7 @@ class HarmonyParser:
         self._phase = _PHASES.get(header.channel or "")
         self._kind = _Kind.REASONING if header.channel == "analysis" else _Kind.TEXT
         if header.recipient is not None:
-            name = _tool_name(header.recipient, self._tools)
+            name = tool_name(header.recipient, self._tools)
             thinking = header.channel == "analysis" and self._tools and name not in self._tools
             if self._parse_tools and not thinking:
                 self._kind = _Kind.CALL
@@ -357,23 +355,10 @@ class HarmonyParser:
         arguments = "".join(self._arguments)
         if not arguments.strip():
             return ended
-        if ended and self._name in _CODE:
-            return True
+        if ended and self._name == PYTHON:
+            return True  # its arguments are code as it stands
         try:
             value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
             return False
         return ended or isinstance(value, dict)
-
-
-def _tool_name(recipient: str, tools: Mapping[str, ToolDefinition]) -> str:
-    """The tool that a recipient means: functions are in the namespace `functions`, built-in tools stand by themselves."""
-    if recipient in tools:
-        return recipient
-    name = recipient.removeprefix("functions.")
-    if name in tools or not tools:
-        return name
-    for guess in (name.replace(".", "__"), name.rpartition(".")[2]):
-        if guess in tools:
-            return guess
-    return name

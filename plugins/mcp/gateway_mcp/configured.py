@@ -61,7 +61,7 @@ class ConfiguredServer:
         link = self._shared[0] if self._shared else self._link()
         try:
             connection = await link.connected()
-            found = await connection.list_tools(timeout=config.connect_timeout)
+            found = await connection.list_tools(seconds=config.connect_timeout)
         finally:
             if not self._shared:
                 await link.close()

@@ -68,15 +68,15 @@ class Connection:
         """Whether it has ended, by whichever side."""
         return self._lost.is_set()
 
-    async def open(self, *, timeout: float) -> None:
-        """Connect, and agree on the protocol. Raises `ServerFailure`; then, and if cancelled, nothing is left open."""
+    async def open(self, *, seconds: float) -> None:
+        """Connect, and agree on the protocol, within so many seconds. Raises `ServerFailure`; then, and if cancelled, nothing is left open."""
         self._keeper = asyncio.create_task(self._keep(), name="mcp connection")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await asyncio.shield(self._ready)
         except TimeoutError:
             await self._abort()
-            raise ServerFailure(f"it did not answer within {timeout:g} seconds") from None
+            raise ServerFailure(f"it did not answer within {seconds:g} seconds") from None
         except asyncio.CancelledError:
             await self._abort()
             raise
@@ -85,13 +85,13 @@ class Connection:
             await self._abort()
             raise ServerFailure(reason(error)) from None
 
-    async def list_tools(self, *, timeout: float) -> list[Tool]:
+    async def list_tools(self, *, seconds: float) -> list[Tool]:
         """All tools of the server, within so many seconds. Raises `ServerFailure`."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 return await self._all_pages()
         except TimeoutError:
-            raise ServerFailure(f"it did not list its tools within {timeout:g} seconds") from None
+            raise ServerFailure(f"it did not list its tools within {seconds:g} seconds") from None
 
     async def _all_pages(self) -> list[Tool]:
         client = self._ready.result()
@@ -123,24 +123,15 @@ class Connection:
             await asyncio.wait({self._keeper}, timeout=10)
 
     async def _ask(self, question: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Await an answer for as long as the connection lives."""
-        if self.lost:
-            question.close()
-            raise ConnectionLost("the connection to the MCP server was lost")
-        asking = asyncio.ensure_future(question)
-        losing = asyncio.ensure_future(self._lost.wait())
+        """Await an answer for as long as the connection lives. Raises `ServerFailure`."""
         try:
-            await asyncio.wait({asking, losing}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise ConnectionLost("the MCP server went away before it answered")
-            return asking.result()
+            return await self._while_it_lives(question)
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                self._leave.set()
+                self._end()
                 raise ConnectionLost("the MCP server went away before it answered") from None
             if error.code == INVALID_REQUEST and error.message == "Session terminated":
-                self._lost.set()
-                self._leave.set()
+                self._end()
                 raise SessionGone("the MCP server has ended the session") from None
             raise ServerFailure(error.message) from None
         except ServerFailure:
@@ -148,10 +139,21 @@ class Connection:
         except Exception as error:
             # The SDK checks answers against the protocol and raises what its validators raise.
             raise ServerFailure(reason(error)) from None
+
+    async def _while_it_lives(self, question: Coroutine[Any, Any, ResultT]) -> ResultT:
+        if self.lost:
+            question.close()
+            raise ConnectionLost("the connection to the MCP server was lost")
+        asking = asyncio.ensure_future(question)
+        losing = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait({asking, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise ConnectionLost("the MCP server went away before it answered")
         finally:
             losing.cancel()
-            if not asking.done():
-                asking.cancel()
+            asking.cancel()
             await asyncio.gather(asking, losing, return_exceptions=True)
 
     async def _keep(self) -> None:

@@ -59,7 +59,9 @@ def served_tool(
     tool: Tool, *, time_limit: float, needs_approval: bool, counted_as: str | None
 ) -> ServedTool:
     """A tool as the gateway knows it."""
-    hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    hints = (
+        tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    )
     return ServedTool(
         definition=ToolDefinition(
             name=tool.name,

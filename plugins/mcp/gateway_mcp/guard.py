@@ -74,7 +74,9 @@ def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if address in _NAT64:
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
     if int(address) >> 32 == 0 and int(address) > 1:
-        found.append(IPv4Address(int(address)))  # IPv4-compatible, long deprecated, still routed by some
+        found.append(
+            IPv4Address(int(address))
+        )  # IPv4-compatible, long deprecated, still routed by some
     return [each for each in found if each is not None]
 
 

@@ -95,7 +95,7 @@ class Link:
         for dial in self._dials:
             connection = Connection(dial, self._tools_changed)
             try:
-                await connection.open(timeout=self._timeout)
+                await connection.open(seconds=self._timeout)
             except ServerFailure as error:
                 failure = failure or error
             else:

@@ -124,7 +124,7 @@ class RemoteServer:
         config = self._config
         link = self._link()
         try:
-            found = await (await link.connected()).list_tools(timeout=config.connect_timeout)
+            found = await (await link.connected()).list_tools(seconds=config.connect_timeout)
         finally:
             await link.close()
         if len(found) > config.max_tools:

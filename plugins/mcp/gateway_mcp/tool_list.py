@@ -45,16 +45,18 @@ class ToolList:
         async with self._fetching:
             if self._tools is not None and self._clock() < self._fresh_until:
                 return self._tools
+            kept = self._tools
             try:
                 # A change that is told of while the list is on its way may not be in it: it is listed once more.
                 for _ in range(3):
                     changes = self._changes
-                    self._tools = await self._fetch()
+                    kept = self._tools = await self._fetch()
                     if changes == self._changes:
                         self._fresh_until = self._clock() + self._ttl
                         break
             except ServerFailure as error:
-                if self._tools is None:
+                if kept is None:
                     raise
                 logger.warning("an old list of tools is used, as the server is away: %s", error)
-            return self._tools
+            assert kept is not None, "it was listed"
+            return kept

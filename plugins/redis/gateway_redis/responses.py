@@ -22,7 +22,6 @@ from gateway_redis.packing import (
     pack,
     pack_ids,
     unpack_ids,
-    unpack_ids,
     unpack_items,
     unpack_record,
 )

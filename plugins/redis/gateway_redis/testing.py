@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -77,6 +78,12 @@ class RedisProcess:
     def resume(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    def cpu_seconds(self) -> float:
+        """User and system time that it has used."""
+        assert self._process is not None
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, command: str) -> bytes | None:
         """The first line of the answer to an inline command; None where nobody answers."""

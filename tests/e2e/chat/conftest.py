@@ -62,9 +62,9 @@ def roll(sides: int) -> str:
 class AdaptedEngine(ScriptedEngine):
     """A scripted engine with a LoRA adapter."""
 
-    @property
-    def info(self) -> Any:
-        return msgspec.structs.replace(super().info, adapters=("tuned",))
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self._info = msgspec.structs.replace(self._info, adapters=("tuned",))
 
 
 class PoorEngine(ScriptedEngine):

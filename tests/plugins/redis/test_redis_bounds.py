@@ -49,7 +49,7 @@ async def all_events(store: RedisStore, response_id: str, after: int = -1) -> li
 
 async def settled(client: Redis, number: int) -> None:
     """Wait until Redis has that many keys."""
-    for _ in range(200):
+    for _ in range(500):
         if await client.dbsize() == number:
             return
         await asyncio.sleep(0.02)
@@ -110,14 +110,10 @@ async def test_the_oldest_go_first(open_store: Open, client: Redis) -> None:
         ids.append(each.id)
         await store.put(each)
         await store.append_events(each.id, [b"0"], last=True)
-    # Ten records with their logs, the index, and two items each.
-    for _ in range(100):
-        if await client.zcard("litegate:{index}") == 10 and len(await client.keys("*events")) == 10:
-            break
-        await asyncio.sleep(0.02)
+    # The record, its log and two items each, and the index.
+    await settled(client, 10 * 4 + 1)
     kept = [each for each in ids if await store.get(each) is not None]
-    assert len(kept) == 10
-    assert len(await client.keys("*events")) == 10
+    assert kept == ids[-10:]
 
 
 async def test_deletion_leaves_nothing(open_store: Open, client: Redis) -> None:
@@ -253,19 +249,21 @@ async def test_memory_is_bounded(open_store: Open, client: Redis) -> None:
     async def run(count: int) -> int:
         for _ in range(count // 100):
             await asyncio.gather(*(_one_response(store) for _ in range(100)))
-        await asyncio.sleep(0.5)
+        # The record, its log and two items each, and the index.
+        await settled(client, 500 * 4 + 1)
         info = await client.info("memory")
         used: int = info["used_memory"]
         return used
 
     first = await run(1000)
-    assert await run(4000) < first * 1.5 + 2_000_000
+    assert await run(3000) < first * 1.2
 
 
 async def _one_response(store: RedisStore) -> None:
     kept = record(status="in_progress", streamed=True)
     await store.put(kept)
     await store.append_events(kept.id, [b"x" * 200] * 5)
-    done = record(response_id=kept.id, streamed=True, output=[message("assistant", "x" * 1000)])
+    output = [message("assistant", "x" * 1000)]
+    done = record(response_id=kept.id, streamed=True, input_=kept.input, output=output)
     assert await store.advance(done, expected=("in_progress",))
     await store.append_events(kept.id, [b"y"], last=True)

@@ -23,11 +23,12 @@ class ArgumentWriter:
 
     __slots__ = ("_count", "_held", "_mixed", "_schema", "_spaces", "_started", "_trim", "_types", "parts")
 
-    def __init__(self, schema: SchemaNode, trim: Trim) -> None:
+    def __init__(self, schema: SchemaNode, trim: Trim, *, count: int = 0) -> None:
+        """`count`: how many members somebody else has written before."""
         self.parts: list[str] = []
         self._schema = schema
         self._trim = trim
-        self._count = 0
+        self._count = count
         self._types: frozenset[JsonType] = frozenset()
         self._mixed: MixedText | None = None
         self._held: list[str] | None = None

@@ -171,10 +171,11 @@ class BraceReader(StepReader):
         if not self._head:
             pos = skip(text, pos, WHITESPACE)
         end = next((at for at in range(pos, len(text)) if text[at] in "{(<"), len(text))
-        self._head += text[pos:end]
-        if len(self._head) > MAX_NAME:
+        room = MAX_NAME - len(self._head)
+        if end - pos > room:
             self.status = "failed"
-            return end
+            return pos + room
+        self._head += text[pos:end]
         if end == len(text):
             return end
         bare = text[end] == "<"

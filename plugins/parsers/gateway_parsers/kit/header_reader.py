@@ -77,10 +77,11 @@ class HeaderReader(StepReader):
         end = hit[0] if hit is not None else len(text)
         if hit is None and not final:
             end -= shape.header.held(text, pos, _ANYWHERE)
-        self._part += text[pos:end]
-        if sum(map(len, self._parts)) + len(self._part) > MAX_NAME:
+        room = MAX_NAME - len(self._part) - sum(map(len, self._parts))
+        if end - pos > room:
             self._fail()
-            return end
+            return pos + max(room, 0)
+        self._part += text[pos:end]
         if hit is None:
             return end
         marker = hit[1]

@@ -22,6 +22,7 @@ class JsonCallReader(StepReader):
         "_have_arguments",
         "_is_object",
         "_key",
+        "_length",
         "_list",
         "_name",
         "_scalar",
@@ -67,6 +68,7 @@ class JsonCallReader(StepReader):
         self._have_arguments = False
         self._some_arguments = False
         self._key = ""
+        self._length = 0
         self._value = JsonValue(self._syntax.stops)
         self._text = JsonText()
         self._scalar: str | None = None
@@ -111,6 +113,7 @@ class JsonCallReader(StepReader):
         if text[pos] == '"':
             self._step = JsonCallReader._key_text
             self._key = ""
+            self._length = 0
             self._text = JsonText()
             return pos + 1
         if text[pos] != "}":
@@ -124,9 +127,8 @@ class JsonCallReader(StepReader):
         return pos + 1
 
     def _key_text(self, text: str, pos: int, final: bool) -> int:
-        pos, piece = self._text.read(text, pos, final=final)
-        self._key += piece
-        if len(self._key) > MAX_NAME:
+        pos, fits = self._short_text(text, pos, final)
+        if not fits:
             return self._broken(pos)
         if self._text.done:
             if self._syntax.name_is_key and self._name is None:
@@ -157,6 +159,7 @@ class JsonCallReader(StepReader):
                 return self._broken(pos)
             self._step = JsonCallReader._name_text
             self._key = ""
+            self._length = 0
             self._text = JsonText()
             return pos + 1
         if wrapped and text[pos] == "{":
@@ -181,13 +184,23 @@ class JsonCallReader(StepReader):
         return pos
 
     def _name_text(self, text: str, pos: int, final: bool) -> int:
-        pos, piece = self._text.read(text, pos, final=final)
-        self._key += piece
-        if len(self._key) > MAX_NAME or "\n" in self._key:
+        pos, fits = self._short_text(text, pos, final)
+        if not fits:
             return self._broken(pos)
         if not self._text.done:
             return pos
         return self._named(self._key, pos)
+
+    def _short_text(self, text: str, pos: int, final: bool) -> tuple[int, bool]:
+        """More of a key or a name, written with at most `MAX_NAME` characters and in one line: else not True."""
+        limit = pos + MAX_NAME - self._length
+        line = text.find("\n", pos, limit)
+        limit = line if line >= 0 else limit
+        whole = limit >= len(text)
+        length, piece = self._text.read(text[pos:limit], 0, final=final and whole)
+        self._length += length
+        self._key += piece
+        return pos + length, self._text.done or whole
 
     def _named(self, name: str, pos: int, *, then_colon: bool = False) -> int:
         name = name.strip()

@@ -27,6 +27,7 @@ from gateway_parsers.kit.template import in_order
 
 _ANYWHERE: Final = Position()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
+_TAG_END: Final = re.compile(r"[>\n]")
 _MAX_DEPTH: Final = 128
 _Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
 """An element's name, its own text, and what it holds."""
@@ -132,7 +133,7 @@ def _nests(parameter: Parameter) -> bool:
 class NestedTagReader(StepReader):
     """The reader of `NestedTagCalls`. Strings directly in a call go out as they come, other parameters when they end."""
 
-    __slots__ = ("_calls", "_closing", "_count", "_node", "_open", "_shape", "_tag", "_tools", "_writer")
+    __slots__ = ("_calls", "_closing", "_count", "_in_call", "_node", "_open", "_shape", "_tag", "_tools", "_writer")
 
     def __init__(
         self, shape: NestedTagCalls, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
@@ -141,6 +142,7 @@ class NestedTagReader(StepReader):
         self._shape = shape
         self._tools = tools
         self._calls = 0
+        self._in_call = False
         self._tag = ""
         self._closing = False
         self._begin_call(SchemaNode({}))
@@ -160,13 +162,9 @@ class NestedTagReader(StepReader):
             return
         self.recoveries += 1
         self.unclosed = True
-        if stopped and not self._open and self._calls_open and self._step is NestedTagReader._text:
+        if stopped and self._in_call and not self._open and self._step is NestedTagReader._text:
             self._end_call()
         self.status = "done"
-
-    @property
-    def _calls_open(self) -> bool:
-        return self._count >= 0 and not self.undecided and self._calls % 2 == 1
 
     def _text(self, text: str, pos: int, final: bool) -> int:
         """Between two tags."""
@@ -176,7 +174,7 @@ class NestedTagReader(StepReader):
             end -= self._shape.tags.held(text, pos, _ANYWHERE)
         if end > pos and not self._open:
             start = skip(text, pos, WHITESPACE)
-            if start < end and not self._calls_open:
+            if start < end and not self._in_call:
                 return self._outside(start)
         elif end > pos:
             self._say(text[pos:end])
@@ -184,7 +182,7 @@ class NestedTagReader(StepReader):
             return end
         self._tag = ""
         self._closing = hit[1].action == "close"
-        if not self.undecided and not self._calls_open:
+        if not self.undecided and not self._in_call:
             self._undecide(text[end : end + len(hit[1].text)])
         self._step = NestedTagReader._in_tag
         return end + len(hit[1].text)
@@ -198,15 +196,22 @@ class NestedTagReader(StepReader):
         return pos
 
     def _in_tag(self, text: str, pos: int, final: bool) -> int:
-        end = text.find(">", pos)
-        self._tag += text[pos:end] if end >= 0 else text[pos:]
-        if len(self._tag) > 2 * MAX_NAME or (end < 0 and "\n" in self._tag):
-            return self._outside(pos if self.undecided else len(text) if end < 0 else end)
-        if end < 0:
-            return len(text)
+        hit = _TAG_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        room = 2 * MAX_NAME - len(self._tag)
+        if end - pos > room or (hit is not None and hit[0] == "\n"):
+            end = min(end, pos + room)
+            if self._in_call:
+                self.recoveries += 1
+                self._step = NestedTagReader._text
+                return end
+            return self._outside(end)
+        self._tag += text[pos:end]
+        if hit is None:
+            return end
         self._step = NestedTagReader._text
         tag = self._tag.strip()
-        if not self._calls_open:
+        if not self._in_call:
             self._outer_tag(tag)
         elif self._closing:
             self._close(tag)
@@ -224,7 +229,7 @@ class NestedTagReader(StepReader):
         if self._closing or not named or not self._start(name):
             self._fail()
             return
-        self._calls += 1
+        self._in_call = True
         self._begin_call(SchemaNode.of_tool(self._tools.get(name)))
 
     def _open_element(self, name: str) -> None:
@@ -291,6 +296,7 @@ class NestedTagReader(StepReader):
     def _end_call(self) -> None:
         self._arguments("}" if self._count else "{}")
         self._end()
+        self._in_call = False
         self._calls += 1
 
     def _done(self) -> None:

@@ -119,10 +119,12 @@ class PythonReader(StepReader):
     def _name(self, text: str, pos: int, final: bool) -> int:
         hit = _NAME_END.search(text, pos)
         end = hit.start() if hit is not None else len(text)
-        self._name_text += text[pos:end]
-        if len(self._name_text) > MAX_NAME:
+        room = MAX_NAME - len(self._name_text)
+        if end - pos > room:
             self._fail()
-        elif hit is not None:
+            return pos + room
+        self._name_text += text[pos:end]
+        if hit is not None:
             self._step = PythonReader._bracket
         return end
 
@@ -151,9 +153,10 @@ class PythonReader(StepReader):
                 return self._positional(text, pos)
         hit = _KEY_END.search(text, pos)
         end = hit.start() if hit is not None else len(text)
+        room = MAX_NAME - len(self._key)
+        if end - pos > room:
+            return self._broken(pos + room)
         self._key += text[pos:end]
-        if len(self._key) > MAX_NAME:
-            return self._broken(end)
         if hit is None:
             return end
         start = skip(text, end, " \t")

@@ -10,6 +10,8 @@ from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repea
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.choice_reader import ChoiceReader
+from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
 from gateway_parsers.kit.schema import STRING, type_of
@@ -48,7 +50,16 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        return TagReader(self, marker, accept, tools)
+        other = self.reads_json
+        if other is None or marker == self.call_open:
+            return TagReader(self, marker, accept, tools)
+
+        def choose(first: str) -> CallReader:
+            if first in "[{":
+                return JsonCallReader(other, marker, accept)
+            return TagReader(self, marker, accept, tools)
+
+        return ChoiceReader(marker, choose)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = [self._call(call, index) for index, call in enumerate(calls, 1)]

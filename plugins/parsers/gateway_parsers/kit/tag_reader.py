@@ -32,7 +32,7 @@ class TagReader(StepReader):
         super().__init__(marker, accept, TagReader._name if named else TagReader._outside)
         self._shape = shape
         self._tools = tools
-        self._head: list[str] = []
+        self._head = ""
         self._calls = 0
         self._junk = False
         self._json: JsonValue | None = None
@@ -96,8 +96,8 @@ class TagReader(StepReader):
         pos, marker = self._collect(self._shape.heads, text, pos, final)
         if self.status == "failed" or marker is None:
             return pos
-        name = self._shape.name("".join(self._head))
-        self._head.clear()
+        name = self._shape.name(self._head)
+        self._head = ""
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return pos
@@ -114,22 +114,22 @@ class TagReader(StepReader):
         """Keep text up to a marker of `markers`, at which it stops."""
         hit = markers.find(text, pos, _ANYWHERE, final=final)
         if hit is not None:
-            self._head.append(text[pos : hit[0]])
-            return hit
-        end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
-        self._head.append(text[pos:end])
-        if sum(map(len, self._head)) > _MAX_HEAD:
+            end = hit[0]
+        else:
+            end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
+        room = _MAX_HEAD - len(self._head)
+        if end - pos > room:
             self._too_long()
-        elif len(self._head) > 1:
-            self._head[:] = ["".join(self._head)]
-        return end, None
+            return pos + room, None
+        self._head += text[pos:end]
+        return (end, None) if hit is None else hit
 
     def _too_long(self) -> None:
         if self.undecided:
             self._fail()
             return
         self.recoveries += 1
-        self._head.clear()
+        self._head = ""
         self._step = TagReader._body
 
     def _body(self, text: str, pos: int, final: bool) -> int:
@@ -183,8 +183,8 @@ class TagReader(StepReader):
         pos, marker = self._collect(self._shape.keys, text, pos, final)
         if marker is None:
             return pos
-        key, hint = self._shape.key("".join(self._head))
-        self._head.clear()
+        key, hint = self._shape.key(self._head)
+        self._head = ""
         self._writer.key(key, hint)
         self._flush()
         self._step = TagReader._gap if self._shape.value_open else TagReader._value

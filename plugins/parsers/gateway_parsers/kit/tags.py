@@ -142,6 +142,14 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return found
 
 
+def attribute_of(head: str, attribute: str) -> str:
+    """The value of an attribute in a tag, quoted or not; empty if it has none of that name."""
+    for key, double, single, plain in _ATTRIBUTE.findall(head):
+        if key == attribute:
+            return (double or single or plain).strip()
+    return ""
+
+
 _ACTIONS: Mapping[str, str] = {
     "opens": "open",
     "starts": "call",

@@ -1,0 +1,81 @@
+"""Families that write a call's name in a header of its own, and its arguments as JSON."""
+
+from __future__ import annotations
+
+from gateway_parsers.families.json_calls import MISTRAL_LIST
+from gateway_parsers.kit import labels
+from gateway_parsers.kit.header_calls import HeaderCalls
+
+KIMI_K2 = HeaderCalls(
+    section="<|tool_calls_section_begin|>",
+    section_end="<|tool_calls_section_end|>",
+    call="<|tool_call_begin|>",
+    call_end="<|tool_call_end|>",
+    separators=("<|tool_call_argument_begin|>",),
+    opens=("{", "[", '"'),
+    label=labels.kimi,
+    head="<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>",
+    tail="<|tool_call_end|>",
+    opening="<|tool_calls_section_begin|>",
+    closing="<|tool_calls_section_end|>",
+)
+
+DEEPSEEK_V31 = HeaderCalls(
+    section="<｜tool▁calls▁begin｜>",
+    section_end="<｜tool▁calls▁end｜>",
+    call="<｜tool▁call▁begin｜>",
+    call_end="<｜tool▁call▁end｜>",
+    separators=("<｜tool▁sep｜>",),
+    fences=("```json", "```"),
+    label=labels.plain,
+    head="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>",
+    tail="<｜tool▁call▁end｜>",
+    opening="<｜tool▁calls▁begin｜>",
+    closing="<｜tool▁calls▁end｜>",
+)
+
+DEEPSEEK_V3 = HeaderCalls(
+    section=DEEPSEEK_V31.section,
+    section_end=DEEPSEEK_V31.section_end,
+    call=DEEPSEEK_V31.call,
+    call_end=DEEPSEEK_V31.call_end,
+    separators=DEEPSEEK_V31.separators,
+    fences=DEEPSEEK_V31.fences,
+    label=labels.plain,
+    head="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
+    tail="\n```<｜tool▁call▁end｜>",
+    opening=DEEPSEEK_V31.opening,
+    closing=DEEPSEEK_V31.closing,
+    between="\n",
+)
+"""V3 and R1-0528: the arguments fenced, with the kind of call before the name."""
+
+MISTRAL = HeaderCalls(
+    call="[TOOL_CALLS]",
+    separators=("[ARGS]", "[CALL_ID]"),
+    label=labels.mistral,
+    head="[TOOL_CALLS]{name}[ARGS]",
+    tail="",
+    reads_json=MISTRAL_LIST,
+)
+"""From version 11 of Mistral's tokenizers on."""
+
+PLAMO_3 = HeaderCalls(
+    section="<|plamo:begin_tool_requests:plamo|>",
+    section_end="<|plamo:end_tool_requests:plamo|>",
+    call="<|plamo:begin_tool_request:plamo|>",
+    call_end="<|plamo:end_tool_request:plamo|>",
+    separators=("<|plamo:begin_tool_name:plamo|>", "<|plamo:end_tool_name:plamo|>"),
+    fences=(
+        "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
+        "<|plamo:end_tool_arguments:plamo|>",
+    ),
+    label=labels.plain,
+    head=(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>"
+        "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>"
+    ),
+    tail="<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    opening="<|plamo:begin_tool_requests:plamo|>",
+    closing="<|plamo:end_tool_requests:plamo|>",
+)

@@ -1,0 +1,190 @@
+"""Families that write calls as tags, one per parameter."""
+
+from __future__ import annotations
+
+from gateway_parsers.families.json_calls import HERMES
+from gateway_parsers.kit.arguments import Trim
+from gateway_parsers.kit.nested_tags import NestedTagCalls
+from gateway_parsers.kit.tag_calls import TagCalls
+
+
+def _functions(tag: str, *, trim: Trim = "newline", line: str = "\n") -> TagCalls:
+    """`<tag><function=f><parameter=a>1</parameter></function></tag>`."""
+    return TagCalls(
+        start=f"<{tag}>",
+        end=f"</{tag}>",
+        more_starts=("<function=",),
+        call_open="<function=",
+        call_close="</function>",
+        key_open="<parameter=",
+        value_close="</parameter>",
+        trim=trim,
+        head=f"<{tag}>\n<function={{name}}>\n",
+        parameter=f"<parameter={{key}}>{line}{{value}}{line}</parameter>\n",
+        tail=f"</function>\n</{tag}>",
+        reads_json=HERMES,
+    )
+
+
+QWEN_3_CODER = _functions("tool_call")
+"""Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, Granite 4.2."""
+
+MIMO = _functions("tool_call", trim="nothing", line="")
+"""As Qwen3-Coder, with values to the letter."""
+
+SEED_OSS = _functions("seed:tool_call")
+
+
+def _invokes(start: str, end: str, prefix: str = "", *, typed: bool = False, **more: object) -> TagCalls:
+    """`<invoke name="f"><parameter name="a">1</parameter></invoke>` in a section."""
+    flag = ' string="{string}"' if typed else ""
+    return TagCalls(
+        start=start,
+        end=end,
+        call_open=f"<{prefix}invoke",
+        call_close=f"</{prefix}invoke>",
+        key_open=f"<{prefix}parameter",
+        value_close=f"</{prefix}parameter>",
+        name_attribute="name",
+        key_attribute="name",
+        type_attribute="string" if typed else "",
+        head=f'<{prefix}invoke name="{{name}}">\n',
+        parameter=f'<{prefix}parameter name="{{key}}"{flag}>{{value}}</{prefix}parameter>\n',
+        tail=f"</{prefix}invoke>",
+        opening=f"{start}\n",
+        closing=f"\n{end}",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_DSML = "｜DSML｜"
+_DSML_STARTS = tuple(
+    f"<{_DSML}{word}>" for word in ("function_calls", "tool_calls", "toolcalls", "tool")
+)
+
+
+def _dsml(word: str) -> TagCalls:
+    start = f"<{_DSML}{word}>"
+    others = tuple(text for text in _DSML_STARTS if text != start)
+    return _invokes(
+        start,
+        f"</{_DSML}{word}>",
+        _DSML,
+        typed=True,
+        more_starts=(*others, f"<{_DSML}invoke"),
+        noise=tuple(
+            f"</{_DSML}{other}>" for other in ("function_calls", "tool_calls") if other != word
+        ),
+    )
+
+
+DEEPSEEK_V32 = _dsml("function_calls")
+DEEPSEEK_V4 = _dsml("tool_calls")
+DEEPSEEK_V41 = _invokes(
+    f"<{_DSML} calls>",
+    f"</{_DSML} calls>",
+    f"{_DSML} ",
+    typed=True,
+    more_starts=(f"<{_DSML} invoke",),
+)
+
+MINIMAX_M2 = _invokes("<minimax:tool_call>", "</minimax:tool_call>")
+
+MINIMAX_M3 = NestedTagCalls(prefix="]<]minimax[>[")
+
+DOTS = _invokes("<dots_function_call>", "</dots_function_call>", reads_json=HERMES)
+
+STEP_3 = TagCalls(
+    start="<｜tool_calls_begin｜>",
+    end="<｜tool_calls_end｜>",
+    call_open="<steptml:invoke",
+    call_close="</steptml:invoke>",
+    key_open="<steptml:parameter",
+    value_close="</steptml:parameter>",
+    noise=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", "<｜tool_call_end｜>"),
+    name_attribute="name",
+    key_attribute="name",
+    head='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">\n',
+    parameter='<steptml:parameter name="{key}">{value}</steptml:parameter>\n',
+    tail="</steptml:invoke><｜tool_call_end｜>",
+    opening="<｜tool_calls_begin｜>\n",
+    closing="\n<｜tool_calls_end｜>",
+)
+
+
+def _keys(
+    line: str, *, tags: str = "", suffix: str = "", section: bool = False, separator: str = ""
+) -> TagCalls:
+    """`<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`."""
+
+    def tag(name: str) -> str:
+        return f"<{tags}{name}{suffix}>" if not name.startswith("/") else f"</{tags}{name[1:]}{suffix}>"
+
+    separated = tag(separator) if separator else ""
+    return TagCalls(
+        start=tag("tool_calls") if section else tag("tool_call"),
+        end=tag("/tool_calls") if section else tag("/tool_call"),
+        more_starts=(tag("tool_call"),) if section else (),
+        call_open=tag("tool_call") if section else "",
+        call_close=tag("/tool_call") if section else "",
+        head_end=(separated, "\n") if separated else ("\n",),
+        key_open=tag("arg_key"),
+        key_end=tag("/arg_key"),
+        value_open=tag("arg_value"),
+        value_close=tag("/arg_value"),
+        head=f"{tag('tool_call')}{{name}}{separated}{line}",
+        parameter=(
+            f"{tag('arg_key')}{{key}}{tag('/arg_key')}{line}{tag('arg_value')}{{value}}{tag('/arg_value')}{line}"
+        ),
+        tail=tag("/tool_call"),
+        opening=tag("tool_calls") + line if section else "",
+        closing=line + tag("/tool_calls") if section else "",
+        between=line,
+        reads_json=None if section else HERMES if not tags else None,
+    )
+
+
+GLM_45 = _keys("\n")
+GLM_47 = _keys("")
+K2_HORIZON = _keys("\n", tags="ifm|", section=True)
+
+
+def hy_v3(suffix: str = "") -> TagCalls:
+    """Hunyuan 3, some of whose checkpoints have tokens with a suffix of their own."""
+    return _keys("\n", suffix=suffix, section=True, separator="tool_sep")
+
+
+KIMI_K3 = TagCalls(
+    start="<|open|>tools<|sep|>",
+    end="<|close|>tools<|sep|>",
+    call_open="<|open|>call",
+    call_close="<|close|>call<|sep|>",
+    head_end=("<|sep|>",),
+    key_open="<|open|>argument",
+    key_end="<|sep|>",
+    value_close="<|close|>argument<|sep|>",
+    name_attribute="tool",
+    key_attribute="key",
+    type_attribute="type",
+    escaped=True,
+    head='<|open|>call tool="{name}" index="{index}"<|sep|>',
+    parameter='<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',
+    tail="<|close|>call<|sep|>",
+    opening="<|open|>tools<|sep|>",
+    closing="<|close|>tools<|sep|>",
+    between="",
+)
+
+MINICPM_5 = TagCalls(
+    start="<function",
+    end="</function>",
+    call_open="<function",
+    call_close="",
+    key_open="<param",
+    value_close="</param>",
+    name_attribute="name",
+    key_attribute="name",
+    head='<function name="{name}">',
+    parameter='<param name="{key}">{value}</param>',
+    tail="</function>",
+)
