@@ -22,6 +22,7 @@ from gateway.wire.content import text_of
 from gateway.wire.ids import new_id
 from gateway.wire.items import Message
 from gateway.wire.sampling import SamplingParameters
+from gateway.wire.tools import AllowedToolsChoice, CustomChoice, FunctionChoice, type_of
 
 
 class ChatStyle(Struct, frozen=True, kw_only=True):
@@ -208,20 +209,31 @@ def _toolset(request: ChatRequest, services: Services) -> Toolset:
             OfferedTools(always=services.offered_tools.chat),
         )
     except InvalidRequest as error:
-        error.param = _tool_param(error.param, legacy=request.legacy)
+        error.param = _tool_param(error.param, request)
         raise
 
 
-def _tool_param(param: str | None, *, legacy: bool) -> str | None:
-    """A parameter of the flat form in Chat Completions' nested form."""
+_TOOL = re.compile(r"tools\[(\d+)\]\.(?!type)(.*)")
+_ALLOWED = re.compile(r"tool_choice\.tools\[(\d+)\]\.name")
+
+
+def _tool_param(param: str | None, request: ChatRequest) -> str | None:
+    """A parameter of the flat form of tools in Chat Completions' nested form."""
     if param is None:
         return None
-    if legacy:
-        param = param.replace("tool_choice", "function_call")
-        return re.sub(r"\Atools\b", "functions", param)
-    param = re.sub(r"\Atools\[(\d+)\]\.(?!type)", r"tools[\1].function.", param)
-    param = re.sub(r"\Atool_choice\.name\Z", "tool_choice.function.name", param)
-    return param.replace("tool_choice.tools[", "tool_choice.allowed_tools.tools[")
+    if request.legacy:
+        return re.sub(r"\Atools\b", "functions", param.replace("tool_choice", "function_call"))
+    choice = request.tool_choice
+    if (found := _TOOL.fullmatch(param)) is not None:
+        kind = type_of((request.tools or ())[int(found[1])])
+        return f"tools[{found[1]}].{kind}.{found[2]}"
+    if isinstance(choice, AllowedToolsChoice) and (found := _ALLOWED.fullmatch(param)) is not None:
+        number = int(found[1])
+        kind = choice.tools[number]["type"]
+        return f"tool_choice.allowed_tools.tools[{number}].{kind}.name"
+    if param == "tool_choice.name" and isinstance(choice, FunctionChoice | CustomChoice):
+        return f"tool_choice.{type_of(choice)}.name"
+    return param
 
 
 def _sampling(request: ChatRequest, model: ServedModel) -> Sampling:

@@ -116,7 +116,7 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
                 code="mutually_exclusive_parameters",
             )
         request.__dict__["legacy_functions"] = True
-        request.tools = decode_functions(sent_functions or [])
+        request.tools = decode_functions([] if sent_functions is None else sent_functions)
         request.tool_choice = None if sent_call is None else decode_function_call(sent_call)
     if sent_metadata is not None:
         request.metadata = decode_metadata(sent_metadata)

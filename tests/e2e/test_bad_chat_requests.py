@@ -113,6 +113,8 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "allowed tools that are none": (choice(type="allowed_tools", allowed_tools={"mode": "auto", "tools": [{"type": "function", "function": {"name": "g"}}]}), 400, "tool_choice.allowed_tools.tools[0].function.name", None),
     "required without tools": (with_(tool_choice="required"), 400, "tool_choice", None),
     "functions and tools": (with_(tools=[FUNCTION], functions=[{"name": "f"}]), 400, "functions", "mutually_exclusive_parameters"),
+    "two custom tools of one name": (with_(tools=[{"type": "custom", "custom": {"name": "c"}}] * 2), 400, "tools[1].custom.name", "duplicate_tool_name"),
+    "a custom choice that names nothing": (choice(type="custom", custom={"name": "g"}), 400, "tool_choice.custom.name", None),
     "functions as object": (with_(functions={}), 400, "functions", "invalid_type"),
     "function_call names nothing": (with_(functions=[{"name": "f"}], function_call={"name": "g"}), 400, "function_call.name", None),
     "unknown function_call": (with_(functions=[{"name": "f"}], function_call="maybe"), 400, "function_call", "invalid_value"),
@@ -135,7 +137,7 @@ PLAIN_ONLY: dict[str, tuple[Any, int, str | None, str | None]] = {
     "stream_options without stream": (with_(stream_options={"include_usage": True}), 400, "stream_options", None),
     "the body is no JSON": (b"{", 400, None, "invalid_json"),
     "the body is a list": (b"[]", 400, None, "invalid_json"),
-    "the body is empty": (b"", 400, None, None),
+    "the body is empty": (b" ", 400, None, "invalid_json"),
 }  # fmt: skip
 
 

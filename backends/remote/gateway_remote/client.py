@@ -238,8 +238,11 @@ class Client:
         except TimeoutError as error:
             reason = f"no connection in {self._connect_timeout:g} seconds"
             raise UndeliveredError(reason) from error
-        except OSError as error:
-            raise UndeliveredError(f"no connection: {error.strerror or error}") from error
+        except (OSError, UnicodeError) as error:
+            # UnicodeError: a host name that cannot be one.
+            raise UndeliveredError(
+                f"no connection: {getattr(error, 'strerror', None) or error}"
+            ) from error
         self.connections_opened += 1
         self._open.add(connection)
         return connection

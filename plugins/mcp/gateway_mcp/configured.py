@@ -9,16 +9,17 @@ from gateway.protocols import ServedTool, ToolSession
 from gateway_mcp.config import ServerConfig
 from gateway_mcp.content import served_tool
 from gateway_mcp.dialling import dial_configured
-from gateway_mcp.links import Link, LinkSession, own_link
+from gateway_mcp.links import Farewells, Link, LinkSession, own_link
 from gateway_mcp.tool_list import ToolList
 
 
 class ConfiguredServer:
     """A `ToolServer`. Shared connections are made when they are needed and kept; others live as long as a response."""
 
-    def __init__(self, label: str, config: ServerConfig) -> None:
+    def __init__(self, label: str, config: ServerConfig, farewells: Farewells) -> None:
         self._label = label
         self._config = config
+        self._farewells = farewells
         self._tool_list = ToolList(self._list, ttl=config.tools_ttl)
         self._shared = (
             [self._link() for _ in range(config.connections)] if config.scope == "shared" else []
@@ -34,7 +35,9 @@ class ConfiguredServer:
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
         if self._shared:
             return self._shared_session()
-        return own_link(self._link(), max_output_bytes=self._config.max_output_bytes)
+        return own_link(
+            self._link(), self._farewells, max_output_bytes=self._config.max_output_bytes
+        )
 
     async def close(self) -> None:
         """Disconnect for good. Does not raise."""
@@ -50,11 +53,8 @@ class ConfiguredServer:
         return Link(
             [dial_configured(config)],
             connect_timeout=config.connect_timeout,
-            tools_changed=self._tools_changed,
+            tools_changed=self._tool_list.changed if config.scope == "shared" else None,
         )
-
-    def _tools_changed(self) -> None:
-        self._tool_list.changed()
 
     async def _list(self) -> Sequence[ServedTool]:
         config = self._config
@@ -64,7 +64,7 @@ class ConfiguredServer:
             found = await connection.list_tools(seconds=config.connect_timeout)
         finally:
             if not self._shared:
-                await link.close()
+                self._farewells.close(link)
         return [
             served_tool(
                 tool,

@@ -53,8 +53,8 @@ class Connection:
     waits, and closes it.
     """
 
-    def __init__(self, dial: Dial, tools_changed: Callable[[], None]) -> None:
-        """`tools_changed` is called when the server says that its tools have changed."""
+    def __init__(self, dial: Dial, tools_changed: Callable[[], None] | None = None) -> None:
+        """`tools_changed` is called when the server says that its tools have changed; without it, it is not asked to."""
         self._dial = dial
         self._tools_changed = tools_changed
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -192,20 +192,19 @@ class Connection:
         self._leave.set()
 
     async def _hear(self, message: object) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification) and self._tools_changed is not None:
             self._tools_changed()
 
     async def _listen(self, client: Client) -> None:
         """Since 2026-07-28 a server tells of changes only to those who have asked."""
-        capabilities = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
-            capabilities and capabilities.list_changed
-        ):
+        changed = self._tools_changed
+        if changed is None or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         try:
             async with client.listen(tools_list_changed=True) as changes:
+                changed()  # what changed before it was asked to tell
                 async for _ in changes:
-                    self._tools_changed()
+                    changed()
         except (MCPError, SubscriptionLost) as error:
             logger.info("an MCP server does not tell of changes: %s", reason(error))
 

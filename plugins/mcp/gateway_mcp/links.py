@@ -31,7 +31,7 @@ class Link:
         dials: Sequence[Dial],
         *,
         connect_timeout: float,
-        tools_changed: Callable[[], None] = lambda: None,
+        tools_changed: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`dials` are tried in turn; the one that works is kept. `tools_changed` is also called for each new connection:
@@ -68,7 +68,8 @@ class Link:
                 raise
             self._wait = self._retry_at = 0.0
             self._connection = connection
-            self._tools_changed()
+            if self._tools_changed is not None:
+                self._tools_changed()
             return connection
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
@@ -121,10 +122,29 @@ class LinkSession:
         return result_of(result, max_bytes=self._max_bytes)
 
 
+class Farewells:
+    """Connections that are being closed, which nobody waits for but the end of the gateway: a server may take its time."""
+
+    def __init__(self) -> None:
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def close(self, link: Link) -> None:
+        """Disconnect, beside what goes on."""
+        task = asyncio.create_task(link.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def over(self) -> None:
+        """Wait until all are closed. Does not raise."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+
 @asynccontextmanager
-async def own_link(link: Link, *, max_output_bytes: int) -> AsyncIterator[LinkSession]:
-    """A session on a connection that nobody else has, closed with it."""
+async def own_link(
+    link: Link, farewells: Farewells, *, max_output_bytes: int
+) -> AsyncIterator[LinkSession]:
+    """A session on a connection that nobody else has, closed after it."""
     try:
         yield LinkSession([link], max_output_bytes=max_output_bytes)
     finally:
-        await link.close()
+        farewells.close(link)

@@ -18,7 +18,7 @@ from gateway_mcp.connection import ServerFailure
 from gateway_mcp.content import served_tool
 from gateway_mcp.dialling import dial_http, likely_transports
 from gateway_mcp.guard import AddressRefused, HostGuard
-from gateway_mcp.links import Link, own_link
+from gateway_mcp.links import Farewells, Link, own_link
 from gateway_mcp.tool_list import ToolList
 
 KEPT_LISTS = 256
@@ -51,8 +51,9 @@ _OURS = frozenset(
 class RemoteServers:
     """The servers that requests name, within the rules of `[tools.mcp.remote]`; keeps their tool lists for a while."""
 
-    def __init__(self, config: RemoteConfig, guard: HostGuard) -> None:
+    def __init__(self, config: RemoteConfig, guard: HostGuard, farewells: Farewells) -> None:
         self._config = config
+        self._farewells = farewells
         self._guard = guard
         self._lists: OrderedDict[bytes, ToolList] = OrderedDict()
 
@@ -66,7 +67,9 @@ class RemoteServers:
             )
         self._guard.check_url(url)
         headers = _headers(tool)
-        server = RemoteServer(tool.server_label, url, headers, self._config, self._guard)
+        server = RemoteServer(
+            tool.server_label, url, headers, self._config, self._guard, self._farewells
+        )
         # Never the credentials themselves: only what tells one set from another.
         key = hashlib.sha256(json.encode([owner, url, sorted(headers.items())])).digest()
         kept = self._lists.get(key)
@@ -91,8 +94,10 @@ class RemoteServer:
         headers: Mapping[str, str],
         config: RemoteConfig,
         guard: HostGuard,
+        farewells: Farewells,
     ) -> None:
         self._label = label
+        self._farewells = farewells
         self._url = url
         self._headers = headers
         self._config = config
@@ -117,7 +122,9 @@ class RemoteServer:
         return await self.tool_list.get()
 
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return own_link(self._link(), max_output_bytes=self._config.max_output_bytes)
+        return own_link(
+            self._link(), self._farewells, max_output_bytes=self._config.max_output_bytes
+        )
 
     async def list_tools(self) -> Sequence[ServedTool]:
         """Ask the server, on a connection for this alone."""
@@ -126,7 +133,7 @@ class RemoteServer:
         try:
             found = await (await link.connected()).list_tools(seconds=config.connect_timeout)
         finally:
-            await link.close()
+            self._farewells.close(link)
         if len(found) > config.max_tools:
             raise ServerFailure(f"it has more than {config.max_tools} tools")
         return [

@@ -15,6 +15,7 @@ from gateway_mcp.config import McpConfig
 from gateway_mcp.configured import ConfiguredServer
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.guard import HostGuard, Resolve, resolve
+from gateway_mcp.links import Farewells
 from gateway_mcp.remote import RemoteServers
 
 logger = logging.getLogger("gateway.mcp")
@@ -27,13 +28,17 @@ class McpServers:
     """A `ToolServers`, to be entered and left."""
 
     def __init__(self, config: McpConfig, *, resolve: Resolve = resolve) -> None:
+        self._farewells = Farewells()
         self._configured = {
-            label: ConfiguredServer(label, server) for label, server in config.servers.items()
+            label: ConfiguredServer(label, server, self._farewells)
+            for label, server in config.servers.items()
         }
         self._offered = [
             self._configured[label] for label, server in config.servers.items() if server.offer
         ]
-        self._remote = RemoteServers(config.remote, HostGuard(config.remote, resolve))
+        self._remote = RemoteServers(
+            config.remote, HostGuard(config.remote, resolve), self._farewells
+        )
 
     async def __aenter__(self) -> McpServers:
         for name in _TALKATIVE:
@@ -43,6 +48,7 @@ class McpServers:
 
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.gather(*(server.close() for server in self._configured.values()))
+        await self._farewells.over()
 
     async def _try(self, server: ConfiguredServer) -> None:
         """Connect in advance. A server that is away does not stop the gateway: it is tried again when it is needed."""

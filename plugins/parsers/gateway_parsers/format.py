@@ -22,6 +22,7 @@ from gateway.protocols.output import OutputParser, ParserContext, Piece
 from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
 from gateway_parsers.kit.live import LiveMarkers
 from gateway_parsers.kit.machine import Machine
+from gateway_parsers.kit.template import in_order
 from gateway_parsers.kit.writing import write
 from gateway_parsers.spec import FormatSpec
 
@@ -58,7 +59,7 @@ class MarkupFormat:
     def _answer(self, turn: Turn) -> Constraint | None:
         """What must come once thinking is over."""
         tools = [tool for tool in turn.tools if tool.kind != "builtin"]
-        text = _text_constraint(turn.text_format)
+        text = self._text(turn.text_format)
         match turn.tool_choice:
             case "none":
                 return text
@@ -82,9 +83,21 @@ class MarkupFormat:
             calls = self._calls(tools, parallel=turn.parallel_tool_calls, schemas=False)
             return OneOf((text, calls))
         if any(tool.strict or isinstance(tool.grammar, Regex) for tool in tools):
-            call = self._calls(tools, parallel=False, schemas=False)
-            return Triggered(trigger=self.spec.calls.starts[0], body=call)
+            return self._whenever_it_calls(tools, parallel=turn.parallel_tool_calls)
         return None
+
+    def _whenever_it_calls(self, tools: Sequence[ToolDefinition], *, parallel: bool) -> Constraint:
+        """Text and thinking are free, calls are not."""
+        syntax = self.spec.calls
+        assert syntax is not None
+        if syntax.trigger is None:
+            raise Unsupported(
+                f"The format {self.name!r} has no marker before its calls, so that strict tools cannot be enforced unless"
+                " tool_choice is 'required' or names one. Make the tools not strict.",
+                param="tools",
+            )
+        body = self._calls(tools, parallel=parallel and syntax.sectioned, schemas=False)
+        return Triggered(trigger=syntax.trigger, body=body)
 
     def _calls(
         self, tools: Sequence[ToolDefinition], *, parallel: bool, schemas: bool
@@ -94,7 +107,18 @@ class MarkupFormat:
                 f"The output format {self.name!r} has no tool calls, so none can be asked for.",
                 param="tool_choice",
             )
-        return self.spec.calls.constraint(tools, parallel=parallel, schemas=schemas)
+        calls = self.spec.calls.constraint(tools, parallel=parallel, schemas=schemas)
+        frame = self.spec.frame
+        if frame is not None and frame.with_calls and schemas:
+            return in_order([FreeText(until=frame.close), calls])
+        return calls
+
+    def _text(self, text_format: TextFormat) -> Constraint | None:
+        text = _text_constraint(text_format)
+        frame = self.spec.frame
+        if text is None or frame is None:
+            return text
+        return in_order([Const(frame.open), text, Const(frame.close)])
 
     def _thinking(self, tail: Tail) -> Constraint | None:
         """What may or must come before the answer, free of its constraint."""
@@ -122,8 +146,10 @@ def _hidden_markers(spec: FormatSpec, tokenizer: Tokenizer | None) -> bool:
     markers: list[str] = []
     if spec.reasoning is not None:
         markers += (spec.reasoning.open, spec.reasoning.close)
+    if spec.frame is not None:
+        markers += (spec.frame.open, spec.frame.close)
     if spec.calls is not None:
-        markers += (*spec.calls.starts, *spec.calls.ends)
+        markers += spec.calls.markup
     if tokenizer is None:
         return bool(markers)
     return any(

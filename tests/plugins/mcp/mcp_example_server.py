@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 server = MCPServer("example")
@@ -30,7 +31,7 @@ def count() -> str:
 @server.tool()
 def broken() -> str:
     """Fail."""
-    raise ValueError("it is broken")
+    raise ToolError("it is broken")
 
 
 @server.tool()
@@ -60,6 +61,7 @@ async def learn(name: str, context: Context[Any, Any]) -> str:
         return f"I am {name}."
 
     server.add_tool(learned, name=name, description="Learned.")
+    await context.notify_tools_changed()
     await context.session.send_tool_list_changed()
     return "Learned."
 

@@ -21,9 +21,7 @@ LLAMA_3 = JsonCalls(
 PLAIN_JSON = JsonCalls(start="", end="", bare_starts=("{", "["), between="\n")
 """Whatever has been told to answer with `{"name": ..., "arguments": ...}`."""
 
-MISTRAL_LIST = JsonCalls(
-    start="[TOOL_CALLS]", end="", listed=True, before=" ", make_id=mistral_id
-)
+MISTRAL_LIST = JsonCalls(start="[TOOL_CALLS]", end="", listed=True, before=" ", make_id=mistral_id)
 """Mistral's tokenizers before version 11."""
 
 LONGCAT = JsonCalls(start="<longcat_tool_call>", end="</longcat_tool_call>")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_parsers.families.json_calls import HERMES, LLAMA_3
+from gateway_parsers.families.json_calls import LLAMA_3
 from gateway_parsers.kit.brace_calls import BraceCalls
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.python_calls import PythonCalls
@@ -39,5 +39,3 @@ GEMMA_4 = BraceCalls(start="<|tool_call>", end="<tool_call|>", mark='<|"|>')
 FUNCTION_GEMMA = BraceCalls(
     start="<start_function_call>", end="<end_function_call>", mark="<escape>"
 )
-
-__all__ = ["FUNCTION_GEMMA", "GEMMA_4", "HERMES", "LFM_2", "LLAMA_4", "OLMO_3", "PYTHONIC"]

@@ -35,7 +35,9 @@ MIMO = _functions("tool_call", trim="nothing", line="")
 SEED_OSS = _functions("seed:tool_call")
 
 
-def _invokes(start: str, end: str, prefix: str = "", *, typed: bool = False, **more: object) -> TagCalls:
+def _invokes(
+    start: str, end: str, prefix: str = "", *, typed: bool = False, **more: object
+) -> TagCalls:
     """`<invoke name="f"><parameter name="a">1</parameter></invoke>` in a section."""
     flag = ' string="{string}"' if typed else ""
     return TagCalls(
@@ -118,7 +120,11 @@ def _keys(
     """`<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`."""
 
     def tag(name: str) -> str:
-        return f"<{tags}{name}{suffix}>" if not name.startswith("/") else f"</{tags}{name[1:]}{suffix}>"
+        return (
+            f"<{tags}{name}{suffix}>"
+            if not name.startswith("/")
+            else f"</{tags}{name[1:]}{suffix}>"
+        )
 
     separated = tag(separator) if separator else ""
     return TagCalls(

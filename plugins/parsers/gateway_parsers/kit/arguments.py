@@ -21,7 +21,17 @@ class ArgumentWriter:
     Strings go out as they come, JSON-escaped; a value that may be something else is kept until that is clear.
     """
 
-    __slots__ = ("_count", "_held", "_mixed", "_schema", "_spaces", "_started", "_trim", "_types", "parts")
+    __slots__ = (
+        "_count",
+        "_held",
+        "_mixed",
+        "_schema",
+        "_spaces",
+        "_started",
+        "_trim",
+        "_types",
+        "parts",
+    )
 
     def __init__(self, schema: SchemaNode, trim: Trim, *, count: int = 0) -> None:
         """`count`: how many members somebody else has written before."""

@@ -67,7 +67,9 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def literals(self) -> LiteralSyntax:
-        return LiteralSyntax(quotes=(Quote(self.mark, False), Quote('"', True)), coerces_strings=True)
+        return LiteralSyntax(
+            quotes=(Quote(self.mark, False), Quote('"', True)), coerces_strings=True
+        )
 
     @cached_property
     def stops(self) -> MarkerSet:
@@ -103,7 +105,9 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
             in_order(
                 [
                     Const(f"{self.start}call:{tool.name}{{"),
-                    self._members(tool, parameters_of(tool), _MAX_DEPTH, schema=schemas or tool.strict),
+                    self._members(
+                        tool, parameters_of(tool), _MAX_DEPTH, schema=schemas or tool.strict
+                    ),
                     Const("}" + self.end),
                 ]
             )
@@ -127,7 +131,9 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 
         return in_any_order(members, one, separator=",")
 
-    def _value(self, tool: ToolDefinition, each: Parameter, depth: int, *, schema: bool) -> Constraint:
+    def _value(
+        self, tool: ToolDefinition, each: Parameter, depth: int, *, schema: bool
+    ) -> Constraint:
         types = each.node.types()
         if not types or "string" in types:
             value = value_constraint(each, closing=self.mark, until=self.mark, schema=schema)
@@ -149,7 +155,11 @@ class BraceReader(StepReader):
     __slots__ = ("_head", "_shape", "_tools", "_value")
 
     def __init__(
-        self, shape: BraceCalls, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+        self,
+        shape: BraceCalls,
+        marker: str,
+        accept: Accept | None,
+        tools: Mapping[str, ToolDefinition],
     ) -> None:
         super().__init__(marker, accept, BraceReader._name)
         self._shape = shape
@@ -195,7 +205,9 @@ class BraceReader(StepReader):
             self._end()
             self._step = BraceReader._after
             return end
-        self._value = LiteralValue(self._shape.literals, SchemaNode.of_tool(self._tools.get(hit[1])))
+        self._value = LiteralValue(
+            self._shape.literals, SchemaNode.of_tool(self._tools.get(hit[1]))
+        )
         self._step = BraceReader._body
         if text[end] == "(":
             self.recoveries += 1

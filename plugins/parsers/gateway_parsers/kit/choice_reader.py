@@ -12,12 +12,15 @@ from gateway_parsers.kit.syntax import CallReader
 
 
 class ChoiceReader:
-    """A `CallReader` that becomes the one that `choose` gives for the first character that is no whitespace."""
+    """A `CallReader` that becomes the one that `choose` gives for the first character that is none of `passed`."""
 
-    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_spaces", "_status")
+    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_passed", "_spaces", "_status")
 
-    def __init__(self, marker: str, choose: Callable[[str], CallReader]) -> None:
+    def __init__(
+        self, marker: str, choose: Callable[[str], CallReader], *, passed: str = WHITESPACE
+    ) -> None:
         self._choose = choose
+        self._passed = passed
         self._inner: CallReader | None = None
         self._marker = marker
         self._spaces: list[str] = []
@@ -52,7 +55,7 @@ class ChoiceReader:
 
     def read(self, text: str, pos: int, *, final: bool) -> int:
         if self._inner is None:
-            start = skip(text, pos, WHITESPACE)
+            start = skip(text, pos, self._passed)
             if start > pos:
                 self._spaces.append(text[pos:start])
             if start == len(text):

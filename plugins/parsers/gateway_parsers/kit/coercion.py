@@ -139,7 +139,8 @@ class MixedText:
             return True
         self._numeric = self._numeric and not piece.strip().strip(_NUMBER_CHARACTERS)
         return self._numeric or any(
-            literal.startswith(word) or (word.startswith(literal) and not word[len(literal) :].strip())
+            literal.startswith(word)
+            or (word.startswith(literal) and not word[len(literal) :].strip())
             for kind, literals in _LITERALS.items()
             if kind in self._types
             for literal in literals

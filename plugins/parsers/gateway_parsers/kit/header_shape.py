@@ -47,7 +47,14 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def outside(self) -> MarkerSet:
         """What may stand before a call."""
-        return _markers({self.call: "open", self.section: "call", self.call_end: "swallow", self.section_end: "stop"})
+        return _markers(
+            {
+                self.call: "open",
+                self.section: "call",
+                self.call_end: "swallow",
+                self.section_end: "stop",
+            }
+        )
 
     @cached_property
     def header(self) -> MarkerSet:
@@ -67,7 +74,9 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
     def behind(self) -> MarkerSet:
         """What may follow the JSON."""
         fences = dict.fromkeys(self.fences, "swallow")
-        return _markers({**fences, self.call_end: "close", self.section_end: "stop", self.call: "open"})
+        return _markers(
+            {**fences, self.call_end: "close", self.section_end: "stop", self.call: "open"}
+        )
 
 
 def _markers(actions: dict[str, str]) -> MarkerSet:

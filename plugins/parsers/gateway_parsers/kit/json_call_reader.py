@@ -167,9 +167,7 @@ class JsonCallReader(StepReader):
             self._step = JsonCallReader._member
             return pos + 1
         self._value = JsonValue(syntax.stops)
-        if self._have_arguments or not (
-            syntax.name_is_key or self._key in syntax.argument_keys
-        ):
+        if self._have_arguments or not (syntax.name_is_key or self._key in syntax.argument_keys):
             self._step = JsonCallReader._other
         elif quoted:
             self._step = JsonCallReader._encoded_arguments

@@ -69,7 +69,9 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
             options.append(in_order(parts if self.listed else [opening, *parts, closing]))
         call = options[0] if len(options) == 1 else OneOf(tuple(options))
         if self.listed:
-            return in_order([opening, repeated(call, separator=", ") if parallel else call, closing])
+            return in_order(
+                [opening, repeated(call, separator=", ") if parallel else call, closing]
+            )
         return repeated(call, separator=self.between) if parallel else call
 
     @property

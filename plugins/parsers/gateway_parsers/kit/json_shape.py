@@ -57,4 +57,6 @@ class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def first_keys(self) -> frozenset[str]:
         """The keys that a bare call may begin with."""
-        return frozenset((*self.name_keys, *self.argument_keys, *self.wrapper_keys, *self.other_keys))
+        return frozenset(
+            (*self.name_keys, *self.argument_keys, *self.wrapper_keys, *self.other_keys)
+        )

@@ -133,10 +133,25 @@ def _nests(parameter: Parameter) -> bool:
 class NestedTagReader(StepReader):
     """The reader of `NestedTagCalls`. Strings directly in a call go out as they come, other parameters when they end."""
 
-    __slots__ = ("_calls", "_closing", "_count", "_in_call", "_node", "_open", "_shape", "_tag", "_tools", "_writer")
+    __slots__ = (
+        "_calls",
+        "_closing",
+        "_count",
+        "_in_call",
+        "_node",
+        "_open",
+        "_shape",
+        "_tag",
+        "_tools",
+        "_writer",
+    )
 
     def __init__(
-        self, shape: NestedTagCalls, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+        self,
+        shape: NestedTagCalls,
+        marker: str,
+        accept: Accept | None,
+        tools: Mapping[str, ToolDefinition],
     ) -> None:
         super().__init__(marker, accept, NestedTagReader._text)
         self._shape = shape

@@ -65,9 +65,7 @@ def members_of(node: SchemaNode) -> list[Parameter] | None:
     ]
 
 
-def value_constraint(
-    parameter: Parameter, *, closing: str, until: str, schema: bool
-) -> Constraint:
+def value_constraint(parameter: Parameter, *, closing: str, until: str, schema: bool) -> Constraint:
     """A value and what is written behind it, `closing`, which ends with the marker `until`.
 
     Strings stand as they are, all else as JSON.

@@ -14,6 +14,7 @@ from gateway_parsers.kit.choice_reader import ChoiceReader
 from gateway_parsers.kit.constrain import custom_schema, repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
+from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.parameters import Parameter, document_of, in_any_order, parameters_of
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
@@ -49,7 +50,7 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
                 return JsonCallReader(other, marker, accept)
             return PythonReader(self, marker, accept, tools)
 
-        return ChoiceReader(marker, choose)
+        return ChoiceReader(marker, choose, passed=WHITESPACE + "[")
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = []

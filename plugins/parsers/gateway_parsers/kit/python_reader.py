@@ -63,7 +63,11 @@ class PythonReader(StepReader):
     )  # fmt: skip
 
     def __init__(
-        self, shape: PythonShape, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+        self,
+        shape: PythonShape,
+        marker: str,
+        accept: Accept | None,
+        tools: Mapping[str, ToolDefinition],
     ) -> None:
         super().__init__(marker, accept, PythonReader._before)
         self._shape = shape

@@ -72,9 +72,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
             kind = type_of(value)
             said = value if kind == "string" else json.dumps(value, ensure_ascii=False)
             fields = {"key": self._attribute(key), "value": said, "type": _TYPES.get(kind, kind)}
-            parts.append(
-                fill(self.parameter, {**fields, "string": str(kind == "string").lower()})
-            )
+            parts.append(fill(self.parameter, {**fields, "string": str(kind == "string").lower()}))
         return "".join((*parts, self.tail))
 
     def _attribute(self, text: str) -> str:

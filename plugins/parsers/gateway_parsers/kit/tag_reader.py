@@ -26,7 +26,11 @@ class TagReader(StepReader):
     __slots__ = ("_calls", "_head", "_json", "_junk", "_shape", "_tools", "_writer")
 
     def __init__(
-        self, shape: TagShape, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
+        self,
+        shape: TagShape,
+        marker: str,
+        accept: Accept | None,
+        tools: Mapping[str, ToolDefinition],
     ) -> None:
         named = marker == shape.call_open or not shape.call_open
         super().__init__(marker, accept, TagReader._name if named else TagReader._outside)
@@ -101,9 +105,7 @@ class TagReader(StepReader):
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return pos
-        self._writer = ArgumentWriter(
-            SchemaNode.of_tool(self._tools.get(name)), self._shape.trim
-        )
+        self._writer = ArgumentWriter(SchemaNode.of_tool(self._tools.get(name)), self._shape.trim)
         self._json = None
         self._step = TagReader._body
         return pos + len(marker.text) if marker.action == "head" else pos

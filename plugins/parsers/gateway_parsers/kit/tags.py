@@ -61,14 +61,24 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def markup(self) -> tuple[str, ...]:
-        texts = (*self.starts, self.end, self.call_open, self.call_close, self.key_open, self.value_close)
+        texts = (
+            *self.starts,
+            self.end,
+            self.call_open,
+            self.call_close,
+            self.key_open,
+            self.value_close,
+        )
         return tuple(dict.fromkeys(text for text in (*texts, self.value_open) if text))
 
     @cached_property
     def opening(self) -> MarkerSet:
         """What may stand before a call."""
         return _set(
-            opens=(self.call_open,), starts=self.starts, ends=(self.end, self.call_close), noise=self.noise
+            opens=(self.call_open,),
+            starts=self.starts,
+            ends=(self.end, self.call_close),
+            noise=self.noise,
         )
 
     @cached_property
@@ -99,7 +109,10 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     def gaps(self) -> MarkerSet:
         """What may follow a key."""
         return _set(
-            opens=(self.value_open,), keys=(self.key_open,), closes=(self.call_close,), ends=(self.end,)
+            opens=(self.value_open,),
+            keys=(self.key_open,),
+            closes=(self.call_close,),
+            ends=(self.end,),
         )
 
     @cached_property

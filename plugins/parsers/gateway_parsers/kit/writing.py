@@ -43,6 +43,8 @@ def write(spec: FormatSpec, pieces: Sequence[Piece], tail: Tail) -> str:
                 parts += ("\n" if after_text else "", marks.open, marks.after_open, text)
                 parts += (marks.before_close, marks.close, marks.after_close)
                 after_text = False
+            case TextPiece(text) if spec.frame is not None:
+                parts += (spec.frame.open, text, spec.frame.close)
             case TextPiece(text) | RawPiece(text):
                 parts.append(text)
                 after_text = after_text or bool(text)
