@@ -20,7 +20,7 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.constraints import Sequence as InOrder
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest
 from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
 from gateway_harmony.calls import PYTHON, call_header, forced_header, is_built_in
 from gateway_harmony.markers import CHANNEL, CONSTRAIN, END, MESSAGE, START
@@ -67,7 +67,7 @@ def constraint(turn: Turn, tail: Tail) -> Constraint | None:
 def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint | None:
     functions = [tool for tool in turn.tools if not is_built_in(tool)]
     if text is None:
-        if not any(tool.strict or tool.grammar is not None for tool in functions):
+        if not any(tool.strict or isinstance(tool.grammar, Regex) for tool in functions):
             return None
         trigger = f"{CHANNEL}commentary to=functions."
         return _triggered(trigger, _calls(functions, schemas=False))
@@ -136,16 +136,12 @@ def _arguments(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
 
 
 def _input_schema(tool: ToolDefinition) -> dict[str, Any]:
-    """A custom tool is told as a function of one string."""
+    """A custom tool is told as a function of one string. A regex holds inside that string; a lark grammar cannot, and is
+    left to the model, which reads it in the tool's description: Codex sends one with every request.
+    """
     text: dict[str, Any] = {"type": "string"}
     if isinstance(tool.grammar, Regex):
         text["pattern"] = f"^(?:{tool.grammar.pattern})$"
-    elif tool.grammar is not None:
-        raise Unsupported(
-            f"The tool {tool.name!r} has a grammar. Harmony writes a call's input as JSON, inside which only a regex "
-            "can be enforced: use a regex grammar or a function tool.",
-            param="tools",
-        )
     return {
         "type": "object",
         "properties": {"input": text},

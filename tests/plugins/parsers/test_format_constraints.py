@@ -35,7 +35,7 @@ def call(name: str, arguments: Constraint) -> Constraint:
 
 
 CALL_F = call("f", JsonSchema(SCHEMA))
-CALL_G = call("g", Const("{}"))
+CALL_G = Const('<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>')
 
 
 def asked(reading: Any, *, tail: Any = "text", name: str = "qwen3", **turn: Any) -> Any:

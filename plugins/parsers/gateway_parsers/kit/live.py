@@ -41,9 +41,10 @@ class LiveMarkers:
         markers: list[Marker] = []
         frame = self._spec.frame
         if frame is not None and not state.inside:
-            unopened = "anywhere" if frame.special or state.framed else None
-            markers += [Marker(text, "frame", unopened or "line") for text in frame.opens]
-            if unopened:
+            ends_here = frame.special or state.framed
+            opens: Where = "anywhere" if ends_here else "line"
+            markers += [Marker(text, "frame", opens) for text in frame.opens]
+            if ends_here:
                 markers += [Marker(text, "frame") for text in frame.closes]
         marks = self._spec.reasoning
         if marks is not None and state.inside:

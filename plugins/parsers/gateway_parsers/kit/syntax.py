@@ -20,15 +20,28 @@ MAX_NAME = 256
 class CallReader(Protocol):
     """Reads from behind a start marker to the end of its calls. One per start marker; it never raises."""
 
-    status: Literal["more", "done", "failed"]
-    """failed: this is no call. `raw` is what has been read of it, to be shown as text; reading goes on as text."""
-    undecided: bool
-    """Whether what has been read may still turn out to be text."""
-    unclosed: bool
-    """The calls ended without their end marker, which may yet come."""
-    recoveries: int
-    out: list[Delta]
-    """What has been read and is not yet fetched."""
+    @property
+    def status(self) -> Literal["more", "done", "failed"]:
+        """failed: this is no call. `raw` is what has been read of it, to be shown as text; reading goes on as text."""
+        ...
+
+    @property
+    def undecided(self) -> bool:
+        """Whether what has been read may still turn out to be text."""
+        ...
+
+    @property
+    def unclosed(self) -> bool:
+        """The calls ended without their end marker, which may yet come."""
+        ...
+
+    @property
+    def recoveries(self) -> int: ...
+
+    @property
+    def out(self) -> list[Delta]:
+        """What has been read and is not yet fetched; whoever fetches it clears it."""
+        ...
 
     @property
     def raw(self) -> str: ...

@@ -9,8 +9,8 @@ from typing import Any
 from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.choice_reader import ChoiceReader
+from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint

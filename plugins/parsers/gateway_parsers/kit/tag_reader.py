@@ -60,12 +60,12 @@ class TagReader(StepReader):
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
-        marker = self._shape.opening.at(text, start)
+        marker = self._shape.outside.at(text, start)
         if marker is None:
-            if not final and self._shape.opening.begins_at(text, start):
+            if not final and self._shape.outside.begins_at(text, start):
                 return start
             return self._no_call(start)
-        if not final and self._shape.opening.may_grow(text, start, marker):
+        if not final and self._shape.outside.may_grow(text, start, marker):
             return start
         after = start + len(marker.text)
         match marker.action:

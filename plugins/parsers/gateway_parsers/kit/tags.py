@@ -72,7 +72,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(dict.fromkeys(text for text in (*texts, self.value_open) if text))
 
     @cached_property
-    def opening(self) -> MarkerSet:
+    def outside(self) -> MarkerSet:
         """What may stand before a call."""
         return _set(
             opens=(self.call_open,),
@@ -159,7 +159,7 @@ def attribute_of(head: str, attribute: str) -> str:
     """The value of an attribute in a tag, quoted or not; empty if it has none of that name."""
     for key, double, single, plain in _ATTRIBUTE.findall(head):
         if key == attribute:
-            return (double or single or plain).strip()
+            return str(double or single or plain).strip()
     return ""
 
 
