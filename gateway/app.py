@@ -29,7 +29,7 @@ from gateway.errors import (
 )
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
-from gateway.protocols import SpeaksFormat, ToolServers
+from gateway.protocols import MeasuredEngine, SpeaksFormat, ToolServers
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
@@ -173,6 +173,8 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         logger.info("model %s: %s", opened.name, opened.why)
         model = _served(opened)
         metrics.watch_model(model.name, model.admission)
+        if isinstance(model.engine, MeasuredEngine):
+            metrics.watch_engine(model.name, model.engine)
         models += (model, *_adapters(model, taken))
         taken.update(model.info.adapters)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))

@@ -12,7 +12,7 @@ from gateway.chat_items import items_of
 from gateway.chat_structure import structure_of, text_format_of
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.generation import GenerationSettings
-from gateway.protocols import NamedTool, Sampling, Turn
+from gateway.protocols import Capability, NamedTool, Sampling, Turn
 from gateway.sampling import sampling_of
 from gateway.served import ServedModel, Services
 from gateway.toolset import OfferedTools, Toolset, build_toolset
@@ -100,6 +100,21 @@ def refuse(request: SamplingParameters, refused: Mapping[str, str] = _REFUSED) -
             )
 
 
+def refuse_scores(request: SamplingParameters, capabilities: frozenset[Capability]) -> None:
+    """Refuse log probabilities that the engine does not give. Raises `Unsupported`."""
+    if getattr(request, "logprobs", None) not in (None, False) and "logprobs" not in capabilities:
+        raise Unsupported(
+            "The engine of this model gives no log probabilities. Leave the parameter out.",
+            param="logprobs",
+        )
+    asked = getattr(request, "prompt_logprobs", None)
+    if asked is not None and "prompt_logprobs" not in capabilities:
+        raise Unsupported(
+            "The engine of this model gives no log probabilities of the prompt.",
+            param="prompt_logprobs",
+        )
+
+
 def make_chat_plan(
     request: ChatRequest,
     services: Services,
@@ -111,11 +126,7 @@ def make_chat_plan(
     _refuse(request)
     model = services.model(request.model)
     capabilities = model.engine.capabilities
-    if request.prompt_logprobs is not None and "prompt_logprobs" not in capabilities:
-        raise Unsupported(
-            "The engine of this model gives no log probabilities of the prompt.",
-            param="prompt_logprobs",
-        )
+    refuse_scores(request, capabilities)
     toolset = _toolset(request, services)
     turn, origins = turn_of(request, model, toolset)
     sampling = _sampling(request, model)

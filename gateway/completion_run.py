@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.chat import ChoiceAssembler
 from gateway.chat_chunks import chunk_head, usage_chunk
-from gateway.chat_plan import refuse
+from gateway.chat_plan import refuse, refuse_scores
 from gateway.chat_structure import structure_of, text_format_of
 from gateway.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.completions import CompletionWriter, Echo, RawOutput
@@ -239,11 +239,12 @@ def _refuse(request: CompletionRequest, model: ServedModel) -> None:
             f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller n.",
             param="n",
         )
-    scored = request.prompt_logprobs is not None or (request.echo and request.logprobs is not None)
-    if scored and "prompt_logprobs" not in model.engine.capabilities:
+    capabilities = model.engine.capabilities
+    refuse_scores(request, capabilities)
+    if request.echo and request.logprobs is not None and "prompt_logprobs" not in capabilities:
         raise Unsupported(
-            "The engine of this model gives no log probabilities of the prompt.",
-            param="echo" if request.prompt_logprobs is None else "prompt_logprobs",
+            "The engine of this model gives no log probabilities of the prompt, which echo shows beside it.",
+            param="echo",
         )
 
 

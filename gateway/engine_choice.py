@@ -24,6 +24,8 @@ def choose_engine(path: str | None, plugins: PluginSet) -> tuple[str, str]:
             installed,
             plugins,
         )
+    if path.startswith(("http://", "https://")):
+        return _installed("remote", "the model is a URL", installed, plugins)
     place = Path(path).expanduser()
     if path.endswith(".gguf") and not place.exists():
         raise ConfigurationError(f"there is no file {path!r}.")

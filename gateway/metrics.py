@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from gateway.admission import Admission
+from gateway.protocols import MeasuredEngine
 from gateway.wire.response import ResponseStatus, Usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,6 +63,8 @@ class Metrics:
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
         self._refreshers: list[Callable[[], None]] = []
+        self._engines = _EngineCollector()
+        registry.register(self._engines)
 
     def watch_model(self, name: str, admission: Admission) -> None:
         """Show a model's running and waiting requests; asked at each scrape."""
@@ -70,6 +75,10 @@ class Metrics:
             waiting.set(admission.waiting)
 
         self._refreshers.append(refresh)
+
+    def watch_engine(self, model: str, engine: MeasuredEngine) -> None:
+        """Show an engine's own metrics, with the model's name."""
+        self._engines.add(model, engine)
 
     def request_answered(self, route: str, status: int) -> None:
         self._requests.labels(route, str(status)).inc()
@@ -109,3 +118,27 @@ class Metrics:
         merged = CollectorRegistry()
         MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
         return generate_latest(merged)
+
+
+class _EngineCollector(Collector):
+    """All engines' samples, as Prometheus' client collects them: a metric is one family, whoever has it."""
+
+    def __init__(self) -> None:
+        self._engines: list[tuple[str, MeasuredEngine]] = []
+
+    def add(self, model: str, engine: MeasuredEngine) -> None:
+        self._engines.append((model, engine))
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # what there is, is known at a scrape
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for model, engine in self._engines:
+            for sample in engine.metrics():
+                family = families.setdefault(
+                    sample.name, Metric(sample.name, sample.help, sample.kind)
+                )
+                name = f"{sample.name}_total" if sample.kind == "counter" else sample.name
+                family.add_sample(name, {"model": model, **sample.labels}, sample.value)
+        return families.values()

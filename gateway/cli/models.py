@@ -13,6 +13,7 @@ from gateway.cli.logs import set_up_logging
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet, load_plugins
+from gateway.protocols import DescribedEngine
 from gateway.selection import ModelPlan, open_model, resolve_model
 
 
@@ -75,6 +76,11 @@ async def _opened(plan: ModelPlan) -> dict[str, Any]:
             "max_model_len": plan.config.max_model_len or opened.info.max_model_len,
             "capabilities": sorted(opened.engine.capabilities),
             "why": opened.why,
+            "parts": (
+                [dict(part) for part in opened.engine.describe()]
+                if isinstance(opened.engine, DescribedEngine)
+                else []
+            ),
         }
 
 
@@ -82,6 +88,10 @@ def _as_text(row: dict[str, Any]) -> str:
     lines = [row["name"]]
     for key, value in row.items():
         if key != "name" and value not in (None, []):
-            shown = ", ".join(value) if isinstance(value, list) else value
-            lines.append(f"  {key.replace('_', ' ')}: {shown}")
+            title = key.replace("_", " ")
+            if isinstance(value, list) and isinstance(value[0], dict):
+                lines.append(f"  {title}:")
+                lines += ["    " + ", ".join(f"{k} {v}" for k, v in part.items()) for part in value]
+            else:
+                lines.append(f"  {title}: {', '.join(value) if isinstance(value, list) else value}")
     return "\n".join(lines)

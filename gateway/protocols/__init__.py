@@ -16,6 +16,11 @@ from gateway.protocols.engine import (
     TokenLogprob,
     TopLogprob,
 )
+from gateway.protocols.observed import (
+    DescribedEngine,
+    MeasuredEngine,
+    MetricSample,
+)
 from gateway.protocols.output import (
     CallPiece,
     OutputFormat,
@@ -69,6 +74,7 @@ __all__ = [
     "Capability",
     "ChatPrompt",
     "Conversations",
+    "DescribedEngine",
     "Engine",
     "EngineOutput",
     "EngineRequest",
@@ -76,6 +82,8 @@ __all__ = [
     "FinishReason",
     "ItemPage",
     "Leases",
+    "MeasuredEngine",
+    "MetricSample",
     "ModelInfo",
     "ModelProfile",
     "NamedTool",

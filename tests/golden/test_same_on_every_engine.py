@@ -44,6 +44,30 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "tool_choice": {"type": "function", "name": "get_weather"},
         "max_output_tokens": 60,
     },
+    "forced call while thinking": {
+        "input": "What is the weather in Paris?",
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "chat_template_kwargs": {"enable_thinking": True},
+        "max_output_tokens": 200,
+    },
+    "schema while thinking": {
+        "input": "Choose a colour.",
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "choice",
+                "schema": {
+                    "type": "object",
+                    "properties": {"colour": {"enum": ["red", "blue"]}},
+                    "required": ["colour"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "chat_template_kwargs": {"enable_thinking": True},
+        "max_output_tokens": 200,
+    },
     "answer from a result": {
         "input": [
             {"role": "user", "content": "What is the weather in Paris?"},

@@ -20,8 +20,13 @@ from gateway_mcp.remote import RemoteServers
 
 logger = logging.getLogger("gateway.mcp")
 
-_TALKATIVE = ("httpx2", "httpcore2", "mcp.client")
-"""Loggers that write URLs and session ids, which may hold credentials, below their warnings."""
+_LEVELS = {
+    "httpx2": logging.WARNING,
+    "httpcore2": logging.WARNING,
+    "mcp.client": logging.CRITICAL,
+    "mcp.shared": logging.CRITICAL,
+}
+"""Loggers that write URLs, headers and messages, which may hold credentials. What fails is told by this plugin's own."""
 
 
 class McpServers:
@@ -41,8 +46,8 @@ class McpServers:
         )
 
     async def __aenter__(self) -> McpServers:
-        for name in _TALKATIVE:
-            logging.getLogger(name).setLevel(logging.WARNING)
+        for name, level in _LEVELS.items():
+            logging.getLogger(name).setLevel(level)
         await asyncio.gather(*(self._try(server) for server in self._offered))
         return self
 

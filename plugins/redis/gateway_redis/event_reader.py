@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 
@@ -38,6 +39,7 @@ class EventReader:
         return max(0, length), ended == 1
 
     async def read(self, response_id: str, after: int) -> AsyncGenerator[Sequence[bytes], None]:
+        loop = asyncio.get_running_loop()
         at = max(after + 1, 0)
         keys = self._keys.log(response_id)
         follower: Follower | None = None
@@ -73,7 +75,8 @@ class EventReader:
                     elif place.over:
                         return
                     else:
-                        await place.more()
+                        place.waiting = loop.create_future()
+                        await place.waiting
         finally:
             if follower is not None and place is not None:
                 follower.leave(place)

@@ -32,7 +32,7 @@ class _Append:
         self.last = last
         self.token = token
         self.lost = False
-        self.size = sum(map(len, events))
+        self.size = len(events[0]) if len(events) == 1 else sum(map(len, events))
         self.done: asyncio.Future[StoreUnavailable | None] = (
             asyncio.get_running_loop().create_future()
         )
@@ -58,9 +58,22 @@ class EventWriter:
 
     async def append(self, response_id: str, events: Sequence[bytes], *, last: bool) -> None:
         """Returns when they are stored, or not needed any more."""
-        for start in range(0, len(events), _EVENTS) or (0,):
-            some = events[start : start + _EVENTS]
-            await self._append(response_id, some, last and start + _EVENTS >= len(events))
+        while len(events) > _EVENTS:
+            await self.append(response_id, events[:_EVENTS], last=False)
+            events = events[_EVENTS:]
+        each = _Append(response_id, events, last, self._tokens.next())
+        self._waiting.append(each)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write())
+        try:
+            error = await each.done
+        except asyncio.CancelledError:
+            # It is written all the same: whoever asks later must be able to wait for that.
+            if each.done.cancelled():
+                each.done = asyncio.get_running_loop().create_future()
+            raise
+        if error is not None:
+            raise error
 
     async def settled(self, response_id: str) -> None:
         """Returns when nothing more waits to be written to that log."""
@@ -76,21 +89,6 @@ class EventWriter:
         """Write what waits."""
         if self._task is not None:
             await self._task
-
-    async def _append(self, response_id: str, events: Sequence[bytes], last: bool) -> None:
-        each = _Append(response_id, events, last, self._tokens.next())
-        self._waiting.append(each)
-        if self._task is None:
-            self._task = asyncio.create_task(self._write())
-        try:
-            error = await each.done
-        except asyncio.CancelledError:
-            # It is written all the same: whoever asks later must be able to wait for that.
-            if each.done.cancelled():
-                each.done = asyncio.get_running_loop().create_future()
-            raise
-        if error is not None:
-            raise error
 
     async def _write(self) -> None:
         try:

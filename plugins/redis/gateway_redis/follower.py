@@ -36,7 +36,7 @@ class FollowedLog:
 class Place:
     """Where one reader of a log is, and what has come for it."""
 
-    __slots__ = ("_at", "_held", "_wake", "behind", "events", "log", "over")
+    __slots__ = ("_at", "_held", "behind", "events", "log", "over", "waiting")
 
     def __init__(self, log: FollowedLog) -> None:
         self.log = log
@@ -47,7 +47,8 @@ class Place:
         self.events: list[bytes] = []
         self._at = 0
         self._held = 0
-        self._wake: asyncio.Future[None] | None = None
+        self.waiting: asyncio.Future[None] | None = None
+        """What the reader waits for, when nothing is here."""
 
     def go_on(self, at: int) -> None:
         """The reader has all events before number `at`; keep those that come from now on."""
@@ -59,14 +60,6 @@ class Place:
         events, self.events, self._held = self.events, [], 0
         return events
 
-    async def more(self) -> None:
-        """Wait until something has come."""
-        self._wake = asyncio.get_running_loop().create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
-
     def push(self, events: Sequence[bytes], length: int) -> None:
         """Events have come; the log has `length` with them."""
         if self.behind:
@@ -77,18 +70,18 @@ class Place:
             self.take()
         elif skip < len(events):
             self.events += events[skip:] if skip else events
-            self._held += sum(map(len, events))
+            for event in events:
+                self._held += len(event)
             self._at = length
-        self.wake()
+        waiting = self.waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def end(self) -> None:
         """Nothing more comes."""
         self.over = True
-        self.wake()
-
-    def wake(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
 
 
 class Follower:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote
 
 
@@ -12,6 +13,8 @@ class Keys:
         self._prefix = prefix
         self.index = f"{prefix}:{{index}}"
         self.leases = [f"{prefix}:{{leases}}", f"{prefix}:{{leases}}:holders"]
+        self.log = lru_cache(4096)(self._log)
+        """The record and its events; asked for with every event."""
         self.cancel = f"{prefix}:{{cancel}}"
 
     def response(self, response_id: str) -> list[str]:
@@ -22,10 +25,9 @@ class Keys:
     def record(self, response_id: str) -> str:
         return f"{self._prefix}:{{{_tag(response_id)}}}"
 
-    def log(self, response_id: str) -> list[str]:
-        """The record and its events."""
+    def _log(self, response_id: str) -> tuple[str, str]:
         record = self.record(response_id)
-        return [record, f"{record}:events"]
+        return record, f"{record}:events"
 
     def conversation(self, conversation_id: str) -> list[str]:
         """The conversation, its items and their order."""
@@ -43,4 +45,4 @@ class Keys:
 
 def _tag(name: str) -> str:
     """A name as a hash tag: braces would end it, and an empty one is none."""
-    return quote(name, safe=":@") or "%"
+    return name if name.isidentifier() else quote(name, safe=":@") or "%"

@@ -7,13 +7,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import ConnectionPool, parse_url
+from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff
 
 from gateway.errors import ConfigurationError
 from gateway_redis.config import RedisConfig
+from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsConnection
 
 Client: TypeAlias = "Redis | RedisCluster"
 
@@ -58,8 +59,14 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
 def _client(url: str, settings: dict[str, Any], most: int) -> Client:
     scheme, plus, kind = urlsplit(url).scheme.partition("+")
     if not plus:
-        settings.pop("socket_keepalive") if scheme == "unix" else None
-        return Redis(connection_pool=ConnectionPool(**{**settings, **parse_url(url)}, max_connections=most))  # fmt: skip
+        options: dict[str, Any] = {**parse_url(url)}
+        found = options.pop("connection_class", Connection)
+        if scheme == "unix":
+            settings.pop("socket_keepalive")
+        pool = ConnectionPool(
+            connection_class=PACKING[found], max_connections=most, **{**options, **settings}
+        )
+        return Redis(connection_pool=pool)
     if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
         raise ValueError(f"'{scheme}+{kind}' is no scheme of it.")
     parts = urlsplit(url)
@@ -80,9 +87,13 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
     socket["retry"] = settings["retry"]
     if tls:
         socket.update({k: v for k, v in settings.items() if k.startswith("ssl_")}, ssl=True)
-        settings["ssl"] = True
     sentinel: Any = Sentinel(_addresses(hosts, 26379), sentinel_kwargs=socket)  # type: ignore[no-untyped-call]
-    client: Redis = sentinel.master_for(service, max_connections=most, **settings)
+    client: Redis = sentinel.master_for(
+        service,
+        max_connections=most,
+        connection_class=SentinelTlsConnection if tls else SentinelConnection,
+        **settings,
+    )
     return client
 
 

@@ -10,7 +10,7 @@ class Tokens:
     """Tokens of one process."""
 
     def __init__(self) -> None:
-        self.process = os.urandom(9).hex()
+        self.process = os.urandom(6).hex()
         self._numbers = itertools.count()
 
     def next(self) -> str:

@@ -68,11 +68,11 @@ class AdaptedEngine(ScriptedEngine):
 
 
 class PoorEngine(ScriptedEngine):
-    """A scripted engine that can enforce and score nothing."""
+    """A scripted engine that can enforce nothing, and scores no prompt."""
 
     @property
-    def capabilities(self) -> frozenset[Literal["tokens"]]:  # type: ignore[override]
-        return frozenset({"tokens"})
+    def capabilities(self) -> frozenset[Literal["tokens", "logprobs"]]:  # type: ignore[override]
+        return frozenset({"tokens", "logprobs"})
 
 
 class TestPlugin:

@@ -191,10 +191,12 @@ def test_chat_is_counted_as_responses_are(raw: httpx.Client) -> None:
         'gateway_requests_total{route="/v1/chat/completions",status="200"}',
         'gateway_responses_total{model="scripted",status="completed"}',
         'gateway_tokens_total{kind="output",model="scripted"}',
+        'gateway_unknown_parameters_total{route="/v1/chat/completions"}',
     ]
     before = [counted(name) for name in names]
-    raw.post("/v1/chat/completions", json={"model": "scripted", "messages": user("hello"), "n": 2})
-    assert [after - b for after, b in zip(map(counted, names), before, strict=True)] == [1, 1, 4]
+    body = {"model": "scripted", "messages": user("hello"), "n": 2, "frobnicate": 1}
+    raw.post("/v1/chat/completions", json=body)
+    assert [after - b for after, b in zip(map(counted, names), before, strict=True)] == [1, 1, 4, 1]
 
 
 def test_tools_that_the_gateway_runs_are_not_seen(sdk: OpenAI, raw: httpx.Client) -> None:

@@ -128,7 +128,8 @@ def test_shared_connections_outlive_responses_and_others_do_not(mcp_gateway: Sta
 def test_what_goes_wrong_is_a_failed_call_that_the_model_reads(
     mcp_gateway: StartGateway, asked: str, said: str
 ) -> None:
-    gateway = mcp_gateway(servers={"ex": {"command": COMMAND, "time_limit": 1}})
+    limit = 1 if asked == "hang please" else 30
+    gateway = mcp_gateway(servers={"ex": {"command": COMMAND, "time_limit": limit}})
     events, response = streamed(gateway, input=asked)
     assert response["status"] == "completed"
     call = response["output"][1]
@@ -175,6 +176,21 @@ def test_a_restarted_server_is_found_again(
     assert back["output"][1]["output"] == "The sum is 5."
 
 
+@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+def test_a_server_that_dies_in_mid_call_is_a_failed_call(
+    mcp_gateway: StartGateway, transport: str, start_mcp_server: Any
+) -> None:
+    server = start_mcp_server(transport)
+    gateway = mcp_gateway(servers={"ex": {"url": server.url, "transport": transport}})
+    began = time.monotonic()
+    _, response = streamed(gateway, input="die please")
+    assert time.monotonic() - began < 20, "not by its time limit"
+    call = response["output"][1]
+    assert call["status"] == "failed"
+    assert "went away before it answered" in call["error"]["content"][0]["text"]
+    assert response["output"][2]["content"][0]["text"] == "It failed."
+
+
 def test_a_server_that_is_not_there_is_a_failed_list(mcp_gateway: StartGateway) -> None:
     gateway = mcp_gateway(servers={"ex": {"command": ["/no/such/program"]}})
     events, response = streamed(gateway, input="hello")
@@ -185,12 +201,15 @@ def test_a_server_that_is_not_there_is_a_failed_list(mcp_gateway: StartGateway) 
     assert response["status"] == "completed"
 
 
-@pytest.mark.parametrize("server", ["stdio", "streamable", "sse"])
+@pytest.mark.parametrize("server", ["stdio", "legacy", "streamable", "sse"])
 def test_a_change_of_tools_is_heard(
     mcp_gateway: StartGateway, server: str, request: pytest.FixtureRequest
 ) -> None:
-    if server == "stdio":
-        config: dict[str, Any] = {"command": COMMAND}
+    if server in (
+        "stdio",
+        "legacy",
+    ):  # since 2026-07-28 changes are subscribed to; before, they were told to all
+        config: dict[str, Any] = {"command": [*COMMAND, server]}
     else:
         config = {"url": request.getfixturevalue(server).url}
         config["transport"] = {"streamable": "streamable-http"}.get(server, server)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
-from gateway_mcp.servers import McpServers
 
 from gateway.protocols import ToolServer, ToolServers
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import McpTool
+from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
+from gateway_mcp.servers import McpServers
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
 

@@ -14,7 +14,7 @@ from gateway_parsers.kit.syntax import CallReader
 class ChoiceReader:
     """A `CallReader` that becomes the one that `choose` gives for the first character that is none of `passed`."""
 
-    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_passed", "_spaces", "_status")
+    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_passed", "_rest", "_spaces", "_status")
 
     def __init__(
         self, marker: str, choose: Callable[[str], CallReader], *, passed: str = WHITESPACE
@@ -23,6 +23,8 @@ class ChoiceReader:
         self._passed = passed
         self._inner: CallReader | None = None
         self._marker = marker
+        self._rest = ""
+        """What was passed, and the inner reader did not take: it has failed then."""
         self._spaces: list[str] = []
         self._status: Literal["more", "done", "failed"] = "more"
         self._empty: list[Delta] = []
@@ -50,7 +52,7 @@ class ChoiceReader:
     @property
     def raw(self) -> str:
         if self._inner is not None:
-            return self._inner.raw
+            return self._inner.raw + self._rest
         return self._marker + "".join(self._spaces)
 
     def read(self, text: str, pos: int, *, final: bool) -> int:
@@ -61,7 +63,8 @@ class ChoiceReader:
             if start == len(text):
                 return start
             self._inner = self._choose(text[start])
-            self._inner.read("".join(self._spaces), 0, final=False)
+            passed = "".join(self._spaces)
+            self._rest = passed[self._inner.read(passed, 0, final=False) :]
             pos = start
         return self._inner.read(text, pos, final=final)
 

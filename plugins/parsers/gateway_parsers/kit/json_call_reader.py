@@ -99,7 +99,6 @@ class JsonCallReader(StepReader):
         marker = self._syntax.stops.at(text, pos)
         if marker is not None and marker.text in self._syntax.starts:
             self.recoveries += 1
-            self._raw.clear()
             return pos + len(marker.text)
         if not final and self._syntax.stops.begins_at(text, pos):
             return pos

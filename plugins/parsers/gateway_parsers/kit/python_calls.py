@@ -50,7 +50,8 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
                 return JsonCallReader(other, marker, accept)
             return PythonReader(self, marker, accept, tools)
 
-        return ChoiceReader(marker, choose, passed=WHITESPACE + "[")
+        passed = WHITESPACE if marker in self.bare else WHITESPACE + "["
+        return ChoiceReader(marker, choose, passed=passed)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = []

@@ -80,7 +80,6 @@ class TagReader(StepReader):
                 pass
             case "call" if self._shape.call_open:
                 self.recoveries += 1
-                self._raw.clear()
             case _:
                 if not self.undecided:
                     self._undecide(marker.text)
@@ -142,7 +141,8 @@ class TagReader(StepReader):
             return start
         hit = shape.body.find(text, start, _ANYWHERE, final=final)
         if hit is None or hit[0] > start:
-            if text[start] == "{" and self._writer.empty and self._json is None:
+            bare_json = text[start] == "{" and self._writer.empty and not self._junk
+            if bare_json and self._json is None:
                 self._json = JsonValue(shape.body)
                 self._step = TagReader._json_body
                 return start

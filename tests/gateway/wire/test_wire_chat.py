@@ -1,0 +1,197 @@
+"""Chat Completions and Completions on the wire, against the official SDK's types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types import completion_create_params
+from openai.types.chat import ChatCompletion as SdkChat
+from openai.types.chat import completion_create_params as chat_params
+from openai.types.completion import Completion as SdkCompletion
+
+from gateway.errors import InvalidRequest
+from gateway.wire import chat, completions
+from gateway.wire.chat import ChatRequest, decode_chat_request
+from gateway.wire.chat_messages import AssistantMessage, CalledCustom, CalledFunction
+from gateway.wire.common import encode
+from gateway.wire.completions import CompletionRequest, decode_completion_request
+from gateway.wire.content import Logprob, TopLogprob
+from gateway.wire.structured import JsonSchemaResponse
+from gateway.wire.tools import CustomGrammarFormat, CustomTool, FunctionTool
+
+USER: dict[str, Any] = {"role": "user", "content": "hello"}
+FUNCTION: dict[str, Any] = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+
+
+def request(**fields: Any) -> ChatRequest:
+    return decode_chat_request(json.dumps({"messages": [USER], **fields}).encode())
+
+
+def test_every_parameter_of_the_sdk_is_known() -> None:
+    for base, known in (
+        (chat_params.CompletionCreateParamsBase, chat._KNOWN),
+        (chat_params.CompletionCreateParamsStreaming, chat._KNOWN),
+        (completion_create_params.CompletionCreateParamsBase, completions._KNOWN),
+        (completion_create_params.CompletionCreateParamsStreaming, completions._KNOWN),
+    ):
+        assert set(base.__annotations__) - known == set()
+
+
+def test_nulls_count_as_left_out() -> None:
+    names = set(get_type_hints(ChatRequest)) - {"messages"}
+    assert request(**dict.fromkeys(names), functions=None, function_call=None) == request()
+    assert not request().legacy
+
+
+def test_what_nobody_knows_is_remembered() -> None:
+    assert request(frobnicate=1, seed=2).unknown == ["frobnicate"]
+    body = b'{"prompt": "a", "x": 1, "prompts": []}'
+    decoded = decode_completion_request(body)
+    assert decoded.prompts == ["a"]
+    assert decoded.unknown == ["x"]
+
+
+ANSWER = chat.ChatCompletion(
+    id="chatcmpl-1",
+    created=1,
+    model="m",
+    choices=[
+        chat.Choice(
+            index=0,
+            message=chat.AnswerMessage(
+                content=None,
+                reasoning="r",
+                reasoning_content="r",
+                tool_calls=[
+                    chat.ToolCall(id="a", function=CalledFunction(name="f", arguments="{}")),
+                    chat.ToolCall(id="b", type="custom", custom=CalledCustom(name="c", input="x")),
+                ],
+            ),
+            logprobs=chat.ChoiceLogprobs(
+                content=[
+                    Logprob(
+                        token="a",
+                        bytes=[97],
+                        logprob=-1.0,
+                        top_logprobs=[TopLogprob(token="a", bytes=[97], logprob=-1.0)],
+                    )
+                ]
+            ),
+            finish_reason="tool_calls",
+        )
+    ],
+    usage=chat.CompletionUsage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
+)
+
+
+def test_the_answer_is_what_the_sdk_reads_and_its_dump_is_read_back() -> None:
+    read = SdkChat.model_validate_json(encode(ANSWER), strict=True)
+    message = read.choices[0].message
+    dumped = message.model_dump()
+    [decoded] = request(messages=[dumped]).messages
+    assert isinstance(decoded, AssistantMessage)
+    assert decoded.reasoning == decoded.reasoning_content == "r"
+    assert decoded.tool_calls is not None
+    assert [call.id for call in decoded.tool_calls] == ["a", "b"]
+    legacy = chat.AnswerMessage(function_call=CalledFunction(name="f", arguments="{}"))
+    [decoded] = request(messages=[msgspec.to_builtins(legacy)]).messages
+    assert isinstance(decoded, AssistantMessage)
+    assert decoded.function_call == CalledFunction(name="f", arguments="{}")
+
+
+def test_the_completion_is_what_the_sdk_reads() -> None:
+    scored = completions.CompletionLogprobs(
+        text_offset=[0], token_logprobs=[-1.0], tokens=["a"], top_logprobs=[{"a": -1.0}]
+    )
+    choice = completions.CompletionChoice(
+        index=0, text="a", logprobs=scored, finish_reason="length"
+    )
+    made = completions.Completion(
+        id="cmpl-1", created=1, model="m", choices=[choice], usage=ANSWER.usage
+    )
+    assert SdkCompletion.model_validate_json(encode(made), strict=True).choices[0].text == "a"
+
+
+def test_tools_become_those_of_responses() -> None:
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
+    tools = [
+        {"type": "function", "function": {**FUNCTION, "strict": True}},
+        {"type": "custom", "custom": {"name": "c", "format": grammar}},
+    ]
+    decoded = request(tools=tools).tools
+    assert decoded == [
+        FunctionTool(name="f", description="d", parameters={"type": "object"}, strict=True),
+        CustomTool(name="c", format=CustomGrammarFormat(syntax="lark", definition="start: x")),
+    ]
+    legacy = request(functions=[FUNCTION], function_call={"name": "f"})
+    assert legacy.legacy
+    assert legacy.tools == [FunctionTool(name="f", description="d", parameters={"type": "object"})]
+
+
+def test_a_schemas_own_nulls_are_kept() -> None:
+    schema = {"type": "object", "properties": {"a": {"default": None, "enum": [None, 1]}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "strict": None, "schema": schema}}
+    decoded = request(
+        response_format=wanted,
+        tools=[
+            {"type": "function", "function": {"name": "f", "strict": None, "parameters": schema}}
+        ],
+    )
+    assert isinstance(decoded.response_format, JsonSchemaResponse)
+    assert decoded.response_format.json_schema.schema == schema
+    assert decoded.tools == [FunctionTool(name="f", parameters=schema)]
+    body = {"messages": [{**USER, "name": None}], "guided_json": schema, "n": None}
+    assert decode_chat_request(json.dumps(body).encode()).guided_json == schema
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["role", "content", "type", "text", "tool_calls", "function", "name", "arguments", "id", "image_url", "url"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+FIELDS = sorted(chat._KNOWN | completions._KNOWN)
+
+
+def complaint(decode: Callable[[bytes], object], body: dict[str, Any]) -> InvalidRequest | None:
+    try:
+        decode(json.dumps(body).encode())
+    except InvalidRequest as error:
+        return error
+    return None
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), JSON)
+def test_any_json_is_read_or_refused_with_a_parameter(fields: dict[str, Any], said: Any) -> None:
+    for refused in (
+        complaint(decode_chat_request, {**fields, "messages": [USER, said]}),
+        complaint(decode_chat_request, {"messages": [USER], **fields}),
+        complaint(decode_completion_request, {"prompt": said, **fields}),
+    ):
+        if refused is not None:
+            assert refused.param
+            assert refused.message
+
+
+def test_a_list_of_prompts_is_told_from_a_prompt_of_tokens() -> None:
+    def prompts(value: Any) -> list[Any]:
+        return decode_completion_request(json.dumps({"prompt": value}).encode()).prompts
+
+    assert prompts("a") == ["a"]
+    assert prompts([1, 2]) == [[1, 2]]
+    assert prompts(["a", "b"]) == ["a", "b"]
+    assert prompts([[1], [2, 3]]) == [[1], [2, 3]]
+    assert CompletionRequest().prompts == []
