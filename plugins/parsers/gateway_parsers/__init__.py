@@ -17,6 +17,7 @@ from gateway.hookspecs import MakeFormat, ModelContext, Register, hookimpl
 from gateway.protocols.engine import ModelInfo
 from gateway.protocols.profile import ModelProfile
 from gateway_parsers.families.formats import BY_NAME, FORMATS
+from gateway_parsers.families.variants import variant_of
 from gateway_parsers.format import MarkupFormat
 from gateway_parsers.profile import profile_of
 from gateway_parsers.spec import FormatSpec
@@ -44,13 +45,18 @@ def compose(reasoning: str | None, tools: str | None) -> FormatSpec:
 
     Raises `ConfigurationError` for a name that is not a format with that half.
     """
-    marks = calls = None
+    marks = calls = frame = None
     if reasoning is not None:
-        marks = _half(reasoning, "reasoning").reasoning
+        spec = _half(reasoning, "reasoning")
+        marks, frame = spec.reasoning, spec.frame
     if tools is not None:
-        calls = _half(tools, "calls").calls
+        spec = _half(tools, "calls")
+        calls, frame = spec.calls, frame or spec.frame
     return FormatSpec(
-        name=f"{reasoning or 'plain'}+{tools or 'plain'}", reasoning=marks, calls=calls
+        name=f"{reasoning or 'plain'}+{tools or 'plain'}",
+        reasoning=marks,
+        calls=calls,
+        frame=frame,
     )
 
 
@@ -66,11 +72,12 @@ def _half(name: str, half: Literal["reasoning", "calls"]) -> FormatSpec:
 
 
 def _make(spec: FormatSpec, config: FormatConfig, context: ModelContext) -> MarkupFormat:
+    spec = variant_of(spec, context.info)
     return MarkupFormat(_started(spec, config.start), context.tokenizer)
 
 
 def _make_composed(config: HalvesConfig, context: ModelContext) -> MarkupFormat:
-    spec = compose(config.reasoning, config.tools)
+    spec = variant_of(compose(config.reasoning, config.tools), context.info)
     return MarkupFormat(_started(spec, config.start), context.tokenizer)
 
 

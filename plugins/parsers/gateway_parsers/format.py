@@ -50,16 +50,16 @@ class MarkupFormat:
         return write(self.spec, pieces, tail)
 
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
-        answer = self._answer(turn)
+        answer = self._answer(turn, tail)
         if answer is None or isinstance(answer, Triggered):
             return answer  # free text has room for thinking
         thinking = self._thinking(tail)
         return answer if thinking is None else InOrder((thinking, answer))
 
-    def _answer(self, turn: Turn) -> Constraint | None:
+    def _answer(self, turn: Turn, tail: Tail) -> Constraint | None:
         """What must come once thinking is over."""
         tools = [tool for tool in turn.tools if tool.kind != "builtin"]
-        text = self._text(turn.text_format)
+        text = self._text(turn.text_format, tail)
         match turn.tool_choice:
             case "none":
                 return text
@@ -77,8 +77,13 @@ class MarkupFormat:
                         "tool_choice is 'required', but there are no tools.", param="tool_choice"
                     )
                 return self._calls(tools, parallel=turn.parallel_tool_calls, schemas=True)
-        if not tools or self.spec.calls is None:
+        if not tools:
             return text
+        if self.spec.calls is None:
+            raise Unsupported(
+                f"The output format {self.name!r} has no tool calls: leave the tools out, or use another model.",
+                param="tools",
+            )
         if text is not None:
             calls = self._calls(tools, parallel=turn.parallel_tool_calls, schemas=False)
             return OneOf((text, calls))
@@ -113,12 +118,13 @@ class MarkupFormat:
             return in_order([FreeText(until=frame.close), calls])
         return calls
 
-    def _text(self, text_format: TextFormat) -> Constraint | None:
+    def _text(self, text_format: TextFormat, tail: Tail) -> Constraint | None:
         text = _text_constraint(text_format)
         frame = self.spec.frame
         if text is None or frame is None:
             return text
-        return in_order([Const(frame.open), text, Const(frame.close)])
+        opened = tail == "text" and frame.with_calls
+        return in_order([Const("" if opened else frame.open), text, Const(frame.close)])
 
     def _thinking(self, tail: Tail) -> Constraint | None:
         """What may or must come before the answer, free of its constraint."""

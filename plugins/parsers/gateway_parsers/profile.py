@@ -1,31 +1,93 @@
-"""Which renderer and format a model speaks, read off its chat template."""
+"""Which renderer and format a model speaks, read off its chat template and its type."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
+
+from msgspec import Struct
 
 from gateway.protocols.engine import ModelInfo
 from gateway.protocols.profile import ModelProfile
+from gateway_parsers.families.formats import BY_NAME, FORMATS
 
-# Call markup of families that no format here reads, by what their templates tell the model to write.
-_FOREIGN = (
-    ("<function=", "qwen3_coder"),
-    ("<arg_key>", "glm45"),
-    ("<|python_tag|>", "llama3_json"),
-    ("<｜tool▁calls▁begin｜>", "deepseek_v3"),
-    ("｜DSML｜", "deepseek_v32"),
-    ("<|tool_call_begin|>", "kimi_k2"),
-    ("<minimax:tool_call>", "minimax_m2"),
-    ("[TOOL_CALLS]", "mistral"),
-    ("<|tool_call>", "gemma4"),
-    ("<|channel|>", "openai"),
-    ("<seed:tool_call>", "seed_oss"),
-    ("<TOOLCALL>", "nemotron_json"),
-    ("<|tool_call|>", "granite"),
-    ("<|START_ACTION|>", "cohere"),
+
+class _Rule(Struct, frozen=True):
+    """A format, and what a chat template holds whose model speaks it."""
+
+    parser: str
+    marks: tuple[str, ...]
+    """All of these stand in it."""
+    without: tuple[str, ...] = ()
+    """None of these does."""
+    model: str = ""
+    """A pattern that is found in the model's type or architecture."""
+
+
+# The first that fits is taken: what is particular stands before what it resembles.
+_RULES: Final = (
+    _Rule("deepseek_v41", ("｜DSML｜ calls",)),
+    _Rule("deepseek_v4", ("｜DSML｜", "tool_calls"), ("function_calls",)),
+    _Rule("deepseek_v32", ("｜DSML｜",)),
+    _Rule("deepseek_v3", ("<｜tool▁calls▁begin｜>", "```json")),
+    _Rule("deepseek_v31", ("<｜tool▁calls▁begin｜>",)),
+    _Rule("kimi_k2", ("<|tool_call_begin|>",)),
+    _Rule("kimi_k3", ("<|open|>", "<|close|>", "<|sep|>")),
+    _Rule("minimax_m3", ("]<]minimax[>[",)),
+    _Rule("minimax_m2", ("<minimax:tool_call>",)),
+    _Rule("seed_oss", ("<seed:tool_call>",)),
+    _Rule("longcat", ("<longcat_tool_call>",)),
+    _Rule("dots", ("<dots_function_call>",)),
+    _Rule("k2_horizon", ("<ifm|tool_call",)),
+    _Rule("plamo3", ("begin_tool_request:plamo",)),
+    _Rule("nemotron_json", ("<TOOLCALL>",)),
+    _Rule("step3", ("<steptml:",)),
+    _Rule("hy_v3", ("<tool_sep",)),
+    _Rule("glm45", ("</arg_key>\n<arg_value>",)),
+    _Rule("glm45", ("</arg_key>\\n<arg_value>",)),
+    _Rule("glm47", ("<arg_key>",)),
+    _Rule("mimo", ("<function=", "<parameter="), model="mimo"),
+    _Rule("qwen3_coder", ("<function=",)),
+    _Rule("minicpm5", ("<param name=",)),
+    _Rule("mistral", ("[TOOL_CALLS]", "[ARGS]")),
+    _Rule("mistral_v3", ("[TOOL_CALLS]",)),
+    _Rule("gemma4", ("<|tool_call>",)),
+    _Rule("functiongemma", ("<start_function_call>",)),
+    _Rule("cohere_command4", ("<|START_ACTION|>", "<|START_TEXT|>")),
+    _Rule("cohere_command3", ("<|START_ACTION|>",)),
+    _Rule("apertus", ("<|tools_prefix|>",)),
+    _Rule("inkling", ("<|content_invoke_tool_json|>",)),
+    _Rule("internlm", ("<|action_start|>",)),
+    _Rule("lfm2", ("<|tool_call_start|>",)),
+    _Rule("lfm2", ("List of tools",), model="lfm2"),
+    _Rule("olmo3", ("<function_calls>",)),
+    _Rule("gigachat3", ("function call<|role_sep|>",)),
+    _Rule("gigachat3", ("<|function_call|>",)),
+    _Rule("phi4_mini_json", ("functools[",)),
+    _Rule("phi4_mini_json", ("<|tool|>",), model="phi"),
+    _Rule("granite", ("<|tool_call|>",)),
+    _Rule("granite-20b-fc", ("<function_call>",)),
+    _Rule("llama4_pythonic", ("<|python_start|>",)),
+    _Rule("llama4_pythonic", ("func_name1(",), model="llama4"),
+    _Rule("pythonic", ("func_name1(",)),
+    _Rule("llama3_json", ("<|python_tag|>",)),
+    _Rule("llama3_json", ('"parameters": dictionary of argument name',)),
+    _Rule("hunyuan_a13b", ("<tool_calls>",), model="hunyuan"),
+    _Rule("hunyuan_a13b", ("<tool_calls>", "<answer>")),
+    _Rule("jamba", ("<tool_calls>",)),
+    _Rule("ernie45", ("<tool_call>",), model="ernie"),
+    _Rule("xlam", ('[{"name": "tool_call_name"',)),
+    _Rule("xlam", ("tool_call_name1",)),
 )
-THINK_ALONE = "think"
-_JSON_CALL = re.compile(r"\\?[\"']arguments\\?[\"']")
+_HARMONY: Final = "<|channel|>"
+_JSON_CALL: Final = re.compile(r"\\?[\"']arguments\\?[\"']")
+THINK_ALONE: Final = "think"
+_THINKERS: Final = tuple(
+    spec.name
+    for spec in (BY_NAME[THINK_ALONE], *(each for each in FORMATS if each.name != THINK_ALONE))
+    if spec.reasoning is not None
+)
+"""Formats by whose marks reasoning is known: the plainest first."""
 
 
 def profile_of(model: ModelInfo) -> ModelProfile | None:
@@ -33,28 +95,54 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
     template = model.chat_template
     if not template:
         return None
-    thinks = "</think>" in template
-    calls = "<tool_call>" in template and _JSON_CALL.search(template) is not None
-    foreign = next((family for mark, family in _FOREIGN if mark in template), None)
-    if foreign is not None:
-        return ModelProfile(
-            renderer="chat_template",
-            parser=THINK_ALONE if thinks else "plain",
-            why=f"its chat template writes calls as {foreign} does, which no installed format reads: calls stay text",
-        )
-    if calls:
-        seen = "<think> and JSON calls" if thinks else "JSON calls"
-        return ModelProfile(
-            renderer="chat_template",
-            parser="qwen3",
-            why=f"its chat template has {seen} in <tool_call>",
-        )
-    if thinks:
-        return ModelProfile(
-            renderer="chat_template",
-            parser=THINK_ALONE,
-            why="its chat template has <think>, and no call markup that is known",
-        )
+    calls, why = _calls_of(template, f"{model.model_type} {model.architecture}".lower())
+    thinker = _thinker_of(template, calls)
+    if calls is None:
+        parser = thinker or "plain"
+        return ModelProfile(renderer="chat_template", parser=parser, why=why)
+    own = BY_NAME[calls].reasoning
+    if thinker is None or own == BY_NAME[thinker].reasoning:
+        return ModelProfile(renderer="chat_template", parser=calls, why=why)
+    marks = BY_NAME[thinker].reasoning
+    assert marks is not None
     return ModelProfile(
-        renderer="chat_template", parser="plain", why="its chat template has no known markup"
+        renderer="chat_template",
+        reasoning=thinker,
+        tools=calls,
+        why=f"{why}, and reasoning as {marks.open}",
     )
+
+
+def _calls_of(template: str, kind: str) -> tuple[str | None, str]:
+    """The format of a template's calls, and why it is that."""
+    for rule in _RULES:
+        fits = all(mark in template for mark in rule.marks)
+        if not fits or any(mark in template for mark in rule.without):
+            continue
+        if rule.model and not re.search(rule.model, kind):
+            continue
+        said = f" and its type says {rule.model}" if rule.model else ""
+        return rule.parser, f"its chat template has {rule.marks[0].strip()!r}{said}"
+    if "<tool_call>" in template and _JSON_CALL.search(template) is not None:
+        return "qwen3", "its chat template has JSON calls in '<tool_call>'"
+    if _HARMONY in template:
+        return (
+            None,
+            f"its chat template writes {_HARMONY!r}, which is the format 'harmony': calls stay text here",
+        )
+    return None, "its chat template has no call markup that is known"
+
+
+def _thinker_of(template: str, calls: str | None) -> str | None:
+    """A format with the reasoning of this template: that of its calls, if it can be; None if it has none."""
+    if calls is not None:
+        own = BY_NAME[calls].reasoning
+        if own is not None and any(close in template for close in own.closes):
+            return calls
+    for name in _THINKERS:
+        marks = BY_NAME[name].reasoning
+        if marks is not None and marks.open in template and marks.close in template:
+            return name
+        if marks is not None and name == THINK_ALONE and marks.close in template:
+            return name
+    return None

@@ -50,7 +50,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     special: bool = False
     """The markers are special tokens, and so never prose: they are not shown wherever they stand."""
     with_calls: bool = False
-    """Calls come only behind framed text, be it empty."""
+    """Every answer has it, be it empty, and calls come behind it; a prompt without thinking opens it."""
 
     @property
     def opens(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from gateway.protocols import OutputFormat
 from gateway.testing import output_contract
 from gateway.testing.output_contract import OutputParserContract
 
+
 class FormatContract(OutputParserContract):
     """The contract for one of `FORMATS`."""
 
@@ -27,7 +28,9 @@ class Nested(FormatContract):
     """MiniMax M3 writes what no schema describes as plain text, in which `12` may be a number or a string."""
 
     def arguments(self) -> st.SearchStrategy[dict[str, Any]]:
-        more = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(0, 9), max_size=2)
+        more = st.dictionaries(
+            st.text("abc", min_size=1, max_size=3), st.integers(0, 9), max_size=2
+        )
         return st.builds(
             lambda known, extra: {**known, **({"more": extra} if extra is not None else {})},
             super().arguments().map(lambda all_: {k: v for k, v in all_.items() if k != "more"}),
@@ -38,6 +41,10 @@ class Nested(FormatContract):
 BASES: dict[str, type[FormatContract]] = {"minimax_m3": Nested}
 
 for each in FORMATS:
-    attributes = {"spec": each, "reasons": each.reasoning is not None, "calls": each.calls is not None}
+    attributes = {
+        "spec": each,
+        "reasons": each.reasoning is not None,
+        "calls": each.calls is not None,
+    }
     name = "Test" + "".join(map(str.title, each.name.replace("-", "_").split("_")))
     globals()[name] = type(name, (BASES.get(each.name, FormatContract),), attributes)
