@@ -143,5 +143,5 @@ PLAMO = Reasoning(
     call_ends_it="always",
 )
 
-ANSWER = Frame(open="<answer>", close="</answer>")
+ANSWER = Frame(open="<answer>", close="</answer>", also_open=("助手：",))
 RESPONSE = Frame(open="<response>", close="</response>")

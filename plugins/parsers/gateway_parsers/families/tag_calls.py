@@ -172,6 +172,7 @@ KIMI_K3 = TagCalls(
     name_attribute="tool",
     key_attribute="key",
     type_attribute="type",
+    json_marks=('<|open|>json type="object"<|sep|>', "<|close|>json<|sep|>"),
     escaped=True,
     head='<|open|>call tool="{name}" index="{index}"<|sep|>',
     parameter='<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',

@@ -18,7 +18,8 @@ from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
 PYTHON: Final = LiteralSyntax(
-    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True))
+    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True)),
+    coerces_strings=True,
 )
 _NAME_END: Final = re.compile(r"[^\w.\-]")
 _KEY_END: Final = re.compile(r"[^\w]")

@@ -158,6 +158,8 @@ class TagReader(StepReader):
         if marker.action == "key":
             self._step = TagReader._key
             return start + len(marker.text)
+        if marker.action == "swallow":
+            return start + len(marker.text)
         self._end_call()
         if marker.action == "close":
             if not shape.call_close:
@@ -176,7 +178,7 @@ class TagReader(StepReader):
         pos, piece = value.read(text, pos, final=final)
         self._arguments(piece)
         if value.done or value.interrupted:
-            self.recoveries += 1
+            self.recoveries += value.interrupted or not self._shape.json_marks
             self._arguments(value.closing() if value.interrupted else "")
             self._step = TagReader._body
         return pos

@@ -38,6 +38,8 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     """Further texts that begin calls: older spellings, or `call_open` for models that forget `start`."""
     noise: tuple[str, ...] = ()
     """Markup that may stand before or between calls, and says nothing."""
+    json_marks: tuple[str, ...] = ()
+    """What stands around arguments that are one JSON object."""
     name_attribute: str = ""
     """The attribute that is the name; empty: all of the head is."""
     key_attribute: str = ""
@@ -95,6 +97,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """What may stand between parameters."""
         return _set(
             keys=(self.key_open,),
+            noise=self.json_marks,
             closes=(self.call_close or self.end,),
             ends=(self.end,),
             opens=(self.call_open,),
