@@ -24,13 +24,30 @@ class EventReader:
     def __init__(self, server: Server, keys: Keys, process: str) -> None:
         self._server = server
         self._keys = keys
-        self._process = process
-        self._followers: dict[str, Follower] = {}
+        self._all = None if server.cluster else Follower(server, keys, keys.wake(process))
+        self._single: dict[str, Follower] = {}
+        """In a cluster, for each log."""
 
     async def close(self) -> None:
         """Stop waiting."""
-        for follower in self._followers.values():
-            await follower.close()
+        for follower in (self._all, *self._single.values()):
+            if follower is not None:
+                await follower.close()
+
+    def hand_in(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
+        """This process has written events to a log; its own readers need not ask Redis for them."""
+        if self._all is not None:
+            self._all.hand_in(response_id, events, length, last)
+
+    def let_go(self, response_id: str) -> None:
+        """This process may write no more to a log."""
+        if self._all is not None:
+            self._all.let_go(response_id)
+
+    def end(self, response_id: str) -> None:
+        """The response was deleted."""
+        if self._all is not None:
+            self._all.end(response_id)
 
     async def state(self, response_id: str) -> tuple[int, bool]:
         """How many events a log has, and whether it has ended."""
@@ -83,17 +100,17 @@ class EventReader:
                 self._retire(response_id, follower)
 
     def _follower(self, response_id: str) -> Follower:
-        name = response_id if self._server.cluster else ""
-        follower = self._followers.get(name)
+        if self._all is not None:
+            return self._all
+        follower = self._single.get(response_id)
         if follower is None:
-            wake = None if self._server.cluster else self._keys.wake(self._process)
-            follower = self._followers[name] = Follower(self._server, self._keys, wake)
+            follower = self._single[response_id] = Follower(self._server, self._keys, None)
         return follower
 
     def _retire(self, response_id: str, follower: Follower) -> None:
         """Let go of the follower of one log, if nobody needs it."""
-        if self._followers.get(response_id) is follower and not follower:
-            del self._followers[response_id]
+        if self._single.get(response_id) is follower and not follower:
+            del self._single[response_id]
             follower.stop()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gateway.errors import StoreUnavailable
 from gateway_redis import scripts
+from gateway_redis.event_reader import EventReader
 from gateway_redis.keys import Keys
 from gateway_redis.server import Argument, Server, through_outage
 from gateway_redis.tokens import Tokens
@@ -45,7 +46,11 @@ class _Append:
 class EventWriter:
     """Appends to logs, in the order of the calls. An append that was begun is made, whether or not its caller stays."""
 
-    def __init__(self, server: Server, keys: Keys, tokens: Tokens, *, outage: float) -> None:
+    def __init__(
+        self, server: Server, keys: Keys, tokens: Tokens, reader: EventReader, *, outage: float
+    ) -> None:
+        """`reader` is told what is written."""
+        self._reader = reader
         self._server = server
         self._keys = keys
         self._tokens = tokens
@@ -104,7 +109,7 @@ class EventWriter:
                         each.finish(StoreUnavailable("The store has lost events of this response."))
                         continue
                     if error is not None:
-                        self._known.pop(each.response_id, None)
+                        self._let_go(each.response_id)
                     each.finish(error)
         except BaseException:
             # A mistake of ours: nobody shall wait for ever.
@@ -160,7 +165,14 @@ class EventWriter:
             batch, await self._server.run(scripts.APPEND, keys, arguments), strict=True
         ):
             each.lost = length == _LOST
-            if length < 0 or each.last:
-                self._known.pop(each.response_id, None)
-            else:
-                self._known[each.response_id] = length
+            if length < 0:
+                self._let_go(each.response_id)
+                continue
+            self._known[each.response_id] = length
+            self._reader.hand_in(each.response_id, each.events, length, each.last)
+            if each.last:
+                del self._known[each.response_id]
+
+    def _let_go(self, response_id: str) -> None:
+        self._known.pop(response_id, None)
+        self._reader.let_go(response_id)

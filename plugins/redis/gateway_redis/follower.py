@@ -15,6 +15,9 @@ from gateway_redis.server import BLOCK, Server
 
 logger = logging.getLogger("gateway_redis")
 
+_CHECK = 2.0
+"""The same, where logs are followed that this process writes: nothing is read that would show that another ended them."""
+
 _HELD = 1 << 20
 """Bytes that are held for a follower who does not take them; then it has to read the log again."""
 
@@ -24,12 +27,14 @@ _START = "0-0"
 class FollowedLog:
     """A log that somebody follows. `position` is how many of its events were handed out or were there before."""
 
-    __slots__ = ("key", "places", "position", "response_id")
+    __slots__ = ("key", "own", "places", "position", "response_id")
 
     def __init__(self, response_id: str, key: str, position: int) -> None:
         self.response_id = response_id
         self.key = key
         self.position = position
+        self.own = False
+        """This process writes it, and hands its events in: they need not be read."""
         self.places: set[Place] = set()
 
 
@@ -112,11 +117,7 @@ class Follower:
             key = self._keys.log(response_id)[1]
             log = self._logs[response_id] = FollowedLog(response_id, key, position)
             self._by_key[key.encode()] = log
-            self._joined += 1
-            if self._task is None:
-                self._task = asyncio.create_task(self._follow())
-            elif self._waking is None and self._wake_key is not None:
-                self._waking = asyncio.create_task(self._wake(self._wake_key))
+            self._read_anew()
         place = Place(log)
         log.places.add(place)
         return place
@@ -127,6 +128,26 @@ class Follower:
         log.places.discard(place)
         if not log.places and self._logs.get(log.response_id) is log:
             self._drop(log)
+
+    def hand_in(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
+        """This process has written events to a log, which has `length` of them now."""
+        log = self._logs.get(response_id)
+        if log is not None:
+            log.own = True
+            self._deliver(log, events, length, last)
+
+    def let_go(self, response_id: str) -> None:
+        """This process may write no more to a log: others may."""
+        log = self._logs.get(response_id)
+        if log is not None and log.own:
+            log.own = False
+            self._read_anew()
+
+    def end(self, response_id: str) -> None:
+        """The response was deleted."""
+        log = self._logs.get(response_id)
+        if log is not None:
+            self._end(log)
 
     def stop(self) -> None:
         """Stop waiting."""
@@ -145,6 +166,14 @@ class Follower:
         del self._logs[log.response_id]
         del self._by_key[log.key.encode()]
 
+    def _read_anew(self) -> None:
+        """A log is to be read that was not."""
+        self._joined += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow())
+        elif self._waking is None and self._wake_key is not None:
+            self._waking = asyncio.create_task(self._wake(self._wake_key))
+
     async def _wake(self, key: str) -> None:
         """End the read that goes on, until one was begun that knows all logs."""
         try:
@@ -161,15 +190,17 @@ class Follower:
         try:
             while self._logs:
                 try:
-                    if away or loop.time() > checked + BLOCK:
+                    logs = self._logs.values()
+                    seconds = _CHECK if any(log.own for log in logs) else BLOCK
+                    if away or loop.time() > checked + seconds:
                         await self._check()
                         checked, away = loop.time(), False
                         continue
-                    streams = [(log.key, f"{log.position}-0") for log in self._logs.values()]
+                    streams = [(log.key, f"{log.position}-0") for log in logs if not log.own]
                     if self._wake_key is not None:
                         streams.append((self._wake_key, self._wake_at))
                     self._read = self._joined
-                    found = await self._server.wait_for_entries(streams, seconds=BLOCK)
+                    found = await self._server.wait_for_entries(streams, seconds=seconds)
                 except StoreUnavailable as error:
                     if not away:
                         logger.warning("event logs are not followed: %s", error.message)
@@ -193,12 +224,17 @@ class Follower:
                 self._end(log)
                 return
             events, length, last = entry
+            self._deliver(log, events, length, last)
+            if last:
+                return
+
+    def _deliver(self, log: FollowedLog, events: Sequence[bytes], length: int, last: bool) -> None:
+        if length > log.position:
             log.position = length
             for place in log.places:
                 place.push(events, length)
-            if last:
-                self._end(log)
-                return
+        if last:
+            self._end(log)
 
     def _end(self, log: FollowedLog) -> None:
         self._drop(log)

@@ -27,8 +27,8 @@ class RedisStore:
         keys, tokens = Keys(config.prefix), Tokens()
         self._server = server
         self._records = ResponseRecords(server, keys, config, tokens)
-        self._writer = EventWriter(server, keys, tokens, outage=config.outage)
         self._reader = EventReader(server, keys, tokens.process)
+        self._writer = EventWriter(server, keys, tokens, self._reader, outage=config.outage)
         self._leases = LeaseTable(server, keys)
         self._conversations = ConversationTable(server, keys, ttl=config.ttl)
 
@@ -68,6 +68,7 @@ class RedisStore:
         deleted = await self._records.delete(response_id, owner=owner)
         if deleted:
             self._writer.forget(response_id)
+            self._reader.end(response_id)
         return deleted
 
     async def append_events(

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from gateway.testing.server import run_gateway
+
 EXAMPLE = Path(__file__).parent / "mcp_example_server.py"
 COMMAND = [sys.executable, str(EXAMPLE), "stdio"]
 
@@ -112,23 +114,30 @@ SCENARIO: list[dict[str, Any]] = [
 ]
 
 
+def configuration(folder: Path, **tables: Any) -> dict[str, Any]:
+    """A gateway with a scripted model `m`; `tables` are those of `[tools.mcp]`, and `server`."""
+    scenario = folder / "scenario.json"
+    scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    return {
+        "server": tables.pop("server", {}),
+        "models": {"m": {"engine": "scripted", "path": str(scenario)}},
+        "tools": {"mcp": tables},
+    }
+
+
 @pytest.fixture
 def mcp_gateway(gateway_server: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Start a gateway with a scripted model `m`: `mcp_gateway(servers={...}, remote={...}, server={...})`."""
+    """Start a gateway: `mcp_gateway(servers={...}, remote={...}, server={...})`."""
+    return lambda **tables: gateway_server(configuration(tmp_path, **tables))
 
-    def start(**tables: Any) -> Any:
-        scenario = tmp_path / "scenario.json"
-        scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
-        top = tables.pop("server", {})
-        return gateway_server(
-            {
-                "server": top,
-                "models": {"m": {"engine": "scripted", "path": str(scenario)}},
-                "tools": {"mcp": tables},
-            }
-        )
 
-    return start
+@pytest.fixture(scope="session")
+def example_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A gateway with the example server as `ex`, for tests that do not hurt it."""
+    folder = tmp_path_factory.mktemp("mcp")
+    config = configuration(folder, servers={"ex": {"command": COMMAND}})
+    with run_gateway(config, folder) as gateway:
+        yield gateway
 
 
 @pytest.fixture

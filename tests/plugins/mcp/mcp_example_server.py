@@ -68,10 +68,6 @@ async def learn(name: str, context: Context[Any, Any]) -> str:
 
 if __name__ == "__main__":
     transport = sys.argv[1]
-    if (
-        sys.argv[-1] == "legacy"
-    ):  # speaks the protocol as it was before 2026-07-28, with its handshake
-        del server._lowlevel_server._request_handlers["server/discover"]
     if transport == "stdio":
         server.run("stdio")
     else:

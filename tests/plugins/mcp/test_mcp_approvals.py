@@ -36,8 +36,8 @@ class Client:
 
 
 @pytest.fixture
-def client(mcp_gateway: Callable[..., Any]) -> Client:
-    return Client(mcp_gateway(servers={"ex": {"command": COMMAND}}))
+def client(example_gateway: Any) -> Client:
+    return Client(example_gateway)
 
 
 def answer_to(request: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -158,12 +158,9 @@ def test_the_operator_can_make_approval_the_default(mcp_gateway: Callable[..., A
     assert response["output"][1]["type"] == "mcp_call"
 
 
-def test_the_sdk_reads_the_whole_exchange_in_a_conversation(
-    mcp_gateway: Callable[..., Any],
-) -> None:
-    gateway = mcp_gateway(servers={"ex": {"command": COMMAND}})
+def test_the_sdk_reads_the_whole_exchange_in_a_conversation(example_gateway: Any) -> None:
     tools: Any = [TOOL]
-    with gateway.client() as client:
+    with example_gateway.client() as client:
         conversation = client.conversations.create().id
         first = client.responses.create(
             model="m", input="please add", tools=tools, conversation=conversation

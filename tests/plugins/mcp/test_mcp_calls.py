@@ -14,7 +14,7 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
-EXAMPLE = {"ex": {"command": COMMAND}}
+LEGACY = Path(__file__).parent / "mcp_legacy_server.py"
 TOOLS: Any = [{"type": "mcp", "server_label": "ex"}]
 StartGateway = Callable[..., Any]
 
@@ -35,8 +35,8 @@ def calls_of(response: Any) -> list[Any]:
     return [item for item in response.output if item.type == "mcp_call"]
 
 
-def test_a_call_is_streamed_in_its_own_event_family(mcp_gateway: StartGateway) -> None:
-    events, response = streamed(mcp_gateway(servers=EXAMPLE), input="please add")
+def test_a_call_is_streamed_in_its_own_event_family(example_gateway: Any) -> None:
+    events, response = streamed(example_gateway, input="please add")
     listing, call, message = response["output"]
     assert listing["type"] == "mcp_list_tools"
     assert {tool["name"] for tool in listing["tools"]} >= {"add", "count", "hang"}
@@ -64,8 +64,8 @@ def test_a_call_is_streamed_in_its_own_event_family(mcp_gateway: StartGateway) -
     ]
 
 
-def test_the_sdk_reads_it_streamed_plain_and_in_the_background(mcp_gateway: StartGateway) -> None:
-    gateway = mcp_gateway(servers=EXAMPLE)
+def test_the_sdk_reads_it_streamed_plain_and_in_the_background(example_gateway: Any) -> None:
+    gateway = example_gateway
     with gateway.client() as client:
         with client.responses.stream(model="m", input="please add", tools=TOOLS) as stream:
             for _ in stream:
@@ -91,8 +91,8 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(mcp_gateway: Star
         assert client.responses.retrieve(plain.id).output == plain.output
 
 
-def test_what_was_listed_is_not_listed_again_in_a_conversation(mcp_gateway: StartGateway) -> None:
-    with mcp_gateway(servers=EXAMPLE).client() as client:
+def test_what_was_listed_is_not_listed_again_in_a_conversation(example_gateway: Any) -> None:
+    with example_gateway.client() as client:
         first = client.responses.create(model="m", input="please add", tools=TOOLS)
         second = client.responses.create(
             model="m", input="count for me", tools=TOOLS, previous_response_id=first.id
@@ -141,9 +141,9 @@ def test_what_goes_wrong_is_a_failed_call_that_the_model_reads(
     assert after["output"][1]["output"] == "The sum is 5.", "the next call finds a live server"
 
 
-def test_an_unknown_tool_is_a_function_of_the_client(mcp_gateway: StartGateway) -> None:
+def test_an_unknown_tool_is_a_function_of_the_client(example_gateway: Any) -> None:
     """As everywhere: what the model makes up is shown as it called it, and no server is asked."""
-    _, response = streamed(mcp_gateway(servers=EXAMPLE), input="no such thing")
+    _, response = streamed(example_gateway, input="no such thing")
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "function_call"]
 
 
@@ -205,11 +205,10 @@ def test_a_server_that_is_not_there_is_a_failed_list(mcp_gateway: StartGateway) 
 def test_a_change_of_tools_is_heard(
     mcp_gateway: StartGateway, server: str, request: pytest.FixtureRequest
 ) -> None:
-    if server in (
-        "stdio",
-        "legacy",
-    ):  # since 2026-07-28 changes are subscribed to; before, they were told to all
-        config: dict[str, Any] = {"command": [*COMMAND, server]}
+    if server == "stdio":
+        config: dict[str, Any] = {"command": COMMAND}
+    elif server == "legacy":  # since 2026-07-28 one subscribes to changes; before, all were told
+        config = {"command": [sys.executable, str(LEGACY)]}
     else:
         config = {"url": request.getfixturevalue(server).url}
         config["transport"] = {"streamable": "streamable-http"}.get(server, server)
@@ -274,17 +273,17 @@ def test_allowed_tools_are_all_that_is_listed_and_offered(mcp_gateway: StartGate
     ],
 )
 def test_what_cannot_be_honoured_is_refused(
-    mcp_gateway: StartGateway, entry: dict[str, Any], param: str
+    example_gateway: Any, entry: dict[str, Any], param: str
 ) -> None:
-    gateway = mcp_gateway(servers=EXAMPLE)
+    gateway = example_gateway
     body = {"model": "m", "input": "hi", "tools": [{"type": "mcp", **entry}]}
     answer = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=30)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
 
 
-def test_calls_beyond_max_tool_calls_fail(mcp_gateway: StartGateway) -> None:
-    gateway = mcp_gateway(servers=EXAMPLE)
+def test_calls_beyond_max_tool_calls_fail(example_gateway: Any) -> None:
+    gateway = example_gateway
     _, response = streamed(gateway, input="add and think", max_tool_calls=1)
     calls = [item for item in response["output"] if item["type"] == "mcp_call"]
     assert [call["status"] for call in calls] == ["completed", "failed"]

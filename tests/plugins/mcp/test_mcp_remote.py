@@ -23,6 +23,13 @@ HERE = {"enabled": True, "allow_hosts": ["127.0.0.1"], "allow_private": True}
 StartGateway = Callable[..., Any]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args: Any) -> None:
+        pass  # a client that does not wait for the answer
+
+
 class Recorder:
     """An HTTP server that is no MCP server: it notes what it is sent and answers as it is told."""
 
@@ -56,8 +63,7 @@ class Recorder:
             def log_message(self, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/mcp"

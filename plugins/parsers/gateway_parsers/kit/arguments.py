@@ -6,6 +6,7 @@ import json
 from typing import Literal, TypeAlias
 
 from gateway_parsers.kit.coercion import MixedText, coerced, quoted
+from gateway_parsers.kit.literals import PYTHON, LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.schema import ANY, STRING, JsonType, SchemaNode
 
@@ -110,12 +111,24 @@ class ArgumentWriter:
         else:
             text = "".join(self._held) + spaces
             types = self._types or (ANY if self._mixed is not None else frozenset())
-            self.parts.append(coerced(text, types))
+            self.parts.append(_value(text, types))
         self._held = None
 
     def finish(self) -> None:
         """There are no more values."""
         self.parts.append("}" if self._count else "{}")
+
+
+def _value(text: str, types: frozenset[JsonType]) -> str:
+    """What `text` stands for; where no string is allowed, a list or an object may be written as Python."""
+    said = coerced(text, types)
+    if said.startswith('"') and "string" not in types and text.lstrip()[:1] in ("{", "["):
+        stripped = text.strip()
+        value = LiteralValue(PYTHON, None)
+        end, literal = value.read(stripped, 0, final=True)
+        if value.done and end == len(stripped):
+            return literal
+    return said
 
 
 def _escaped(text: str) -> str:

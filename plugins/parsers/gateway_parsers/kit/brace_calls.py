@@ -27,7 +27,7 @@ from gateway_parsers.kit.parameters import (
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
-from gateway_parsers.kit.template import in_order
+from gateway_parsers.kit.template import in_order, members_of_call
 
 _NAME: Final = re.compile(r"(?:call)?:?\s*([^\s<>{}\[\]()\"'|:,]+)")
 _MAX_DEPTH: Final = 8
@@ -81,10 +81,12 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
         return BraceReader(self, marker, accept, tools)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
-        return "".join(
-            f"{self.start}call:{call.name}{self._said(json.loads(call.arguments or '{}'))}{self.end}"
-            for call in calls
-        )
+        written = []
+        for call in calls:
+            arguments = members_of_call(call.arguments)
+            said = call.arguments if arguments is None else self._said(arguments)
+            written.append(f"{self.start}call:{call.name}{said}{self.end}")
+        return "".join(written)
 
     def _said(self, value: Any) -> str:
         match value:
@@ -231,8 +233,8 @@ class BraceReader(StepReader):
         if start == len(text):
             return start
         marker = self._shape.stops.at(text, start)
-        if marker is None and not final and self._shape.stops.begins_at(text, start):
-            return start
+        if marker is None and self._shape.stops.begins_at(text, start):
+            return len(text) if final else start  # an end marker that was cut off, or may yet come
         self.status = "done"
         if marker is not None and marker.action == "close":
             return start + len(marker.text)

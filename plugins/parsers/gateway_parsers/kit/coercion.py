@@ -16,6 +16,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBER_CHARACTERS = "+-.0123456789eE"
 _LITERALS: dict[JsonType, tuple[str, ...]] = {"boolean": ("true", "false"), "null": ("null",)}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
+_EMPTY: tuple[tuple[JsonType, str], ...] = (("null", "null"), ("array", "[]"), ("object", "{}"))
 MAX_DIGITS = 400
 """A longer number is a string: neither float nor a decimal conversion takes it."""
 
@@ -31,9 +32,11 @@ def coerced(text: str, types: Collection[JsonType]) -> str:
     A string comes out only where one is allowed, or where `text` is nothing else.
     """
     stripped = text.strip()
+    if not stripped and types and "string" not in types:
+        return next((empty for kind, empty in _EMPTY if kind in types), quoted(text))
     for kind in ("null", "integer", "number", "boolean", "object", "array"):
         if kind in types:
-            found = _as(kind, stripped, lenient="string" not in types)
+            found = _as(kind, stripped, types)
             if found is not None:
                 return found
     if "string" in types:
@@ -44,8 +47,9 @@ def coerced(text: str, types: Collection[JsonType]) -> str:
     return found if found is not None else quoted(text)
 
 
-def _as(kind: JsonType, text: str, *, lenient: bool) -> str | None:
-    """`text` as a value of one type; None if it is none. `lenient`: what is no JSON may still be meant so."""
+def _as(kind: JsonType, text: str, types: Collection[JsonType]) -> str | None:
+    """`text` as a value of one of `types`; None if it is none. Without strings, what is no JSON may still be meant so."""
+    lenient = "string" not in types
     match kind:
         case "null":
             return "null" if text == "null" or (lenient and text == "None") else None
@@ -55,7 +59,7 @@ def _as(kind: JsonType, text: str, *, lenient: bool) -> str | None:
                 return lowered
             return {"1": "true", "0": "false"}.get(text) if lenient else None
         case "integer":
-            return _integer(text, lenient=lenient)
+            return _integer(text, lenient=lenient and "number" not in types)
         case "number":
             return _number(text, lenient=lenient)
         case "object" | "array":
@@ -71,6 +75,8 @@ def _integer(text: str, *, lenient: bool) -> str | None:
     if _NUMBER.fullmatch(text):
         if not set(text) & set(".eE"):
             return text
+        if not lenient:
+            return None
         value = float(text)
         return str(int(value)) if math.isfinite(value) and value.is_integer() else None
     if lenient and _INTEGER.fullmatch(text):

@@ -46,8 +46,11 @@ class HeaderReader(StepReader):
         shape = self._shape
         marker = shape.outside.at(text, start)
         if marker is None:
-            if not final and shape.outside.begins_at(text, start):
-                return start
+            if shape.outside.begins_at(text, start):
+                if not final:
+                    return start
+                if not self.undecided:
+                    return len(text)  # an end marker that was cut off
             if self._calls and not self.undecided:
                 self._done()
             else:
@@ -125,8 +128,8 @@ class HeaderReader(StepReader):
             return start
         shape = self._shape
         marker = shape.behind.at(text, start)
-        if marker is None and not final and shape.behind.begins_at(text, start):
-            return start
+        if marker is None and shape.behind.begins_at(text, start):
+            return len(text) if final else start  # an end marker that was cut off, or may yet come
         if marker is None:
             self._leave()
             return start

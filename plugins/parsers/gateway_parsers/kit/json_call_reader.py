@@ -22,6 +22,7 @@ class JsonCallReader(StepReader):
         "_have_arguments",
         "_is_object",
         "_key",
+        "_key_open",
         "_length",
         "_list",
         "_name",
@@ -68,6 +69,7 @@ class JsonCallReader(StepReader):
         self._have_arguments = False
         self._some_arguments = False
         self._key = ""
+        self._key_open = False
         self._length = 0
         self._value = JsonValue(self._syntax.stops)
         self._text = JsonText()
@@ -201,14 +203,50 @@ class JsonCallReader(StepReader):
 
     def _named(self, name: str, pos: int, *, then_colon: bool = False) -> int:
         name = name.strip()
-        make_id = self._syntax.make_id
-        if not self._start(name, make_id() if make_id is not None else None):
+        if name and self._accept is not None and self._accept(name) is None:
+            if not self._have_arguments:
+                self._name = name
+                self._step = JsonCallReader._evidence
+                return pos
+            self._accept = None
+        if not self._begin(name):
             return self._broken(pos)
-        self._name = name
         for part in self._buffer:
             self._arguments(part)
         self._buffer.clear()
         self._step = JsonCallReader._colon if then_colon else JsonCallReader._member
+        return pos
+
+    def _begin(self, name: str) -> bool:
+        make_id = self._syntax.make_id
+        self._name = name
+        return self._start(name, make_id() if make_id is not None else None)
+
+    def _evidence(self, text: str, pos: int, final: bool) -> int:
+        """Behind the name of a tool that was not offered: it is a call if arguments follow."""
+        if not self._key_open:
+            pos = skip(text, pos, WHITESPACE + ",")
+            if pos == len(text):
+                return pos
+            if text[pos] != '"':
+                return self._broken(pos)
+            self._key_open = True
+            self._key = ""
+            self._length = 0
+            self._text = JsonText()
+            return pos + 1
+        pos, fits = self._short_text(text, pos, final)
+        if fits and not self._text.done:
+            return pos
+        self._key_open = False
+        self._accept = None
+        if (
+            not fits
+            or self._key not in self._syntax.argument_keys
+            or not self._begin(self._name or "")
+        ):
+            return self._broken(pos)
+        self._step = JsonCallReader._colon
         return pos
 
     def _arguments_value(self, text: str, pos: int, final: bool) -> int:

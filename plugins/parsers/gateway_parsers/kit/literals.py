@@ -56,6 +56,12 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
         }
 
 
+PYTHON: Final = LiteralSyntax(
+    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True)),
+    coerces_strings=True,
+)
+
+
 class _Container:
     __slots__ = ("closer", "count", "key", "node")
 

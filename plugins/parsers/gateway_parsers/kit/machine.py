@@ -198,9 +198,12 @@ class Machine:
         if self._reasoning:
             self._trial = self._meter.border(offset - self._feed_start, None)
         if marker in self._syntax.bare and self._tools:
-            accept = self._tools.__contains__
+            accept = self._offered_or_shown if self._position.fresh else self._tools.__contains__
         self._bare = marker in self._syntax.bare
         self._reader = self._syntax.reader(marker, accept, self._tools)
+
+    def _offered_or_shown(self, name: str) -> bool | None:
+        return name in self._tools or None
 
     def _drain(self, reader: CallReader, offset: int) -> None:
         """Take what `reader` has read up to `offset`, and leave it where it is at its end."""

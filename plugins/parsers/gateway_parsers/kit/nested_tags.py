@@ -23,7 +23,7 @@ from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import ANY, STRING, SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
 from gateway_parsers.kit.tags import attribute_of
-from gateway_parsers.kit.template import in_order
+from gateway_parsers.kit.template import in_order, members_of_call
 
 _ANYWHERE: Final = Position()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
@@ -82,9 +82,10 @@ class NestedTagCalls(Struct, frozen=True, kw_only=True, dict=True):
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = []
         for call in calls:
-            arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
-            items = arguments.items() if isinstance(arguments, dict) else ()
-            said = "".join(self._element(key, value) for key, value in items)
+            arguments = members_of_call(call.arguments)
+            said = call.arguments
+            if arguments is not None:
+                said = "".join(self._element(key, value) for key, value in arguments.items())
             written.append(f'{self.prefix}<invoke name="{call.name}">{said}{self.prefix}</invoke>')
         return "\n".join((self.start, *written, self.end))
 
@@ -187,6 +188,11 @@ class NestedTagReader(StepReader):
         end = hit[0] if hit is not None else len(text)
         if hit is None and not final:
             end -= self._shape.tags.held(text, pos, _ANYWHERE)
+        if final and hit is None and not self._in_call and not self.undecided:
+            end -= self._shape.tags.held(text, pos, _ANYWHERE)
+            if not text[pos:end].strip(WHITESPACE):
+                return len(text)  # an end marker that was cut off
+            end = len(text)
         if end > pos and not self._open:
             start = skip(text, pos, WHITESPACE)
             if start < end and not self._in_call:
@@ -238,6 +244,9 @@ class NestedTagReader(StepReader):
         if self._closing and tag == "tool_call" and self._calls:
             self.status = "done"
             self.undecided = False
+            return
+        if tag == "tool_call" and not self._closing:
+            self.recoveries += 1
             return
         name = attribute_of(tag.removeprefix("invoke"), "name")
         named = tag.startswith("invoke") and _NAME.fullmatch(name) and len(name) <= MAX_NAME

@@ -18,7 +18,7 @@ from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.parameters import Parameter, document_of, in_any_order, parameters_of
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
-from gateway_parsers.kit.template import in_order
+from gateway_parsers.kit.template import in_order, members_of_call
 
 
 class PythonCalls(PythonShape, frozen=True, kw_only=True):
@@ -56,9 +56,10 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = []
         for call in calls:
-            arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
-            items = arguments.items() if isinstance(arguments, dict) else ()
-            said = ", ".join(f"{key}={literal(value)}" for key, value in items)
+            arguments = members_of_call(call.arguments)
+            said = call.arguments
+            if arguments is not None:
+                said = ", ".join(f"{key}={literal(value)}" for key, value in arguments.items())
             written.append(f"{call.name}({said})")
         return self.opening + self.between.join(written) + self.closing
 

@@ -11,16 +11,12 @@ from msgspec import Struct
 
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.coercion import quoted
-from gateway_parsers.kit.literals import LiteralSyntax, LiteralValue, Quote
+from gateway_parsers.kit.literals import PYTHON, LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
-PYTHON: Final = LiteralSyntax(
-    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True)),
-    coerces_strings=True,
-)
 _NAME_END: Final = re.compile(r"[^\w.\-]")
 _KEY_END: Final = re.compile(r"[^\w]")
 
@@ -137,12 +133,41 @@ class PythonReader(StepReader):
         start = skip(text, pos, " \t")
         if start == len(text):
             return start
-        if text[start] != "(" or not self._start(self._name_text):
+        if text[start] != "(":
+            self._fail()
+            return start
+        if self._accept is not None and self._accept(self._name_text) is None:
+            self._step = PythonReader._evidence
+            return start + 1
+        if not self._start(self._name_text):
             self._fail()
             return start
         self._begin_call(SchemaNode.of_tool(self._tools.get(self._name_text)))
         self._step = PythonReader._argument
         return start + 1
+
+    def _evidence(self, text: str, pos: int, final: bool) -> int:
+        """Behind the bracket of a tool that was not offered: it is a call if a named argument follows."""
+        if not self._key:
+            pos = skip(text, pos, WHITESPACE)
+        hit = _KEY_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        room = MAX_NAME - len(self._key)
+        if end - pos > room:
+            self._fail()
+            return pos + room
+        self._key += text[pos:end]
+        if hit is None:
+            return end
+        if text[end] != "=" or not self._key.isidentifier():
+            self._fail()
+            return end
+        self._accept = None
+        self._start(self._name_text)
+        key = self._key
+        self._begin_call(SchemaNode.of_tool(self._tools.get(self._name_text)))
+        self._begin_value(key)
+        return end + 1
 
     def _argument(self, text: str, pos: int, final: bool) -> int:
         """Before an argument, or within its name."""
@@ -248,8 +273,8 @@ class PythonReader(StepReader):
         if marker is not None:
             self.status = "done"
             return start + len(marker.text)
-        if not final and stops.begins_at(text, start):
-            return start
+        if stops.begins_at(text, start):
+            return len(text) if final else start  # an end marker that was cut off, or may yet come
         enclosed = bool(self._shape.end) and not self._bare
         if char == "]" and self._list:
             self._list = False

@@ -10,8 +10,9 @@ from gateway.deltas import Delta
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
 
-Accept: TypeAlias = Callable[[str], bool]
-"""Whether a call of this name may be one here: inside unclosed thinking, only what is certain to be one counts."""
+Accept: TypeAlias = Callable[[str], bool | None]
+"""Whether a call of this name may be one here: inside unclosed thinking, only what is certain to be one counts. None: it
+may if arguments follow, as where JSON that stands for itself begins the text."""
 
 MAX_NAME = 256
 """Characters. What is longer is no name: nothing may be held without a limit."""

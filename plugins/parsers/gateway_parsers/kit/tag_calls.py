@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
 from gateway.protocols.output import CallPiece
@@ -18,7 +17,7 @@ from gateway_parsers.kit.schema import STRING, type_of
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.tag_reader import TagReader
 from gateway_parsers.kit.tags import TagShape
-from gateway_parsers.kit.template import constraints, fill, in_order
+from gateway_parsers.kit.template import constraints, fill, in_order, members_of_call
 
 _TYPES = {"integer": "number"}
 
@@ -66,9 +65,11 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         return self.opening + self.between.join(written) + self.closing
 
     def _call(self, call: CallPiece, index: int) -> str:
-        arguments: Any = json.loads(call.arguments) if call.arguments.strip() else {}
+        arguments = members_of_call(call.arguments)
         parts = [fill(self.head, {"name": self._attribute(call.name), "index": str(index)})]
-        for key, value in arguments.items() if isinstance(arguments, dict) else ():
+        if arguments is None:
+            parts.append(call.arguments)
+        for key, value in (arguments or {}).items():
             kind = type_of(value)
             said = value if kind == "string" else json.dumps(value, ensure_ascii=False)
             fields = {"key": self._attribute(key), "value": said, "type": _TYPES.get(kind, kind)}

@@ -62,8 +62,11 @@ class TagReader(StepReader):
             return start
         marker = self._shape.outside.at(text, start)
         if marker is None:
-            if not final and self._shape.outside.begins_at(text, start):
-                return start
+            if self._shape.outside.begins_at(text, start):
+                if not final:
+                    return start
+                if not self.undecided:
+                    return len(text)  # an end marker that was cut off
             return self._no_call(start)
         if not final and self._shape.outside.may_grow(text, start, marker):
             return start

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from gateway.constraints import Const, Constraint
 from gateway.constraints import Sequence as InOrder
@@ -15,6 +17,17 @@ _FIELD = re.compile(r"\{(name|key|value|string|type|index|id)\}")
 def fill(template: str, values: Mapping[str, str]) -> str:
     """`template` with its fields replaced; braces that enclose no field's name stay."""
     return _FIELD.sub(lambda hit: values.get(hit[1], hit[0]), template)
+
+
+def members_of_call(arguments: str) -> dict[str, Any] | None:
+    """A call's arguments by name; None if they are no JSON object, and can only be written as they stand."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def constraints(template: str, values: Mapping[str, str | Constraint]) -> list[Constraint]:
