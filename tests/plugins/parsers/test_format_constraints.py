@@ -107,4 +107,8 @@ def test_custom_tools_take_their_text_as_a_string(reading: Any) -> None:
 def test_a_format_without_calls_cannot_promise_one(reading: Any) -> None:
     with pytest.raises(Unsupported):
         asked(reading, tools=[F], tool_choice="required", name="plain")
-    assert asked(reading, tools=[F], name="plain") is None
+    for name in ("plain", "deepseek_r1"):
+        with pytest.raises(Unsupported) as caught:
+            asked(reading, tools=[F], name=name)
+        assert caught.value.param == "tools"
+        assert asked(reading, tools=[F], tool_choice="none", name=name) is None

@@ -2,34 +2,102 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.protocols import ModelInfo
+from gateway.hookspecs import ModelContext
+from gateway.protocols import CallPiece, ModelInfo, ReasoningPiece
 from gateway.testing.chatml import CHAT_TEMPLATE
-from gateway_parsers import BY_NAME, compose, gateway_model_profile
+from gateway_parsers import (
+    BY_NAME,
+    FORMATS,
+    MarkupFormat,
+    compose,
+    gateway_model_profile,
+    gateway_register_parsers,
+)
 
 JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\": " }}'
 
 
 @pytest.mark.parametrize(
-    ("template", "parser"),
+    ("template", "kind", "parser"),
     [
-        (CHAT_TEMPLATE, "qwen3"),
-        (JSON_CALLS, "qwen3"),
-        ("<think> {{ content.split('</think>')[-1] }}", "think"),
-        ("<think></think><tool_call>\n<function=name>", "think"),
-        ("<tool_call>\n<function=name>", "plain"),
-        ("[TOOL_CALLS]", "plain"),
-        ("{{ messages[0].content }}", "plain"),
+        (CHAT_TEMPLATE, "", "qwen3"),
+        (JSON_CALLS, "", "qwen3"),
+        ("<think> {{ content.split('</think>')[-1] }}", "", "think"),
+        ("<think></think><tool_call>\n<function=name>", "", "qwen3_coder"),
+        ("</think><tool_call>\n<function=name>\n<parameter=a>", "mimo", "mimo"),
+        ("<tool_call>{function-name}\n<arg_key>k</arg_key>\n<arg_value>", "glm4_moe", "glm45"),
+        ("<tool_call>{function-name}<arg_key>k</arg_key><arg_value>", "glm4_moe", "glm47"),
+        ("function<｜tool▁sep｜><｜tool▁calls▁begin｜>\n```json", "deepseek_v3", "deepseek_v3"),
+        ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "deepseek_v3", "deepseek_v31"),
+        ("{% set dsml_token = '｜DSML｜' %}<{{ dsml_token }}function_calls>", "", "deepseek_v32"),
+        ("{% set dsml_token = '｜DSML｜' %}<{{ dsml_token }}tool_calls>", "", "deepseek_v4"),
+        ("<|tool_calls_section_begin|><|tool_call_begin|>{{ id }}", "kimi_k2", "kimi_k2"),
+        ("'<|open|>' + tag + '<|sep|>' '<|close|>'", "kimi_k3", "kimi_k3"),
+        ("<minimax:tool_call>\n<invoke name=", "minimax_m2", "minimax_m2"),
+        ("]<]minimax[>[<tool_call>", "minimax_m3", "minimax_m3"),
+        ("[TOOL_CALLS]{{ name }}[ARGS]", "mistral3", "mistral"),
+        ("[TOOL_CALLS] [{{ calls }}]", "mistral", "mistral_v3"),
+        ("<|tool_call>call:{{ name }}<tool_call|><|channel>thought<channel|>", "gemma4", "gemma4"),
+        ("<start_function_call>call:", "gemma3_text", "functiongemma"),
+        ("<|python_tag|>", "llama", "llama3_json"),
+        (
+            '{"name": function name, "parameters": dictionary of argument name',
+            "llama",
+            "llama3_json",
+        ),
+        ("[func_name1(params_name1=params_value1)]", "llama", "pythonic"),
+        ("[func_name1(param1=value1)]", "llama4", "llama4_pythonic"),
+        ("List of tools: ", "lfm2", "lfm2"),
+        ("<|tool_call_start|>", "", "lfm2"),
+        ("<function_calls></function_calls></think>", "olmo3", "olmo3"),
+        ("<|START_ACTION|><|START_RESPONSE|><|START_THINKING|>", "cohere2", "cohere_command3"),
+        ("<|START_ACTION|><|START_TEXT|>", "cohere2_moe", "cohere_command4"),
+        ("<|tool_call|>Here is my thought process", "granite", "granite"),
+        ("<function_call>", "gpt_bigcode", "granite-20b-fc"),
+        ("<seed:tool_call><function=", "seed_oss", "seed_oss"),
+        ("<｜tool_calls_begin｜><steptml:invoke", "step3_text", "step3"),
+        ("<tool_calls>[{}]</tool_calls>", "hunyuan_v1_moe", "hunyuan_a13b"),
+        ("<tool_calls><tool_call>f<tool_sep>", "hy_v3", "hy_v3"),
+        ("<tool_calls>", "jamba", "jamba"),
+        ("<|action_start|><|plugin|>", "internlm2", "internlm"),
+        ("<|tool|>{{ tools }}<|/tool|>", "phi3", "phi4_mini_json"),
+        ("<tool_call> 'arguments' </think>", "ernie4_5_moe", "ernie45"),
+        ("<longcat_tool_call>", "longcat_flash", "longcat"),
+        ("<|content_invoke_tool_json|>", "inkling", "inkling"),
+        ("<|tools_prefix|>[{{ calls }}]<|tools_suffix|>", "apertus", "apertus"),
+        ('[{"name": "tool_call_name", "arguments": {', "qwen2", "xlam"),
+        ("◁think▷◁/think▷", "kimi_vl", "kimi"),
+        ("<seed:think></seed:think>", "", "seed_oss"),
+        ("{{ messages[0].content }}", "", "plain"),
     ],
 )
-def test_the_chat_template_chooses(template: str, parser: str) -> None:
-    profile = gateway_model_profile(ModelInfo(name="m", engine="e", chat_template=template))
+def test_the_chat_template_chooses(template: str, kind: str, parser: str) -> None:
+    info = ModelInfo(name="m", engine="e", chat_template=template, model_type=kind or None)
+    profile = gateway_model_profile(info)
     assert profile is not None
     assert (profile.renderer, profile.parser) == ("chat_template", parser)
     assert profile.parser in BY_NAME
     assert profile.why
+
+
+def test_reasoning_and_calls_of_two_families_make_a_pair() -> None:
+    for template, reasoning, tools in (
+        ("<|python_tag|> content.split('</think>')", "think", "llama3_json"),
+        ("◁think▷ ◁/think▷ <|tool_call_begin|>", "kimi", "kimi_k2"),
+        (JSON_CALLS + "[THINK][/THINK]", "mistral", "qwen3"),
+    ):
+        info = ModelInfo(name="m", engine="e", chat_template=template)
+        profile = gateway_model_profile(info)
+        assert profile is not None
+        assert (profile.parser, profile.reasoning, profile.tools) == (None, reasoning, tools)
+        spec = compose(reasoning, tools)
+        assert spec.reasoning == BY_NAME[reasoning].reasoning
+        assert spec.calls == BY_NAME[tools].calls
 
 
 def test_a_model_without_a_chat_template_is_not_known() -> None:
@@ -37,9 +105,52 @@ def test_a_model_without_a_chat_template_is_not_known() -> None:
 
 
 def test_calls_that_no_format_reads_are_told_of() -> None:
-    profile = gateway_model_profile(ModelInfo(name="m", engine="e", chat_template="<function="))
+    info = ModelInfo(name="m", engine="e", chat_template="<|channel|>commentary")
+    profile = gateway_model_profile(info)
     assert profile is not None
-    assert "qwen3_coder" in profile.why
+    assert profile.parser == "plain"
+    assert "harmony" in profile.why
+
+
+def test_names_of_vllm_and_sglang_are_known() -> None:
+    vllm = """deepseek_r1 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3
+        cohere_command4 ernie45 gemma4 glm45 glm47 ling3 granite granite-20b-fc granite4 granite_thinking_parser holo2
+        hunyuan_a13b hy_v3 kimi_k2 kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral
+        nemotron_v3 olmo3 plamo3 qwen3 seed_oss step3 step3p5 inkling hermes internlm jamba lfm2 llama3_json llama4_json
+        llama4_pythonic longcat minicpm5 phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml xlam gigachat3
+        functiongemma apertus dots"""
+    sglang = """deepseek-r1 deepseek-v3 deepseekv3 deepseekv31 deepseekv32 deepseekv4 glm kimi llama3 llama4 qwen qwen25
+        qwen3-thinking minimax minimax-m2 minimax-append-think nemotron_3 hunyuan interns1 trinity"""
+    assert not set((vllm + " " + sglang).split()) - set(BY_NAME)
+
+
+def test_a_name_belongs_to_one_format() -> None:
+    names = [name for spec in FORMATS for name in (spec.name, *spec.aliases)]
+    assert len(names) == len(set(names))
+
+
+def formatted(name: str, template: str) -> MarkupFormat:
+    info = ModelInfo(name="m", engine="e", chat_template=template)
+    offers: dict[str, Any] = {}
+
+    def register(offer: str, make: Any, **rest: Any) -> None:
+        offers[offer] = (make, rest["config"])
+
+    gateway_register_parsers(register)
+    make, config = offers[name]
+    made: MarkupFormat = make(config(), ModelContext(info=info, tokenizer=None))
+    return made
+
+
+def test_the_template_tells_versions_of_a_family_apart() -> None:
+    call = CallPiece("f", "{}")
+    assert formatted("mistral", "[TOOL_CALLS] [").write([call]) == (
+        '[TOOL_CALLS] [{"name": "f", "arguments": {}}]'
+    )
+    assert formatted("mistral", "[TOOL_CALLS][ARGS]").write([call]) == "[TOOL_CALLS]f[ARGS]{}"
+    suffixed = formatted("hy_v3", "<tool_calls:6124c78e>").write([ReasoningPiece("hm"), call])
+    assert "</think:6124c78e>" in suffixed
+    assert "<tool_call:6124c78e>f<tool_sep:6124c78e>" in suffixed
 
 
 def test_two_halves_make_a_format() -> None:

@@ -111,7 +111,7 @@ class ArgumentWriter:
         else:
             text = "".join(self._held) + spaces
             types = self._types or (ANY if self._mixed is not None else frozenset())
-            self.parts.append(_value(text, types))
+            self.parts.append(typed(text, types))
         self._held = None
 
     def finish(self) -> None:
@@ -119,7 +119,7 @@ class ArgumentWriter:
         self.parts.append("}" if self._count else "{}")
 
 
-def _value(text: str, types: frozenset[JsonType]) -> str:
+def typed(text: str, types: frozenset[JsonType]) -> str:
     """What `text` stands for; where no string is allowed, a list or an object may be written as Python."""
     said = coerced(text, types)
     if said.startswith('"') and "string" not in types and text.lstrip()[:1] in ("{", "["):

@@ -14,8 +14,8 @@ from gateway.constraints import Const, Constraint, OneOf
 from gateway.errors import Unsupported
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.arguments import ArgumentWriter
-from gateway_parsers.kit.coercion import coerced, quoted
+from gateway_parsers.kit.arguments import ArgumentWriter, typed
+from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
@@ -174,7 +174,10 @@ class NestedTagReader(StepReader):
         if self.status != "more":
             return
         if self.undecided:
-            self._fail()
+            if self._calls and self._shape.end.startswith(self.raw.strip(WHITESPACE)):
+                self._done()  # an end marker that was cut off
+            else:
+                self._fail()
             return
         self.recoveries += 1
         self.unclosed = True
@@ -341,7 +344,7 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
         text = "".join(texts)
         if not text.strip() and types and "string" not in types:
             return "[]" if "array" in types else "{}" if "object" in types else "null"
-        return coerced(text, types or ANY)
+        return typed(text, types or ANY)
     items = all(child[0] == "item" for child in children)
     if "array" in types or (not types and items):
         inner = node.items() if node is not None else None

@@ -65,10 +65,13 @@ def members_of(node: SchemaNode) -> list[Parameter] | None:
     ]
 
 
-def value_constraint(parameter: Parameter, *, closing: str, until: str, schema: bool) -> Constraint:
+def value_constraint(
+    parameter: Parameter, *, closing: str, until: str, schema: bool, string: bool | None = None
+) -> Constraint:
     """A value and what is written behind it, `closing`, which ends with the marker `until`.
 
-    Strings stand as they are, all else as JSON.
+    Strings stand as they are, all else as JSON. `string`: the markup has said that it is one, or that it is none; None:
+    the markup does not say.
     """
     node = parameter.node
     end = Const(closing)
@@ -76,10 +79,14 @@ def value_constraint(parameter: Parameter, *, closing: str, until: str, schema: 
         return in_order([Regex(parameter.regex), end])
     resolved = node.resolved()
     values = resolved.get("enum", [resolved["const"]] if "const" in resolved else None)
+    if schema and isinstance(values, list) and string is not None:
+        values = [value for value in values if isinstance(value, str) is string]
     if schema and isinstance(values, list) and values:
         return in_order([OneOf(tuple(Const(_plain(value)) for value in values)), end])
     types = node.types()
-    if not types or "string" in types:
+    if string is False:
+        types -= STRING
+    if string or "string" in types or (not types and string is None):
         pattern = resolved.get("pattern")
         if schema and types == STRING and isinstance(pattern, str):
             whole = _whole(pattern)
@@ -88,6 +95,8 @@ def value_constraint(parameter: Parameter, *, closing: str, until: str, schema: 
         return FreeText(until=until)
     if schema:
         return in_order([JsonSchema(document_of(node)), end])
+    if not types:
+        return in_order([JsonSchema({}), end])
     kinds = sorted(types)
     return in_order([JsonSchema({"type": kinds[0] if len(kinds) == 1 else kinds}), end])
 

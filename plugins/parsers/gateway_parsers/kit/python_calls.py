@@ -32,7 +32,7 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
 
     @property
     def trigger(self) -> str | None:
-        return self.start or None
+        return self.start if self.start and self.opening.startswith(self.start) else None
 
     @property
     def sectioned(self) -> bool:

@@ -105,17 +105,33 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         return in_any_order(parameters, lambda each: self._parameter(each, schema=schema))
 
     def _parameter(self, parameter: Parameter, *, schema: bool) -> Constraint:
-        before, _, after = self.parameter.partition("{value}")
         types = parameter.node.types()
-        is_string = types == STRING
-        kind = next(iter(types)) if len(types) == 1 else "string"
+        if not self.type_attribute or len(types) == 1:
+            return self._typed(parameter, types, schema=schema, string=None)
+        variants = [
+            self._typed(parameter, types, schema=schema, string=string)
+            for string in (True, False)
+            if not types or (string and "string" in types) or (not string and types - STRING)
+        ]
+        return variants[0] if len(variants) == 1 else OneOf(tuple(variants))
+
+    def _typed(
+        self, parameter: Parameter, types: frozenset[str], *, schema: bool, string: bool | None
+    ) -> Constraint:
+        """One parameter. `string`: what its markup says of a value that may be a string or not; None: it says what is so."""
+        before, _, after = self.parameter.partition("{value}")
+        is_string = types == STRING if string is None else string
+        others = types - STRING
+        kind = "string" if is_string else next(iter(others)) if len(others) == 1 else None
         values: dict[str, str | Constraint] = {
             "key": self._attribute(parameter.name),
-            "string": str(is_string).lower() if types else OneOf((Const("true"), Const("false"))),
-            "type": _TYPES.get(kind, kind) if len(types) == 1 else Regex("[a-z]+"),
+            "string": str(is_string).lower(),
+            "type": Regex("[a-z]+") if kind is None else _TYPES.get(kind, kind),
         }
         closing, until, rest = after.partition(self.value_close)
-        value = value_constraint(parameter, closing=closing + until, until=until, schema=schema)
+        value = value_constraint(
+            parameter, closing=closing + until, until=until, schema=schema, string=string
+        )
         return in_order([*constraints(before, values), value, Const(rest)])
 
     def _any_parameter(self) -> Constraint:

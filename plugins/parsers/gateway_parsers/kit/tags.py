@@ -121,9 +121,10 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def values(self) -> MarkerSet:
         """What ends a value: its own end, or what can only stand behind it."""
+        key = f"{self.key_open} {self.key_attribute}=" if self.key_attribute else self.key_open
         return _set(
             closes=(self.value_close,),
-            keys=(self.key_open,),
+            keys=(key,),
             ends=(self.call_close, self.end),
         )
 

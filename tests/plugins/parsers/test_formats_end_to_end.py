@@ -1,0 +1,132 @@
+"""Every format behind a real gateway: plain and streamed, with a function that is called and answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.testing.server import RunningGateway, run_gateway
+from gateway_parsers import FORMATS
+
+CALLING = [spec for spec in FORMATS if spec.calls is not None]
+REASONING = {spec.name: spec.reasoning is not None for spec in FORMATS}
+ARGUMENTS = {"city": "Oslo\n<b>", "days": 3, "tags": ["a", "b"], "metric": True}
+TOOL = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "metric": {"type": "boolean"},
+        },
+        "required": ["city"],
+    },
+}
+
+
+def rules(spec_name: str) -> list[dict[str, Any]]:
+    thought = [{"reasoning": "I should look."}] if REASONING[spec_name] else []
+    call = {"call": {"name": "get_weather", "arguments": ARGUMENTS}}
+    return [
+        {"when": "weather", "pieces": [*thought, call]},
+        {"when": "-3 degrees", "pieces": [*thought, {"text": "It is cold."}]},
+        {"when": "say hello", "pieces": [*thought, {"text": "Hello, world."}]},
+    ]
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    models = {
+        spec.name: {
+            "engine": "scripted",
+            "parser": spec.name,
+            "scripted": {"rules": rules(spec.name)},
+        }
+        for spec in CALLING
+    }
+    models["mixed"] = {
+        "engine": "scripted",
+        "reasoning": "seed_oss",
+        "tools": "kimi_k2",
+        "scripted": {"rules": rules("seed_oss")},
+    }
+    with run_gateway({"models": models}, tmp_path_factory.mktemp("formats")) as running:
+        yield running
+
+
+def kinds(response: Any) -> list[str]:
+    return [item.type for item in response.output]
+
+
+def check_call(response: Any, name: str) -> Any:
+    expected = ["reasoning"] * REASONING.get(name, True) + ["function_call"]
+    assert kinds(response) == expected
+    call = response.output[-1]
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", ARGUMENTS)
+    if REASONING.get(name, True):
+        assert response.output[0].content[0].text == "I should look."
+        assert response.usage.output_tokens_details.reasoning_tokens > 0
+    return call
+
+
+@pytest.mark.parametrize("name", [*(spec.name for spec in CALLING), "mixed"])
+def test_a_function_is_called_and_answered(gateway: RunningGateway, name: str) -> None:
+    with gateway.client() as client:
+        first = client.responses.create(model=name, input="weather?", tools=[TOOL])
+        call = check_call(first, name)
+        answer = client.responses.create(
+            model=name,
+            tools=[TOOL],
+            previous_response_id=first.id,
+            input=[
+                {"type": "function_call_output", "call_id": call.call_id, "output": "-3 degrees"}
+            ],
+        )
+        assert answer.output_text == "It is cold."
+        with client.responses.stream(model=name, input="weather?", tools=[TOOL]) as stream:
+            said = "".join(
+                event.delta
+                for event in stream
+                if event.type == "response.function_call_arguments.delta"
+            )
+            assert json.loads(said) == ARGUMENTS
+            check_call(stream.get_final_response(), name)
+
+
+@pytest.mark.parametrize(
+    "name", ["kimi_k3", "cohere_command4", "inkling", "hunyuan_a13b", "mistral", "gemma4"]
+)
+def test_text_comes_without_its_markup(gateway: RunningGateway, name: str) -> None:
+    with gateway.client() as client:
+        assert client.responses.create(model=name, input="say hello").output_text == "Hello, world."
+        stream = client.chat.completions.create(
+            model=name, messages=[{"role": "user", "content": "say hello"}], stream=True
+        )
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+        assert said == "Hello, world."
+
+
+@pytest.mark.parametrize("name", ["kimi_k2", "mistral"])
+def test_ids_keep_the_familys_rule(gateway: RunningGateway, name: str) -> None:
+    with gateway.client() as client:
+        call = check_call(client.responses.create(model=name, input="weather?", tools=[TOOL]), name)
+    if name == "kimi_k2":
+        assert call.call_id == "functions.get_weather:0"
+    else:
+        assert len(call.call_id) == 9
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "kimi_k2", "glm45", "llama3_json", "pythonic"])
+def test_a_forced_call_is_made(gateway: RunningGateway, name: str) -> None:
+    with gateway.client() as client:
+        response = client.responses.create(
+            model=name, input="nothing of note", tools=[TOOL], tool_choice="required"
+        )
+    assert response.output[-1].type == "function_call"
+    assert isinstance(json.loads(response.output[-1].arguments)["city"], str)

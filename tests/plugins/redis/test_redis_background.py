@@ -1,0 +1,202 @@
+"""Background responses on Redis, with a fault or a request to cancel at every step that they take in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+import gateway_chat_template
+import gateway_parsers
+from gateway import hookimpl
+from gateway.app import open_services
+from gateway.background import BackgroundRuns
+from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.errors import StoreUnavailable
+from gateway.plan import make_plan
+from gateway.plugins import load_plugins
+from gateway.protocols import UNFINISHED, NoConfig
+from gateway.run import ResponseRun
+from gateway.served import Services
+from gateway.testing import Rule, Scenario, ScriptedEngine, ScriptedTokenizer
+from gateway.testing.grammar import fold
+from gateway.wire.common import encode
+from gateway.wire.request import convert_response_request
+from gateway_redis import RedisConfig, open_redis
+from gateway_redis.store import RedisStore
+
+pytestmark = pytest.mark.anyio
+
+LEASE_SECONDS = 1.0
+STEPS = 16
+
+
+class Fault(Struct, frozen=True):
+    """What happens at the how manieth step of a response in the store."""
+
+    at: int
+    kind: str
+
+
+class FaultyStore(RedisStore):
+    """Redis, with a fault for some responses: a call that fails before or after it is done, or a long absence."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.faults: dict[str, Fault] = {}
+        self.steps: dict[str, int] = {}
+        self.cancel: Callable[[str], Any] = lambda response_id: None
+
+    async def _step(self, response_id: str, work: Callable[[], Any]) -> Any:
+        step = self.steps[response_id] = self.steps.get(response_id, -1) + 1
+        fault = self.faults.get(response_id)
+        if fault is None or step < fault.at or (step > fault.at and fault.kind != "away"):
+            return await work()
+        match fault.kind:
+            case "before":
+                raise StoreUnavailable("before")
+            case "after":
+                await work()
+                raise StoreUnavailable("after")
+            case "away" if step < fault.at + 3:
+                raise StoreUnavailable("away")
+            case "cancel":
+                self.cancel(response_id)
+        return await work()
+
+    async def put(self, record: Any) -> None:
+        await self._step(record.id, lambda: super(FaultyStore, self).put(record))
+
+    async def advance(self, record: Any, *, expected: Any) -> bool:
+        put = super().advance
+        done: bool = await self._step(record.id, lambda: put(record, expected=expected))
+        return done
+
+    async def append_events(self, response_id: str, events: Any, *, last: bool = False) -> None:
+        append = super().append_events
+        await self._step(response_id, lambda: append(response_id, events, last=last))
+
+    async def count_events(self, response_id: str) -> int:
+        count = super().count_events
+        number: int = await self._step(response_id, lambda: count(response_id))
+        return number
+
+    async def release(self, holder: str, response_id: str) -> None:
+        release = super().release
+        await self._step(response_id, lambda: release(holder, response_id))
+
+
+class Plugin:
+    """The store, and an engine that says a few words."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @hookimpl
+    def gateway_register_stores(self, register: Any) -> None:
+        register("faulty", self._open_store)
+
+    @hookimpl
+    def gateway_register_engines(self, register: Any) -> None:
+        register("speaking", self._open_engine)
+
+    @asynccontextmanager
+    async def _open_store(self, config: NoConfig) -> AsyncIterator[FaultyStore]:
+        redis = RedisConfig(url=self._url, outage=0)
+        async with open_redis(redis) as store:
+            yield FaultyStore(store._server, redis)
+
+    @asynccontextmanager
+    async def _open_engine(self, config: NoConfig, context: Any) -> AsyncIterator[ScriptedEngine]:
+        rule = Rule(pieces=[{"text": "one two three four five six"}], delay_ms=2)
+        yield ScriptedEngine(Scenario([rule]), name=context.name, tokenizer=ScriptedTokenizer())
+
+
+async def started(services: Services, fault: Fault) -> str:
+    """A background response with that fault; its id."""
+    request = convert_response_request(
+        {"model": "m", "input": "x", "background": True, "stream": True}
+    )
+    run = ResponseRun(await make_plan(request, services, size=1), services)
+    await run.prepare()
+    store: Any = services.store
+    store.faults[run.response.id] = fault
+    assert services.background is not None
+    try:
+        await services.background.start(run)
+    except StoreUnavailable:
+        pass  # the client is told 503
+    return run.response.id
+
+
+async def ended(store: Any, response_id: str) -> tuple[list[Any], Any]:
+    """The whole log and the final response; None where it was never stored."""
+    async with asyncio.timeout(20), aclosing(store.read_events(response_id)) as log:
+        events = [json.loads(event) async for batch in log for event in batch]
+    record = await store.get(response_id)
+    return events, None if record is None else json.loads(encode(record.response))
+
+
+@pytest.fixture
+async def services(redis_process) -> AsyncIterator[Services]:
+    config = Config(
+        server=ServerConfig(store="faulty", lease_seconds=LEASE_SECONDS),
+        models={"m": ModelConfig(engine="speaking", renderer="chat_template", parser="qwen3")},
+    )
+    plugins = load_plugins(
+        extra=[gateway_chat_template, gateway_parsers, Plugin(redis_process.url)], installed=False
+    )
+    async with AsyncExitStack() as stack:
+        yield await open_services(config, plugins, stack)
+
+
+@pytest.mark.parametrize("kind", ["before", "after", "away"])
+async def test_whenever_the_store_fails_there_is_one_end(services: Services, kind: str) -> None:
+    ids = [await started(services, Fault(at, kind)) for at in range(STEPS)]
+    failed = 0
+    for response_id in ids:
+        events, final = await ended(services.store, response_id)
+        if final is None:
+            assert (events, kind) == ([], kind)
+            continue
+        assert final["status"] not in UNFINISHED
+        assert fold(events) == final
+        failed += final["status"] == "failed"
+    assert failed > 1
+    assert services.store is not None
+    await asyncio.sleep(LEASE_SECONDS)
+    assert await services.store.take_orphans("other", seconds=60) == []
+
+
+async def test_whenever_it_is_cancelled_there_is_one_end(services: Services, redis_process) -> None:
+    """From another replica, at every step that the run takes in the store."""
+    store: Any = services.store
+    async with open_redis(RedisConfig(url=redis_process.url)) as elsewhere:
+        replica = BackgroundRuns(elsewhere, lease_seconds=LEASE_SECONDS)
+        cancelling: list[asyncio.Task[Any]] = []
+
+        async def cancel(response_id: str) -> str:
+            record = await elsewhere.get(response_id)
+            if record is None:
+                return "unknown"
+            return (await replica.cancel(record)).response.status
+
+        store.cancel = lambda response_id: cancelling.append(
+            asyncio.create_task(cancel(response_id))
+        )
+        ids = [await started(services, Fault(at, "cancel")) for at in range(STEPS)]
+        statuses = set()
+        for response_id in ids:
+            events, final = await ended(store, response_id)
+            assert final["status"] not in UNFINISHED
+            assert fold(events) == final
+            statuses.add(final["status"])
+        assert "cancelled" in statuses
+        assert statuses <= {"cancelled", "completed"}
+        told = set(await asyncio.gather(*cancelling))
+        assert told <= {"cancelled", "completed", "unknown"}
