@@ -23,6 +23,8 @@ def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[by
     items that it lacks are told now.
     """
     recovery = _Recovery([events.decode_event(event) for event in logged])
+    if not logged:
+        recovery.begin(response)
     recovery.close(response.output)
     final = snapshot(response)
     final.output = recovery.output()
@@ -110,6 +112,20 @@ class _Recovery:
         """All items, in order; finished, once `close` was called."""
         told = [self._items[index] for index in sorted(self._items)]
         return [each.finished for each in told if each.finished is not None]
+
+    def begin(self, response: Response) -> None:
+        """Tell what comes before everything else, for a log that is empty."""
+        begun = msgspec.structs.replace(
+            response,
+            status="queued",
+            completed_at=None,
+            error=None,
+            incomplete_details=None,
+            output=[],
+            usage=None,
+        )
+        self._add(events.ResponseCreated, response=begun)
+        self._add(events.ResponseQueued, response=begun)
 
     def close(self, stored: Sequence[items.Item]) -> None:
         """End every open item, and tell of those that are stored and were not told of."""

@@ -96,6 +96,8 @@ class ResponseRun:
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
         self._cancelled = False
+        self._untold: Sequence[Event] = ()
+        """Events that are made, and wait for something else that may fail: they come before what closes then."""
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
@@ -143,7 +145,7 @@ class ResponseRun:
             self._task = None  # from here on there is nothing to stop
             if await self._store():
                 self._tell_plugins()
-                await sink([*closing, self._assembler.terminal()])
+                await sink([*self._untold, *closing, self._assembler.terminal()])
         finally:
             self._task = None
             self.abandon()
@@ -200,11 +202,12 @@ class ResponseRun:
 
     async def _leave_queue(self, sink: Sink) -> None:
         """A background response begins to run; where it has been ended from elsewhere, it does not."""
-        events = self._assembler.progress()
+        self._untold = self._assembler.progress()
         store = self.services.store
         if store is not None and not await store.advance(self.record(), expected={"queued"}):
             self._cancelled = True
             raise asyncio.CancelledError
+        events, self._untold = self._untold, ()
         await sink(events)
 
     def _end_output(self, held: Sequence[Delta], reason: FinishReason) -> list[Event]:

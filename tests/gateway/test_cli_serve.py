@@ -40,9 +40,10 @@ def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         end = time.monotonic() + 30
         while "Ctrl-C stops it." not in printed:
             ready, _, _ = select.select([process.stdout], [], [], max(0, end - time.monotonic()))
-            line = process.stdout.readline() if ready else ""
-            assert line, (tmp_path / "log").read_text()
-            printed += line
+            # Not by lines: what a buffer has taken in already, `select` does not see.
+            more = os.read(process.stdout.fileno(), 65536) if ready else b""
+            assert more, (tmp_path / "log").read_text()
+            printed += more.decode()
         yield process, printed
     finally:
         process.kill()

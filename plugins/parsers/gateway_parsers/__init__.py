@@ -1,6 +1,7 @@
 """Output formats: reasoning and tool calls of model families, one incremental machine per format.
 
-Besides ready formats, `composed` joins the two halves where a model mixes families.
+Besides ready formats, `composed` joins the two halves where a model mixes families. Other plugins make formats of their
+own from the same parts: a `FormatSpec` of `Reasoning`, `Frame` and a call syntax, made into a `MarkupFormat`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,30 @@ from gateway.protocols.profile import ModelProfile
 from gateway_parsers.families.formats import BY_NAME, FORMATS
 from gateway_parsers.families.variants import variant_of
 from gateway_parsers.format import MarkupFormat
+from gateway_parsers.kit.brace_calls import BraceCalls
+from gateway_parsers.kit.header_calls import HeaderCalls
+from gateway_parsers.kit.json_calls import JsonCalls
+from gateway_parsers.kit.python_calls import PythonCalls
+from gateway_parsers.kit.tag_calls import TagCalls
 from gateway_parsers.profile import profile_of
-from gateway_parsers.spec import FormatSpec
+from gateway_parsers.spec import FormatSpec, Frame, Reasoning
 
-__all__ = ["BY_NAME", "FORMATS", "FormatConfig", "FormatSpec", "HalvesConfig", "MarkupFormat"]
+__all__ = [
+    "BY_NAME",
+    "FORMATS",
+    "BraceCalls",
+    "FormatConfig",
+    "FormatSpec",
+    "Frame",
+    "HalvesConfig",
+    "HeaderCalls",
+    "JsonCalls",
+    "MarkupFormat",
+    "PythonCalls",
+    "Reasoning",
+    "TagCalls",
+    "compose",
+]
 
 
 class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import CallPiece, ParserContext, ReasoningPiece, TextPiece, ToolDefinition
+from gateway.protocols import (
+    CallPiece,
+    EngineOutput,
+    ParserContext,
+    ReasoningPiece,
+    TextPiece,
+    ToolDefinition,
+)
 from gateway.testing.reading import Block, blocks, check_grammar, cut, feed
 from gateway_parsers import FORMATS, MarkupFormat
+from gateway_parsers.kit.machine import Machine
 from gateway_parsers.spec import FormatSpec
 
 TOOL = ToolDefinition(
@@ -201,3 +209,18 @@ def test_nothing_depends_on_the_cutting_and_nothing_raises(spec: FormatSpec) -> 
             check_grammar(deltas, raw)
             results.append((blocks(deltas), parser.recoveries))
         assert results[0] == results[1] == results[2], raw
+
+
+@every
+def test_little_is_held(spec: FormatSpec) -> None:
+    """Never more than the longest marker, or whitespace behind a quotation mark."""
+    pieces: list[Any] = [TextPiece("some <text> with [brackets] {and} more " * 5)]
+    if spec.reasoning is not None:
+        pieces.insert(0, ReasoningPiece("a <thought> " * 20))
+    if spec.calls is not None:
+        pieces += [CallPiece("get_weather", json.dumps({"city": "a <b> [c] {d} " * 20})), WEATHER]
+    parser = MarkupFormat(spec).parser(ParserContext(tail="text", tools=TOOLS))
+    assert isinstance(parser, Machine)
+    for letter in written(spec, *pieces):
+        parser.feed(EngineOutput(text=letter))
+        assert len(parser._held) < 80

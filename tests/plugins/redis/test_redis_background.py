@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED, NoConfig
 from gateway.run import ResponseRun
 from gateway.served import Services
-from gateway.testing import Rule, Scenario, ScriptedEngine, ScriptedTokenizer
+from gateway.testing import ScriptedEngine, ScriptedTokenizer, parse_scenario
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.request import convert_response_request
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.anyio
 
 LEASE_SECONDS = 1.0
 STEPS = 16
+RULES = [{"pieces": [{"text": "one two three four five six"}], "delay_ms": 2}]
 
 
 class Fault(Struct, frozen=True):
@@ -113,8 +114,8 @@ class Plugin:
 
     @asynccontextmanager
     async def _open_engine(self, config: NoConfig, context: Any) -> AsyncIterator[ScriptedEngine]:
-        rule = Rule(pieces=[{"text": "one two three four five six"}], delay_ms=2)
-        yield ScriptedEngine(Scenario([rule]), name=context.name, tokenizer=ScriptedTokenizer())
+        scenario = parse_scenario(json.dumps(RULES))
+        yield ScriptedEngine(scenario, name=context.name, tokenizer=ScriptedTokenizer())
 
 
 async def started(services: Services, fault: Fault) -> str:
@@ -127,10 +128,8 @@ async def started(services: Services, fault: Fault) -> str:
     store: Any = services.store
     store.faults[run.response.id] = fault
     assert services.background is not None
-    try:
+    with suppress(StoreUnavailable):  # the client is told 503
         await services.background.start(run)
-    except StoreUnavailable:
-        pass  # the client is told 503
     return run.response.id
 
 

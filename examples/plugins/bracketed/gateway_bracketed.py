@@ -1,0 +1,48 @@
+"""An output format plugin, for a model that writes
+
+    [[think]] It wants the weather. [[/think]]
+    [[call]] {"tool": "get_weather", "with": {"city": "Oslo"}} [[/call]]
+
+The syntax is of a known kind, so the format is data for the kit of `litegate-parsers`. One of another kind implements
+`gateway.protocols.OutputFormat` itself, and proves itself by the same contract (see `tests/`). Install it
+(`pip install -e .`) and choose it by `parser = "bracketed"`; models whose chat template has the markers choose it themselves.
+"""
+
+from gateway import hookimpl
+from gateway.hookspecs import MakeFormat, ModelContext, Register
+from gateway.protocols import ModelInfo, ModelProfile, NoConfig
+from gateway_parsers import FormatSpec, JsonCalls, MarkupFormat, Reasoning
+
+BRACKETED = FormatSpec(
+    name="bracketed",
+    reasoning=Reasoning(
+        open="[[think]]", close="[[/think]]", after_open=" ", before_close=" ", after_close="\n"
+    ),
+    calls=JsonCalls(
+        start="[[call]]",
+        end="[[/call]]",
+        before=" ",
+        after=" ",
+        name_keys=("tool",),
+        argument_keys=("with",),
+        head='{"tool": {name}, "with": ',
+    ),
+)
+
+
+def make_bracketed(config: NoConfig, context: ModelContext) -> MarkupFormat:
+    return MarkupFormat(BRACKETED, context.tokenizer)
+
+
+@hookimpl
+def gateway_register_parsers(register: Register[MakeFormat]) -> None:
+    register("bracketed", make_bracketed, summary="Reasoning and JSON calls in double brackets.")
+
+
+@hookimpl(tryfirst=True)
+def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
+    if "[[call]]" not in (model.chat_template or ""):
+        return None
+    return ModelProfile(
+        renderer="chat_template", parser="bracketed", why="its chat template has [[call]]"
+    )
