@@ -129,7 +129,8 @@ class _Recovery:
 
     def close(self, stored: Sequence[items.Item]) -> None:
         """End every open item, and tell of those that are stored and were not told of."""
-        for index, told in sorted(self._items.items()):
+        # A part that is open ends first: calls that the server still ran may stand before it.
+        for index, told in sorted(self._items.items(), key=lambda pair: pair[1].open is None):
             if told.finished is None:
                 known = stored[index] if index < len(stored) else None
                 fits = known is not None and told.fits(known)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gateway_parsers
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import ModelContext
 from gateway.protocols import CallPiece, ModelInfo, ReasoningPiece
@@ -166,3 +168,8 @@ def test_a_half_that_there_is_not_is_refused_with_those_that_there_are() -> None
         compose("qwen3", "deepseek_r1")
     with pytest.raises(ConfigurationError, match="'nonsense' with reasoning"):
         compose("nonsense", "hermes")
+
+
+def test_the_readme_names_every_format_and_every_alias() -> None:
+    readme = (Path(gateway_parsers.__file__).parent.parent / "README.md").read_text("utf-8")
+    assert not [name for name in BY_NAME if f"`{name}`" not in readme]

@@ -64,7 +64,7 @@ class FaultyStore(RedisStore):
             case "after":
                 await work()
                 raise StoreUnavailable("after")
-            case "away" if step < fault.at + 3:
+            case "away" if step < fault.at + 2:
                 raise StoreUnavailable("away")
             case "cancel":
                 self.cancel(response_id)

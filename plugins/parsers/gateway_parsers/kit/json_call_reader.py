@@ -77,7 +77,9 @@ class JsonCallReader(StepReader):
         self._is_object: bool | None = None
 
     def _before(self, text: str, pos: int, final: bool) -> int:
-        pos = skip(text, pos, WHITESPACE)
+        # Where a call may stand without a list, a bracket at the end of a line is none of its own.
+        in_line = self._bare and not self._calls and "{" in self._syntax.bare
+        pos = skip(text, pos, " \t" if in_line else WHITESPACE)
         if pos == len(text):
             return pos
         if text[pos] == "{":
