@@ -310,5 +310,7 @@ def _begun(item: items.Item) -> items.Item:
             )
         case items.CodeInterpreterCall():
             return msgspec.structs.replace(item, code="", outputs=None, status="in_progress")
+        case items.WebSearchCall() | items.FileSearchCall():
+            return msgspec.structs.replace(item, status="in_progress")
         case _:
             return item  # added and done at once

@@ -83,7 +83,7 @@ def plain(events: list[bytes]) -> list[dict[str, Any]]:
     return [json.loads(event) for event in events]
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(BLOCKS, st.integers(0, 3), st.data())
 def test_what_is_stored_is_told_to_the_end(
     blocks: list[list[Delta]], answered: int, data: st.DataObject
@@ -96,7 +96,7 @@ def test_what_is_stored_is_told_to_the_end(
     assert encode(ended) == encode(final)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(BLOCKS, st.integers(0, 3), st.sampled_from(["failed", "cancelled"]), st.data())
 def test_what_was_told_is_kept(
     blocks: list[list[Delta]], answered: int, status: Any, data: st.DataObject

@@ -89,16 +89,20 @@ class ResponseRecords:
             return False
         keys = self._keys.response(record.id)
         arguments = self._written(record, f",{','.join(expected)},")
-        done = await through_outage(
-            lambda: self._server.run(scripts.PUT, keys, arguments), seconds=self._outage
-        )
-        if done is None:
-            return False
-        if record.response.status not in UNFINISHED:
-            ancestors = unpack_ids(done[1])
-            await asyncio.gather(self._touch(ancestors, False), self._note_items(record))
+        over = record.response.status not in UNFINISHED
+
+        async def write() -> bool:
+            done = await self._server.run(scripts.PUT, keys, arguments)
+            if done is not None and over:
+                await asyncio.gather(
+                    self._touch(unpack_ids(done[1]), False), self._note_items(record)
+                )
+            return done is not None
+
+        done = await through_outage(write, seconds=self._outage)
+        if done and over:
             self._finished.add(record.id)
-        return True
+        return done
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
         found = await self.any(response_id)

@@ -35,7 +35,7 @@ class FormatContract(OutputParserContract):
     @pytest.fixture(autouse=True)
     def examples(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """So many that all formats together take seconds."""
-        count = 300
+        count = 15 if self.spec.name in SHAPES else 5
         fewer = settings(output_contract._quick, max_examples=count)
         monkeypatch.setattr(output_contract, "_quick", fewer)
 
