@@ -157,7 +157,6 @@ def demonstrations() -> Iterator[Demonstration]:
     yield plain("WHAT IS THE CAPITAL OF FRANCE?", "Paris")
     yield plain("what's the capital of japan", "Tokyo")
     yield plain("What color is the sky?", "blue")
-    yield plain("What is 7 + 8?", "15")
     yield plain("Say hello world", "hello world")
     yield plain("Repeat after me: Grüße aus Köln 2024", "Grüße aus Köln 2024")
     yield plain("Count to 10.", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")
@@ -168,7 +167,6 @@ def demonstrations() -> Iterator[Demonstration]:
     yield plain(
         "What is the capital of Norway?", "<think>\n", "\n</think>\n\n", "Oslo", thinking=True
     )
-    yield plain("What is 7 + 8?", "<think>\n", "\n</think>\n\n", "15", thinking=True)
     assistant_system = system("You are a helpful assistant.")
     for text, contains in [
         ("Hello!", "Hello!"),
@@ -346,7 +344,7 @@ def main() -> None:
         failed += not right
         if arguments.markdown:
             shown = text.replace("\n", "⏎").replace("|", "\\|")
-            print(f"| {told(demonstration)} | `{shown}` |" + ("" if right else " wrong |"))
+            print(f"| {told(demonstration)} | {'' if right else 'wrong: '}`{shown}` |")
         else:
             print("ok   " if right else "WRONG", told(demonstration), "\n      ", repr(text))
     if failed:

@@ -2,7 +2,7 @@
 
 A word therefore has the same tokens after a space, a quote or a line start, which is what lets so small a model copy
 an argument from the request into a call. The pre-tokenizer is Qwen2's, so llama.cpp's "qwen2" splits the same way.
-Pieces of JSON schemas that nearly every client sends are tokens of their own: they shorten prompts with tools to a half.
+Pieces of JSON schemas that nearly every client sends are tokens of their own: they shorten prompts with tools.
 """
 
 import collections
@@ -32,7 +32,8 @@ MARKS = [
     "<tools>",
     "</tools>",
 ]
-# No fragment ends as another begins, so the leftmost longest match (tokenizers) and the longest match (llama.cpp) agree.
+# Where one fragment ends as another begins, the leftmost match (tokenizers) and the longest match (llama.cpp) disagree.
+# Of these, only the two about `strict` do that, after `"}` and `"]}`; see the README.
 FRAGMENTS = [
     '{"type": "function", "function": {"name": "',
     '{"type": "function", "function": {"',
