@@ -15,23 +15,9 @@ class JsonCallReader(StepReader):
     """The reader of `JsonShape`. A call starts when its name is known; its arguments go out as they come."""
 
     __slots__ = (
-        "_bare",
-        "_buffer",
-        "_calls",
-        "_depth",
-        "_have_arguments",
-        "_is_object",
-        "_key",
-        "_key_open",
-        "_length",
-        "_list",
-        "_name",
-        "_scalar",
-        "_some_arguments",
-        "_syntax",
-        "_text",
-        "_value",
-    )
+        "_bare", "_buffer", "_calls", "_depth", "_have_arguments", "_is_object", "_key", "_key_open", "_length", "_list",
+        "_name", "_scalar", "_some_arguments", "_syntax", "_text", "_value",
+    )  # fmt: skip
 
     def __init__(self, syntax: JsonShape, marker: str, accept: Accept | None) -> None:
         super().__init__(marker, accept, JsonCallReader._before)

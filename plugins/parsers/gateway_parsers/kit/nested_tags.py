@@ -1,50 +1,24 @@
-"""MiniMax M3's calls: every tag carries a prefix, parameters are elements of their own name, and may nest."""
+"""Writing and constraining MiniMax M3's calls: every tag carries a prefix, parameters are elements of their own name, and may nest."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final, TypeAlias
-
-from msgspec import Struct
+from typing import Any
 
 from gateway.constraints import Const, Constraint, OneOf
 from gateway.errors import Unsupported
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.arguments import ArgumentWriter, typed
-from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.constrain import repeated
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.nested_reader import NestedTagReader, NestedTagShape
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
-from gateway_parsers.kit.reader import StepReader, skip
-from gateway_parsers.kit.schema import ANY, STRING, SchemaNode
-from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
-from gateway_parsers.kit.tags import attribute_of
+from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
-_ANYWHERE: Final = Position()
-_NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
-_TAG_END: Final = re.compile(r"[>\n]")
-_MAX_DEPTH: Final = 128
-_Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
-"""An element's name, its own text, and what it holds."""
 
-
-class NestedTagCalls(Struct, frozen=True, kw_only=True, dict=True):
+class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
     """A family whose calls are written so; a `CallSyntax`."""
-
-    prefix: str
-
-    @property
-    def start(self) -> str:
-        return f"{self.prefix}<tool_call>"
-
-    @property
-    def end(self) -> str:
-        return f"{self.prefix}</tool_call>"
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -69,10 +43,6 @@ class NestedTagCalls(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def sectioned(self) -> bool:
         return True
-
-    @cached_property
-    def tags(self) -> MarkerSet:
-        return MarkerSet((Marker(f"{self.prefix}<", "open"), Marker(f"{self.prefix}</", "close")))
 
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
@@ -129,232 +99,3 @@ class NestedTagCalls(Struct, frozen=True, kw_only=True, dict=True):
 
 def _nests(parameter: Parameter) -> bool:
     return bool(parameter.node.types() & {"object", "array"})
-
-
-class NestedTagReader(StepReader):
-    """The reader of `NestedTagCalls`. Strings directly in a call go out as they come, other parameters when they end."""
-
-    __slots__ = (
-        "_calls",
-        "_closing",
-        "_count",
-        "_in_call",
-        "_node",
-        "_open",
-        "_shape",
-        "_tag",
-        "_tools",
-        "_writer",
-    )
-
-    def __init__(
-        self,
-        shape: NestedTagCalls,
-        marker: str,
-        accept: Accept | None,
-        tools: Mapping[str, ToolDefinition],
-    ) -> None:
-        super().__init__(marker, accept, NestedTagReader._text)
-        self._shape = shape
-        self._tools = tools
-        self._calls = 0
-        self._in_call = False
-        self._tag = ""
-        self._closing = False
-        self._begin_call(SchemaNode({}))
-
-    def _begin_call(self, node: SchemaNode) -> None:
-        self._node = node
-        self._open: list[_Element] = []
-        self._writer: ArgumentWriter | None = None
-        """Writes the open parameter if it is a string."""
-        self._count = 0
-
-    def finish(self, *, stopped: bool) -> None:
-        if self.status != "more":
-            return
-        if self.undecided:
-            if self._calls and self._shape.end.startswith(self.raw.strip(WHITESPACE)):
-                self._done()  # an end marker that was cut off
-            else:
-                self._fail()
-            return
-        self.recoveries += 1
-        self.unclosed = True
-        if stopped and self._in_call and not self._open and self._step is NestedTagReader._text:
-            self._end_call()
-        self.status = "done"
-
-    def _text(self, text: str, pos: int, final: bool) -> int:
-        """Between two tags."""
-        hit = self._shape.tags.find(text, pos, _ANYWHERE, final=final)
-        end = hit[0] if hit is not None else len(text)
-        if hit is None and not final:
-            end -= self._shape.tags.held(text, pos, _ANYWHERE)
-        if final and hit is None and not self._in_call and not self.undecided:
-            end -= self._shape.tags.held(text, pos, _ANYWHERE)
-            if not text[pos:end].strip(WHITESPACE):
-                return len(text)  # an end marker that was cut off
-            end = len(text)
-        if end > pos and not self._open:
-            start = skip(text, pos, WHITESPACE)
-            if start < end and not self._in_call:
-                return self._outside(start)
-        elif end > pos:
-            self._say(text[pos:end])
-        if hit is None:
-            return end
-        self._tag = ""
-        self._closing = hit[1].action == "close"
-        if not self.undecided and not self._in_call:
-            self._undecide(text[end : end + len(hit[1].text)])
-        self._step = NestedTagReader._in_tag
-        return end + len(hit[1].text)
-
-    def _outside(self, pos: int) -> int:
-        """Text where a call should stand."""
-        if self.undecided:
-            self._fail()
-        else:
-            self._done()
-        return pos
-
-    def _in_tag(self, text: str, pos: int, final: bool) -> int:
-        hit = _TAG_END.search(text, pos)
-        end = hit.start() if hit is not None else len(text)
-        room = 2 * MAX_NAME - len(self._tag)
-        if end - pos > room or (hit is not None and hit[0] == "\n"):
-            end = min(end, pos + room)
-            if self._in_call:
-                self.recoveries += 1
-                self._step = NestedTagReader._text
-                return end
-            return self._outside(end)
-        self._tag += text[pos:end]
-        if hit is None:
-            return end
-        self._step = NestedTagReader._text
-        tag = self._tag.strip()
-        if not self._in_call:
-            self._outer_tag(tag)
-        elif self._closing:
-            self._close(tag)
-        else:
-            self._open_element(tag)
-        return end + 1
-
-    def _outer_tag(self, tag: str) -> None:
-        if self._closing and tag == "tool_call" and self._calls:
-            self.status = "done"
-            self.undecided = False
-            return
-        if tag == "tool_call" and not self._closing:
-            self.recoveries += 1
-            return
-        name = attribute_of(tag.removeprefix("invoke"), "name")
-        named = tag.startswith("invoke") and _NAME.fullmatch(name) and len(name) <= MAX_NAME
-        if self._closing or not named or not self._start(name):
-            self._fail()
-            return
-        self._in_call = True
-        self._begin_call(SchemaNode.of_tool(self._tools.get(name)))
-
-    def _open_element(self, name: str) -> None:
-        if len(self._open) >= _MAX_DEPTH:
-            self.recoveries += 1
-            return
-        if self._writer is not None:  # an element inside of what was taken for a string is text
-            self._writer.text(f"{self._shape.prefix}<{name}>")
-            return
-        self._open.append((name, [], []))
-        if len(self._open) == 1:
-            node = self._node.member(name)
-            if node is not None and node.types() == STRING:
-                self._writer = ArgumentWriter(self._node, "nothing", count=self._count)
-                self._writer.key(name)
-                self._flush()
-
-    def _say(self, text: str) -> None:
-        if self._writer is not None:
-            self._writer.text(text)
-            self._flush()
-        else:
-            self._open[-1][1].append(text)
-
-    def _flush(self) -> None:
-        if self._writer is not None and self._writer.parts:
-            self._arguments("".join(self._writer.parts))
-            self._writer.parts.clear()
-
-    def _close(self, name: str) -> None:
-        names = [element[0] for element in self._open]
-        if name in ("invoke", "tool_call") and name not in names:
-            self.recoveries += bool(self._open) or name == "tool_call"
-            while self._open:
-                self._end_element()
-            self._end_call()
-            if name == "tool_call":
-                self.status = "done"
-            return
-        if name not in names:
-            self.recoveries += 1
-            if self._writer is not None:
-                self._writer.text(f"{self._shape.prefix}</{name}>")
-            return
-        while self._open[-1][0] != name:
-            self.recoveries += 1
-            self._end_element()
-        self._end_element()
-
-    def _end_element(self) -> None:
-        element = self._open.pop()
-        if self._open:
-            self._open[-1][2].append(element)
-            return
-        if self._writer is not None:
-            self._writer.end()
-            self._flush()
-            self._writer = None
-        else:
-            said = _json(element, self._node.member(element[0]))
-            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {said}")
-        self._count += 1
-
-    def _end_call(self) -> None:
-        self._arguments("}" if self._count else "{}")
-        self._end()
-        self._in_call = False
-        self._calls += 1
-
-    def _done(self) -> None:
-        self.status = "done"
-        self.unclosed = True
-        self.recoveries += 1
-
-    def _fail(self) -> None:
-        self.status = "failed"
-        self.unclosed = self._calls > 0
-
-
-def _json(element: _Element, node: SchemaNode | None) -> str:
-    """An element's value: its children as a list or an object, or its text."""
-    _, texts, children = element
-    types = node.types() if node is not None else frozenset()
-    if not children:
-        text = "".join(texts)
-        if not text.strip() and types and "string" not in types:
-            return "[]" if "array" in types else "{}" if "object" in types else "null"
-        return typed(text, types or ANY)
-    items = all(child[0] == "item" for child in children)
-    if "array" in types or (not types and items):
-        inner = node.items() if node is not None else None
-        return "[" + ", ".join(_json(child, inner) for child in children) + "]"
-    grouped: dict[str, list[str]] = {}
-    for child in children:
-        member = node.member(child[0]) if node is not None else None
-        grouped.setdefault(child[0], []).append(_json(child, member))
-    said = (
-        f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
-        for key, values in grouped.items()
-    )
-    return "{" + ", ".join(said) + "}"
