@@ -99,24 +99,23 @@ def serving(store: str, url: str) -> Iterator[Server]:
     )
     server = Server(store, port, process)
     try:
-        for _ in range(200):
-            if _answers(port):
-                break
-            time.sleep(0.1)
-        else:
-            raise RuntimeError(f"the gateway with the store {store} did not start")
+        wait_until_open(port)
         yield server
     finally:
         process.terminate()
         process.wait()
 
 
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+def wait_until_open(port: int) -> None:
+    """Return when somebody listens there."""
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError("the gateway did not start")
 
 
 def measure(server: Server, redis: RedisProcess, case: str, tokens: int) -> Row:

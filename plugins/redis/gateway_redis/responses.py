@@ -36,7 +36,7 @@ _AT_ONCE = 1000
 _LONGEST_RUN = 3600
 """Seconds for which what a running response continues is kept beyond its own time."""
 
-_REMEMBERED = 100_000
+_REMEMBERED = 10_000
 """Responses of which a process remembers for how long they live."""
 
 _BROKEN = b"1"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from redis.asyncio import RedisCluster
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import (
     NoScriptError,
     OutOfMemoryError,
@@ -52,8 +53,13 @@ class Server:
         """Close all connections."""
         for client in (self._client, self._waiting):
             await client.aclose()
-            if not isinstance(client, RedisCluster):
-                await client.connection_pool.disconnect()
+            if isinstance(client, RedisCluster):
+                continue
+            pool = client.connection_pool
+            await pool.disconnect()
+            if isinstance(pool, SentinelConnectionPool):
+                for sentinel in pool.sentinel_manager.sentinels:
+                    await sentinel.aclose()
 
     async def command(self, *arguments: Argument) -> Any:
         """The answer to a command."""

@@ -85,6 +85,13 @@ class RedisProcess:
         stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
+    def used_kib(self) -> int:
+        """The memory that its data takes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(b"INFO memory\r\n")
+            info = connection.recv(65536)
+        return int(info.partition(b"used_memory:")[2].split()[0]) // 1024
+
     def ask(self, command: str) -> bytes | None:
         """The first line of the answer to an inline command; None where nobody answers."""
         try:
