@@ -156,7 +156,12 @@ class ResponseAssembler:
         """Write `deltas` into the response; the events that they make, in order."""
         out: Out = []
         for delta in deltas:
-            self._write(delta, out)
+            message = self._open
+            # Nearly every delta is more text of the open message, and takes this short way.
+            if type(delta) is TextDelta and type(message) is OpenMessage and self._aligner is None:
+                message.write_text(delta.text, (), out)
+            else:
+                self._write(delta, out)
         return out
 
     def _write(self, delta: Delta, out: Out) -> None:

@@ -79,7 +79,7 @@ class OpenMessage:
                 output_index=self.output_index,
                 content_index=len(self._parts),
                 delta=text,
-                logprobs=[content.delta_logprob(token) for token in logprobs],
+                logprobs=[content.delta_logprob(token) for token in logprobs] if logprobs else [],
             )
         )
 

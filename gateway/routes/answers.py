@@ -11,6 +11,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from gateway.errors import GatewayError
+from gateway.routes.chunks import chunk_writer
 from gateway.run import ResponseRun
 from gateway.served import Services
 from gateway.wire.common import encode
@@ -96,9 +97,12 @@ class EventStream:
             metrics.stream_closed()
 
     async def _stream(self, send: Send) -> None:
+        write_chunk = chunk_writer(send)
+
         async def write(events: Sequence[Event]) -> None:
             body = sse_frame(events[0]) if len(events) == 1 else b"".join(map(sse_frame, events))
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            if not write_chunk(body):
+                await send({"type": "http.response.body", "body": body, "more_body": True})
 
         await self._run.run(write)
         await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})

@@ -63,31 +63,43 @@ class Machine:
         """Text stands in markup of its own, whose end is not shown."""
         self._live = self._markers()
         self._plain = not self._live.longest
+        self._flowing = False
+        """Nothing is held, pending or open but the block: what no marker can begin in goes straight on."""
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         text = output.text
+        # The path of nearly every token: kept to what it cannot do without.
+        if (
+            self._flowing
+            and text
+            and text[-1] not in WHITESPACE
+            and (
+                self._live.only_first not in text
+                if self._live.only_first
+                else self._untouched(text)
+            )
+        ):
+            start = self._fed
+            self._fed = start + len(text)
+            self._position.before = text[-1]
+            if not self._reasoning:
+                return (TextDelta(text, start),)
+            self.reasoning_tokens = self._meter.total = self._meter.total + len(output.token_ids)
+            return (ReasoningDelta(text),)
         if text:
-            if (
-                self._reader is None
-                and not self._position.fresh
-                and not self._held
-                and not self._spaces
-                and text[-1] not in WHITESPACE
-                and self._untouched(text)
-            ):
-                start = self._fed
-                self._fed += len(text)
-                self._position.before = text[-1]
-                if output.token_ids:
-                    self._meter.count(text, output.token_ids)
-                    self.reasoning_tokens = self._meter.total
-                return (ReasoningDelta(text) if self._reasoning else TextDelta(text, start),)
             self._feed_start = self._fed
             self._fed += len(text)
             self._advance(self._held + text if self._held else text, final=False)
         if output.token_ids:
             self._meter.count(text, output.token_ids)
             self.reasoning_tokens = self._meter.total
+        self._flowing = (
+            self._reader is None
+            and not self._position.fresh
+            and not self._held
+            and not self._spaces
+            and self._meter.settled
+        )
         return self._taken()
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
@@ -112,10 +124,10 @@ class Machine:
 
     def _untouched(self, text: str) -> bool:
         """Whether no live marker can begin in `text`."""
-        firsts = self._live.firsts
-        if len(firsts) == 1:
-            return firsts not in text
-        return all(first not in text for first in firsts)
+        for first in self._live.firsts:  # noqa: SIM110  # all() with a generator costs more than the rest of the token
+            if first in text:
+                return False
+        return True
 
     def _markers(self) -> MarkerSet:
         state = State(

@@ -45,7 +45,7 @@ class MarkerSet:
     begins like another, the longer is taken, which may mean to wait for more text.
     """
 
-    __slots__ = ("_by_text", "_nested", "_pattern", "_prefixes", "firsts", "longest")
+    __slots__ = ("_by_text", "_nested", "_pattern", "_prefixes", "firsts", "longest", "only_first")
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         by_text: dict[str, list[Marker]] = {}
@@ -61,6 +61,8 @@ class MarkerSet:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if by_text else None
         self.longest = len(longest_first[0]) if by_text else 0
         self.firsts = "".join(sorted({text[0] for text in by_text}))
+        self.only_first = self.firsts if len(self.firsts) == 1 else ""
+        """The character that all markers begin with, where they have that in common."""
         """The characters with which a live marker can begin."""
 
     def find(

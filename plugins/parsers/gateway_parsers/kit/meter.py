@@ -33,6 +33,11 @@ class ReasoningMeter:
         self._span = Span(reasoning)
         self._borders: list[tuple[int, Span]] = []
 
+    @property
+    def settled(self) -> bool:
+        """Whether all tokens to come are of the kind of those that came last, until the next border."""
+        return not self._borders and self._span.is_reasoning is not None
+
     def border(self, offset: int, is_reasoning: bool | None) -> Span:
         """From `offset` on, in characters of the output being fed, the output is of this kind; None: undecided."""
         span = Span(is_reasoning)
