@@ -16,7 +16,7 @@ DONE = b"data: [DONE]"
 class Result(msgspec.Struct, kw_only=True):
     """What one load saw. Times in seconds."""
 
-    streams: int
+    requests: int
     tokens: int
     seconds: float
     first_p50: float
@@ -24,19 +24,22 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Client(asyncio.Protocol):
-    """One request on one connection; reads to the end and counts nothing but bytes and the first one's time."""
+    """Requests on one connection, one after the other; notes nothing but when the first answer began."""
 
-    def __init__(self, request: bytes, started: asyncio.Future[None] | None) -> None:
+    def __init__(self, request: bytes, *, stream: bool, requests: int = 1) -> None:
         self._request = request
+        self._left = requests
         self._tail = b""
-        self._stream = started is not None
+        self._stream = stream
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.first = 0.0
         self._delta_seen = False
         self._sent = 0.0
+        self._transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
         self._sent = time.perf_counter()
+        self._transport = transport
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
@@ -45,7 +48,11 @@ class Client(asyncio.Protocol):
             self.first = time.perf_counter() - self._sent
         tail = self._tail + data[-64:]
         if DONE in tail or (not self._stream and tail.rstrip().endswith(b"}")):
-            if not self.done.done():
+            self._left -= 1
+            self._tail = b""
+            if self._left > 0:
+                self._transport.write(self._request)
+            elif not self.done.done():
                 self.done.set_result(None)
             return
         self._tail = tail[-64:]
@@ -75,15 +82,18 @@ def request_of(api: str, port: int, model: str, tokens: int, stream: bool) -> by
     return http_request(port, "/v1/responses", body)
 
 
-async def load(api: str, port: int, model: str, streams: int, tokens: int, stream: bool) -> Result:
-    """Open `streams` requests at once, each of `tokens` tokens, and read them all."""
+async def load(
+    api: str, port: int, model: str, streams: int, tokens: int, stream: bool, requests: int
+) -> Result:
+    """Open `streams` connections at once, make `requests` of `tokens` tokens on each, and read all answers."""
     loop = asyncio.get_running_loop()
     request = request_of(api, port, model, tokens, stream)
-    marker = loop.create_future() if stream else None
     begin = time.perf_counter()
     made = await asyncio.gather(
         *(
-            loop.create_connection(lambda: Client(request, marker), "127.0.0.1", port)
+            loop.create_connection(
+                lambda: Client(request, stream=stream, requests=requests), "127.0.0.1", port
+            )
             for _ in range(streams)
         )
     )
@@ -94,8 +104,8 @@ async def load(api: str, port: int, model: str, streams: int, tokens: int, strea
         transport.close()
     first = sorted(client.first for client in clients)
     return Result(
-        streams=streams,
-        tokens=streams * tokens,
+        requests=streams * requests,
+        tokens=streams * requests * tokens,
         seconds=seconds,
         first_p50=first[len(first) // 2],
         first_p99=first[min(len(first) - 1, len(first) * 99 // 100)],
@@ -103,6 +113,8 @@ async def load(api: str, port: int, model: str, streams: int, tokens: int, strea
 
 
 if __name__ == "__main__":
-    which, at, name, count, size, streamed = sys.argv[1:7]
-    result = uvloop.run(load(which, int(at), name, int(count), int(size), streamed == "stream"))
+    which, at, name, count, size, streamed, each = sys.argv[1:8]
+    result = uvloop.run(
+        load(which, int(at), name, int(count), int(size), streamed == "stream", int(each))
+    )
     sys.stdout.write(msgspec.json.encode(result).decode() + "\n")

@@ -14,7 +14,15 @@ import msgspec
 
 from gateway import hookimpl
 from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
+from gateway.protocols import (
+    Capability,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    ModelInfo,
+    Tokenizer,
+)
+from gateway_harmony.encoding import harmony
 
 WORD = " token"
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -55,10 +63,29 @@ class NullTokenizer:
         return WORD.encode()
 
 
+class GptOssTokenizer:
+    """The vocabulary of gpt-oss, so that Harmony is rendered and read as with the real model."""
+
+    def __init__(self) -> None:
+        self._encoding = harmony()
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids: list[int] = self._encoding.encode(text, allowed_special="all")
+        return ids
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        text: str = self._encoding.decode(token_ids)
+        return text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.decode([token_id]).encode()
+
+
 class NullConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How fast it hands out words."""
+    """How fast it hands out words, and whether as gpt-oss does."""
 
     interval_ms: float = 0
+    harmony: bool = False
 
 
 class NullEngine:
@@ -66,12 +93,17 @@ class NullEngine:
 
     capabilities: frozenset[Capability] = frozenset({"tokens"})
 
-    def __init__(self, name: str, interval_ms: float) -> None:
+    def __init__(self, name: str, config: NullConfig) -> None:
         self.info = ModelInfo(
             name=name, engine="null", chat_template=TEMPLATE, max_model_len=1_000_000
         )
-        self.tokenizer = NullTokenizer()
-        self._ticker = Ticker(interval_ms / 1000) if interval_ms else None
+        self.tokenizer: Tokenizer = GptOssTokenizer() if config.harmony else NullTokenizer()
+        head = "<|channel|>final<|message|>" if config.harmony else ""
+        self._head = (
+            EngineOutput(text=head, token_ids=self.tokenizer.encode(head)) if head else None
+        )
+        self._word_ids = tuple(self.tokenizer.encode(WORD)) if head else (0,)
+        self._ticker = Ticker(config.interval_ms / 1000) if config.interval_ms else None
 
     async def check(self, request: EngineRequest) -> None:
         """Everything is served."""
@@ -80,17 +112,20 @@ class NullEngine:
         """Always well."""
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        ticker = self._ticker
+        ticker, word_ids = self._ticker, self._word_ids
+        if self._head is not None:
+            yield self._head
         left = request.sampling.max_tokens or 16
         while left:
             left -= 1
             await (ticker.next() if ticker else asyncio.sleep(0))
-            yield EngineOutput(text=WORD, token_ids=(0,), finish_reason=None if left else "length")
+            reason: FinishReason | None = None if left else "length"
+            yield EngineOutput(text=WORD, token_ids=word_ids, finish_reason=reason)
 
 
 @asynccontextmanager
 async def open_null(config: NullConfig, context: EngineContext) -> AsyncIterator[NullEngine]:
-    yield NullEngine(context.name, config.interval_ms)
+    yield NullEngine(context.name, config)
 
 
 @hookimpl

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import aiohttp
@@ -25,7 +25,7 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.null_engine import Ticker
-from benchmarks.run import ROOT, Row, Server, measure
+from benchmarks.run import ROOT, Case, Row, Server, measure, median
 from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
@@ -215,7 +215,7 @@ def gateway(port: int, upstream_port: int) -> None:
             }
         },
     )
-    config = Config(server=ServerConfig(port=port), models={"paced": model})
+    config = Config(server=ServerConfig(port=port), models={"plain-paced": model})
     run(config, load_plugins(config.plugins))
 
 
@@ -252,14 +252,20 @@ def serving(role: str, upstream_port: int = 0) -> Iterator[Server]:
 
 
 def measure_all(quick: bool) -> list[Row]:
-    """Every server, in every case."""
+    """Every server, in every case, in turns."""
     rows: list[Row] = []
-    with serving("upstream") as engine:
-        for role in ("relay-aiohttp", "relay-uvicorn", "gateway"):
-            with serving(role, engine.port) as server:
-                measure(server, "warm-up", "paced", 16, 20)
-                for streams in (256,) if quick else (64, 256, 1024):
-                    rows.append(measure(server, f"paced, {streams} streams", "paced", streams, 100))
+    with ExitStack() as stack:
+        engine = stack.enter_context(serving("upstream"))
+        servers = [
+            stack.enter_context(serving(role, engine.port))
+            for role in ("relay-aiohttp", "relay-uvicorn", "gateway")
+        ]
+        for server in servers:
+            measure(server, Case(name="warm-up", streams=16, tokens=20))
+        for streams in (256,) if quick else (64, 256, 1024):
+            case = Case(name=f"paced, {streams} streams", streams=streams, tokens=100)
+            seen = [[measure(server, case) for server in servers] for _ in range(1 if quick else 3)]
+            rows += [median(each) for each in zip(*seen, strict=True)]
     return rows
 
 
@@ -271,12 +277,10 @@ def table(rows: list[Row]) -> str:
     ]
     for row in rows:
         relay = min(
-            each.cpu_us_per_token
-            for each in rows
-            if each.case == row.case and each.server != "gateway"
+            each.cpu_us for each in rows if each.case == row.case and each.server != "gateway"
         )
         lines.append(
-            f"| {row.server} | {row.case} | {row.cpu_us_per_token:.1f} | {row.cpu_us_per_token / relay:.2f} "
+            f"| {row.server} | {row.case} | {row.cpu_us:.1f} | {row.cpu_us / relay:.2f} "
             f"| {row.first_p50_ms:.1f} / {row.first_p99_ms:.1f} |"
         )
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 """Measures the serving layer: `python -m benchmarks [--quick]`.
 
 Every figure is CPU time of the server's process, out of /proc, divided by what it served; each gateway figure stands next
-to the floor's of the same run, because absolute times move from machine to machine.
+to the floor's of the same run, because absolute times move from machine to machine. Both servers are measured in turns,
+several rounds; the median counts, because the machine's other work moves too.
 """
 
 from __future__ import annotations
@@ -9,33 +10,31 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.load import Result
 
-TICKS = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).parent.parent
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One measurement."""
+    """One measurement. `cpu_us` is per token, for JSON cases per request."""
 
     server: str
     case: str
-    streams: int
-    tokens_per_stream: int
-    cpu_us_per_token: float
+    cpu_us: float
     seconds: float
     first_p50_ms: float
     first_p99_ms: float
-    kib_per_stream: float | None = None
+    kib_per_stream: float
 
 
 class Server:
@@ -47,9 +46,9 @@ class Server:
         self._process = process
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """Time that the process's threads have run so far, to the nanosecond (clock ticks are too coarse)."""
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def resident_kib(self) -> int:
         """Resident memory now."""
@@ -83,22 +82,54 @@ def serving(kind: str) -> Iterator[Server]:
         process.wait()
 
 
-def measure(
-    server: Server,
-    case: str,
-    model: str,
-    streams: int,
-    tokens: int,
-    *,
-    stream: bool = True,
-    api: str = "responses",
-) -> Row:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One load, on the model `<parser>-<pace>` of the measured server."""
+
+    name: str
+    parser: str = "plain"
+    pace: str = "paced"
+    streams: int = 256
+    tokens: int = 200
+    api: str = "responses"
+    stream: bool = True
+    requests: int = 1
+    """How many each connection makes, one after the other."""
+    floor: bool = False
+    """Whether the floor has it too."""
+
+
+CASES = (
+    Case(name="paced, 64 streams", streams=64, floor=True),
+    Case(name="paced, 256 streams", floor=True),
+    Case(name="paced, 1024 streams", streams=1024, floor=True),
+    Case(name="flat out, 64 streams", pace="flat", streams=64, tokens=1000, floor=True),
+    Case(name="flat out, 128 tokens", pace="flat", streams=64, tokens=128, floor=True),
+    Case(name="flat out, 4096 tokens", pace="flat", streams=16, tokens=4096, floor=True),
+    Case(name="paced, 256 streams, qwen3 parser", parser="qwen"),
+    Case(name="paced, 256 streams, Harmony", parser="harmony"),
+    Case(name="chat, paced, 256 streams", api="chat"),
+    Case(name="chat, paced, 256 streams, qwen3 parser", api="chat", parser="qwen"),
+    Case(name="chat, flat out, 64 streams", api="chat", pace="flat", streams=64, tokens=1000),
+    Case(
+        name="JSON, 64 tokens, per request",
+        pace="flat", streams=16, tokens=64, stream=False, requests=50,
+    ),
+    Case(
+        name="chat, JSON, 64 tokens, per request",
+        api="chat", pace="flat", streams=16, tokens=64, stream=False, requests=50,
+    ),
+)  # fmt: skip
+QUICK = ("paced, 256 streams", "flat out, 64 streams", "JSON, 64 tokens, per request")
+
+
+def measure(server: Server, case: Case) -> Row:
     """One load on `server`, and what it cost."""
     idle = server.resident_kib()
     before = server.cpu_seconds()
     command = [
-        sys.executable, "-m", "benchmarks.load", api, str(server.port), model, str(streams),
-        str(tokens), "stream" if stream else "plain",
+        sys.executable, "-m", "benchmarks.load", case.api, str(server.port),
+        f"{case.parser}-{case.pace}", str(case.streams), str(case.tokens),
+        "stream" if case.stream else "plain", str(case.requests),
     ]  # fmt: skip
     load = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     most = idle
@@ -113,41 +144,36 @@ def measure(
     cpu = server.cpu_seconds() - before
     return Row(
         server=server.kind,
-        case=case,
-        streams=streams,
-        tokens_per_stream=tokens,
-        cpu_us_per_token=cpu / result.tokens * 1e6,
+        case=case.name,
+        cpu_us=cpu / (result.tokens if case.stream else result.requests) * 1e6,
         seconds=result.seconds,
         first_p50_ms=result.first_p50 * 1000,
         first_p99_ms=result.first_p99 * 1000,
-        kib_per_stream=(most - idle) / streams if streams >= 256 and stream else None,
+        kib_per_stream=(most - idle) / case.streams,
     )
 
 
-def measure_all(server: Server, quick: bool) -> list[Row]:
-    """Every case, on one server."""
-    paced = 100 if quick else 200
-    measure(server, "warm-up", "plain-flat", 16, 100)
-    rows = [
-        measure(server, f"paced, {n} streams", "plain-paced", n, paced)
-        for n in ((256,) if quick else (64, 256, 1024))
-    ]
-    rows.append(measure(server, "flat out, 64 streams", "plain-flat", 64, 1000))
-    if not quick:
-        rows.append(measure(server, "flat out, 128 tokens", "plain-flat", 64, 128))
-        rows.append(measure(server, "flat out, 4096 tokens", "plain-flat", 16, 4096))
-    if server.kind == "gateway":
-        rows.append(measure(server, "paced, 256 streams, qwen3 parser", "qwen-paced", 256, paced))
-        for case, model in (("chat", "plain-paced"), ("chat, qwen3 parser", "qwen-paced")):
-            name = f"{case}, paced, 256 streams"
-            rows.append(measure(server, name, model, 256, paced, api="chat"))
-        rows.append(
-            measure(server, "chat, flat out, 64 streams", "plain-flat", 64, 1000, api="chat")
-        )
-        rows.append(
-            measure(server, "chat, JSON, 64 tokens", "plain-flat", 64, 64, stream=False, api="chat")
-        )
-        rows.append(measure(server, "plain JSON, 64 tokens", "plain-flat", 64, 64, stream=False))
+def median(rows: Sequence[Row]) -> Row:
+    """What is reported of several rounds of a case. Memory is the first round's: later ones reuse it."""
+    return msgspec.structs.replace(
+        rows[0],
+        cpu_us=statistics.median(row.cpu_us for row in rows),
+        first_p50_ms=statistics.median(row.first_p50_ms for row in rows),
+        first_p99_ms=statistics.median(row.first_p99_ms for row in rows),
+    )
+
+
+def measure_all(cases: Sequence[Case], rounds: int) -> list[Row]:
+    """Every case: `rounds` times, floor and gateway in turns."""
+    rows = []
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(kind)) for kind in ("floor", "gateway")]
+        for server in servers:
+            measure(server, Case(name="warm-up", pace="flat", streams=16, tokens=100))
+        for case in cases:
+            asked = servers if case.floor else servers[1:]
+            seen = [[measure(server, case) for server in asked] for _ in range(rounds)]
+            rows += [median(each) for each in zip(*seen, strict=True)]
     return rows
 
 
@@ -155,16 +181,21 @@ def table(rows: list[Row]) -> str:
     """The rows as Markdown, each next to the floor's of the same case."""
     floor = {row.case: row for row in rows if row.server == "floor"}
     lines = [
-        "| server | case | µs CPU per token | × floor | TTFT p50 / p99, ms | KiB per stream |",
+        "| case | floor, µs | gateway, µs | × floor | TTFT p50 / p99, ms | KiB per stream |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
+        if row.server == "floor":
+            continue
         base = floor.get(row.case)
-        ratio = f"{row.cpu_us_per_token / base.cpu_us_per_token:.2f}" if base else ""
-        kib = "" if row.kib_per_stream is None else f"{row.kib_per_stream:.0f}"
+        ratio = (
+            f"{base.cpu_us:.1f} | {row.cpu_us:.1f} | {row.cpu_us / base.cpu_us:.2f}"
+            if base
+            else f" | {row.cpu_us:.1f} | "
+        )
         lines.append(
-            f"| {row.server} | {row.case} | {row.cpu_us_per_token:.1f} | {ratio} "
-            f"| {row.first_p50_ms:.1f} / {row.first_p99_ms:.1f} | {kib} |"
+            f"| {row.case} | {ratio} | {row.first_p50_ms:.1f} / {row.first_p99_ms:.1f} "
+            f"| {row.kib_per_stream:.0f} |"
         )
     return "\n".join(lines)
 
@@ -172,12 +203,18 @@ def table(rows: list[Row]) -> str:
 def main() -> None:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one case of each kind, half a minute")
+    parser.add_argument("--quick", action="store_true", help="three cases, less than a minute")
+    parser.add_argument(
+        "--rounds", type=int, default=0, help="how often each is measured (3; 1 if quick)"
+    )
+    parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
     arguments = parser.parse_args()
-    rows: list[Row] = []
-    for kind in ("floor", "gateway"):
-        with serving(kind) as server:
-            rows += measure_all(server, arguments.quick)
+    cases = [
+        case
+        for case in CASES
+        if arguments.only in case.name and (case.name in QUICK or not arguments.quick)
+    ]
+    rows = measure_all(cases, arguments.rounds or (1 if arguments.quick else 3))
     out = msgspec.json.encode(rows).decode() if arguments.json else table(rows)
     sys.stdout.write(out + "\n")

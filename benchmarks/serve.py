@@ -22,7 +22,7 @@ from gateway.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL_MS = 50.0
-PARSERS = {"plain": "plain", "qwen": "qwen3"}
+PARSERS = {"plain": "plain", "qwen": "qwen3", "harmony": "harmony"}
 
 
 def gateway(port: int) -> None:
@@ -30,10 +30,10 @@ def gateway(port: int) -> None:
     models = {
         f"{name}-{pace}": ModelConfig(
             engine="null",
-            renderer="chat_template",
+            renderer="harmony" if parser == "harmony" else "chat_template",
             parser=parser,
             max_running=100_000,
-            options={"null": {"interval_ms": interval}},
+            options={"null": {"interval_ms": interval, "harmony": parser == "harmony"}},
         )
         for name, parser in PARSERS.items()
         for pace, interval in (("paced", INTERVAL_MS), ("flat", 0.0))

@@ -76,10 +76,9 @@ async def load(port: int, tokens: int, case: str) -> None:
         "max_output_tokens": tokens, **CASES[case],
     }  # fmt: skip
     request = http_request(port, "/v1/responses", body)
-    marker = loop.create_future()
     made = await asyncio.gather(
         *(
-            loop.create_connection(lambda: Client(request, marker), "127.0.0.1", port)
+            loop.create_connection(lambda: Client(request, stream=True), "127.0.0.1", port)
             for _ in range(STREAMS)
         )
     )

@@ -18,6 +18,10 @@ THINKING_MARKERS: tuple[tuple[str, str], ...] = (
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<reasoning>", "</reasoning>"),
     ("◁think▷", "◁/think▷"),
+    ("<|open|>think<|sep|>", "<|open|>response<|sep|>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("<ifm|think>", "</ifm|think>"),
+    ("<|content_thinking|>", "<|content_text|>"),
 )
 """What opens and closes reasoning, in the families that are known."""
 
