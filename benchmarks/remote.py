@@ -1,9 +1,9 @@
-"""Measures `backends/remote` against byte relays: `python -m benchmarks.remote [--quick]`.
+"""Measures `backends/remote` and `backends/openai` against byte relays: `python -m benchmarks.remote [--quick]`.
 
 One upstream streams completions in vLLM's shape, a token in 50 ms for each stream, all streams together, as an engine's
 batch does. In front of it, one after the other: two relays, which read nothing of what they pass on (aiohttp on both sides,
-and a bare ASGI application on uvicorn with aiohttp's client), and the gateway, which turns it into Responses events. The
-goal: per token at most one and a half times the cheaper relay's CPU time in the same run.
+and a bare ASGI application on uvicorn with aiohttp's client), and the gateway, which turns it into Responses events, by token
+ids and by messages. The goal: per token at most one and a half times the cheaper relay's CPU time in the same run.
 """
 
 from __future__ import annotations
@@ -55,8 +55,20 @@ def completion_frame(**choice: Any) -> bytes:
     return http_chunk(b"data: " + msgspec.json.encode(event) + b"\n\n")
 
 
+def chat_frame(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    """An event as vLLM's `/v1/chat/completions` sends it."""
+    event = {
+        "id": "chatcmpl-" + "0" * 32,
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "stub",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+    }
+    return http_chunk(b"data: " + msgspec.json.encode(event) + b"\n\n")
+
+
 class Upstream(asyncio.Protocol):
-    """One connection. Writes ready bytes: completions, or the Responses events that a relay passes on."""
+    """One connection. Writes ready bytes: completions, chat chunks, or the Responses events that a relay passes on."""
 
     ticker: Ticker
     token = completion_frame(
@@ -65,6 +77,8 @@ class Upstream(asyncio.Protocol):
     last = completion_frame(
         finish_reason="length", stop_reason=None, prompt_token_ids=None, token_ids=[262]
     )
+    chat_token = chat_frame({"content": " the"})
+    chat_last = chat_frame({"content": " the"}, "length")
     event = http_chunk(
         sse_frame(
             OutputTextDelta(
@@ -126,16 +140,21 @@ class Upstream(asyncio.Protocol):
     async def _stream(self, path: bytes, request: dict[str, Any]) -> None:
         write = self._transport.write
         write(_HEAD)
-        relayed = path == b"/v1/responses"
-        left = request["max_output_tokens" if relayed else "max_tokens"]
+        match path:
+            case b"/v1/responses":
+                limit, frame, last = "max_output_tokens", self.event, self.event
+            case b"/v1/chat/completions":
+                limit, frame, last = "max_completion_tokens", self.chat_token, self.chat_last
+            case _:
+                limit, frame, last = "max_tokens", self.token, self.last
+        left = request[limit]
         flat = request["temperature"] == 0 if "temperature" in request else False
-        frame = self.event if relayed else self.token
         while left > 1:
             await (asyncio.sleep(0) if flat else self.ticker.next())
             write(frame)
             left -= 1
         await (asyncio.sleep(0) if flat else self.ticker.next())
-        write((self.event if relayed else self.last) + self.done)
+        write(last + self.done)
 
 
 async def upstream(port: int) -> None:
@@ -200,21 +219,20 @@ def _session() -> aiohttp.ClientSession:
     )
 
 
-def gateway(port: int, upstream_port: int) -> None:
-    """The gateway with the engine `remote`; models `paced` and `flat`."""
+def gateway(port: int, upstream_port: int, *, messages: bool = False) -> None:
+    """The gateway with the engine `remote`, or with `messages` the engine `openai`."""
     set_up_logging("warning")
+    url = f"http://127.0.0.1:{upstream_port}"
     model = ModelConfig(
         engine="remote",
         renderer="chat_template",
         parser="plain",
         max_running=100_000,
-        options={
-            "remote": {
-                "urls": [f"http://127.0.0.1:{upstream_port}"],
-                "tokenizer": str(TOKENIZER),
-            }
-        },
+        options={"remote": {"urls": [url], "tokenizer": str(TOKENIZER)}},
     )
+    if messages:
+        options = {"openai": {"base_url": url, "model": "stub"}}
+        model = ModelConfig(engine="openai", max_running=100_000, options=options)
     config = Config(server=ServerConfig(port=port), models={"plain-paced": model})
     run(config, load_plugins(config.plugins))
 
@@ -258,7 +276,7 @@ def measure_all(quick: bool) -> list[Row]:
         engine = stack.enter_context(serving("upstream"))
         servers = [
             stack.enter_context(serving(role, engine.port))
-            for role in ("relay-aiohttp", "relay-uvicorn", "gateway")
+            for role in ("relay-aiohttp", "relay-uvicorn", "gateway", "gateway-openai")
         ]
         for server in servers:
             measure(server, Case(name="warm-up", streams=16, tokens=20))
@@ -277,7 +295,9 @@ def table(rows: list[Row]) -> str:
     ]
     for row in rows:
         relay = min(
-            each.cpu_us for each in rows if each.case == row.case and each.server != "gateway"
+            each.cpu_us
+            for each in rows
+            if each.case == row.case and each.server.startswith("relay")
         )
         lines.append(
             f"| {row.server} | {row.case} | {row.cpu_us:.1f} | {row.cpu_us / relay:.2f} "
@@ -302,6 +322,8 @@ def main() -> None:
                 )  # fmt: skip
             case "gateway":
                 gateway(port, upstream_port)
+            case "gateway-openai":
+                gateway(port, upstream_port, messages=True)
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one case, half a minute")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from litestar.types import Message, Scope
 from gateway.access import Doorkeeper, check_access
 from gateway.admission import Admission
 from gateway.background import BackgroundRuns
+from gateway.chat_tools import chat_servers_of, check_chat_tools
 from gateway.config import Config
 from gateway.errors import (
     AuthenticationError,
@@ -27,9 +28,10 @@ from gateway.errors import (
     NotFound,
     PayloadTooLarge,
 )
+from gateway.fingerprint import with_fingerprint
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
-from gateway.protocols import MeasuredEngine, SpeaksFormat, ToolServers
+from gateway.protocols import MeasuredEngine, SpeaksFormat, ToolServer, ToolServers
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
@@ -43,10 +45,13 @@ from gateway.routes.conversations import (
     retrieve_item,
     update_conversation,
 )
+from gateway.routes.embeddings import create_embeddings
+from gateway.routes.fronts import REQUEST_ID, answer_by_header, front_error, keep_fronts
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.models import list_models, retrieve_model
 from gateway.routes.responses import (
     cancel_response,
+    compact_response,
     count_input_tokens,
     create_response,
     delete_response,
@@ -54,10 +59,17 @@ from gateway.routes.responses import (
     retrieve_response,
 )
 from gateway.routes.state import HttpRequest, keep_services
+from gateway.routes.stored_chat import (
+    delete_chat_completion,
+    list_chat_completions,
+    list_chat_messages,
+    retrieve_chat_completion,
+    update_chat_completion,
+)
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.sealing import Sealer
 from gateway.selection import OpenedModel, Selection, open_model, select
-from gateway.served import RunSettings, ServedModel, Services
+from gateway.served import NamedFront, RunSettings, ServedModel, Services
 from gateway.toolset import OfferedTools, RunnableTool
 from gateway.wire.ids import new_id
 
@@ -80,6 +92,7 @@ class GatewayApp(Litestar):
             await super().__call__(scope, receive, send)
             return
         request_id = _request_id(scope)
+        scope[REQUEST_ID] = request_id
         scope[DIRECT_SEND] = send
 
         async def send_with_id(message: Message) -> None:
@@ -95,7 +108,8 @@ class GatewayApp(Litestar):
             if isinstance(state := self.state.get("services"), Services):
                 scope["owner"] = state.doorkeeper.owner(scope["path"], scope["headers"])
         except AuthenticationError as error:
-            await error_answer(error)(scope, receive, send_with_id)
+            answer = front_error(self, scope, error) or error_answer(error)
+            await answer(scope, receive, send_with_id)
             return
         await super().__call__(scope, receive, send_with_id)
 
@@ -121,7 +135,9 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            keep_services(app, await open_services(config, plugins, stack))
+            services = await open_services(config, plugins, stack)
+            keep_services(app, services)
+            keep_fronts(app, services)
             yield
 
     return _app(config, [lifespan])
@@ -131,6 +147,7 @@ def app_of(services: Services) -> Litestar:
     """The application around what is open already, and is closed by whoever opened it."""
     app = _app(services.config, [])
     keep_services(app, services)
+    keep_fronts(app, services)
     return app
 
 
@@ -139,10 +156,12 @@ def _app(
 ) -> Litestar:
     handlers = [
         create_response, retrieve_response, delete_response, cancel_response,
-        list_input_items, count_input_tokens,
+        list_input_items, count_input_tokens, compact_response,
         create_conversation, retrieve_conversation, update_conversation, delete_conversation,
         create_items, list_items, retrieve_item, delete_item,
-        create_chat_completion, create_completion, tokenize, detokenize,
+        create_chat_completion, list_chat_completions, retrieve_chat_completion,
+        update_chat_completion, delete_chat_completion, list_chat_messages,
+        create_completion, create_embeddings, tokenize, detokenize,
         list_models, retrieve_model,
         health, ready,
     ]  # fmt: skip
@@ -153,6 +172,7 @@ def _app(
         route_handlers=handlers,
         lifespan=lifespan,
         exception_handlers={Exception: _answer_exception},
+        before_request=answer_by_header,
         cors_config=CORSConfig(allow_origins=origins) if origins else None,
         openapi_config=None,
         logging_config=None,  # logging is set up by whoever runs the server
@@ -164,26 +184,36 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     """Open all that `config` selects, inside `stack`. Raises `ConfigurationError`."""
     check_access(config.server)
     selection = select(config, plugins)
+    sealer = Sealer(config.server.reasoning_keys)
     metrics = Metrics()
+    store = background = None
+    if (
+        selection.store is not None
+    ):  # before any weights: a store that is away stops the start at once
+        offer, store_config = selection.store
+        store = await stack.enter_async_context(offer.make(store_config))
     models: list[ServedModel] = []
     aliases: dict[str, str] = {}
     taken = {name for own, each in config.models.items() for name in (own, *each.aliases)}
     for plan in selection.models:
         opened = await open_model(plan, stack)
         logger.info("model %s: %s", opened.name, opened.why)
-        model = _served(opened)
+        model = with_fingerprint(_served(opened))
         metrics.watch_model(model.name, model.admission)
         if isinstance(model.engine, MeasuredEngine):
             metrics.watch_engine(model.name, model.engine)
         models += (model, *_adapters(model, taken))
         taken.update(model.info.adapters)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))
-    store = background = None
-    if selection.store is not None:
-        offer, store_config = selection.store
-        store = await stack.enter_async_context(offer.make(store_config))
+    if (
+        store is not None
+    ):  # after the models, so that what runs in the background ends before they are closed
         background = BackgroundRuns(store, lease_seconds=config.server.lease_seconds)
         await stack.enter_async_context(background.kept())
+    fronts = [
+        NamedFront(offer.name, await stack.enter_async_context(offer.make(route_config)))
+        for offer, route_config in selection.routes
+    ]
     return Services(
         config=config,
         models=models,
@@ -195,7 +225,8 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         hook=plugins.hook,
         background=background,
         doorkeeper=Doorkeeper(config.server.api_keys),
-        sealer=Sealer(config.server.reasoning_keys),
+        sealer=sealer,
+        fronts=fronts,
     )
 
 
@@ -227,7 +258,7 @@ def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
                 "name, or alias, already: rename one of them."
             )
     return [
-        msgspec.structs.replace(model, name=name, adapter=name, parent=model.name)
+        with_fingerprint(msgspec.structs.replace(model, name=name, adapter=name, parent=model.name))
         for name in model.info.adapters
     ]
 
@@ -235,21 +266,15 @@ def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
 async def _open_tools(config: Config, selection: Selection, stack: AsyncExitStack) -> OfferedTools:
     always: list[RunnableTool] = []
     in_chat: list[RunnableTool] = []
+    chat_servers: list[Callable[[], Sequence[ToolServer]]] = []
     by_type: dict[str, list[RunnableTool]] = {}
     choices: dict[str, ToolServers] = {}
-    for name in config.server.chat_tools:
-        if name not in config.tools:
-            raise ConfigurationError(
-                f"server.chat_tools names '{name}', but there is no table [tools.{name}]: add it, or leave the name out."
-            )
+    check_chat_tools(config)
     for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
         server = await stack.enter_async_context(offer.make(tool_config))
         if isinstance(server, ToolServers):
-            if name in config.server.chat_tools:
-                raise ConfigurationError(
-                    f"server.chat_tools names '{name}', whose tools requests choose in the Responses API only: leave it out."
-                )
             choices[server.request_type] = server
+            chat_servers += chat_servers_of(name, server, config.server.chat_tools)
             continue
         for tool in await server.tools():
             entry = RunnableTool(server, tool)
@@ -265,12 +290,22 @@ async def _open_tools(config: Config, selection: Selection, stack: AsyncExitStac
         raise ConfigurationError(
             f"Two tool servers offer a tool named '{min(twice)}': deselect one of them in [tools]."
         )
-    return OfferedTools(by_type=by_type, always=always, chat=in_chat, choices=choices)
+    return OfferedTools(
+        by_type=by_type, always=always, chat=in_chat, choices=choices, chat_servers=chat_servers
+    )
 
 
 def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:
-    """Any exception in OpenAI's envelope."""
+    """Any exception in OpenAI's envelope, or in that of the front that was asked."""
     error = as_gateway_error(request, exception)
+    if (told := front_error(request.app, request.scope, error)) is not None:
+        reply = told.reply
+        return Response(
+            reply.body,
+            status_code=reply.status,
+            headers=dict(reply.headers),
+            media_type=reply.content_type,
+        )
     return Response(
         error_body(error), status_code=error.status, headers=error.headers, media_type=JSON
     )

@@ -11,12 +11,15 @@ there is exactly one terminal event, the last; and its response holds the very i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, assert_never
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from gateway.citations import by_cursor
+from gateway.cited_message import OpenCitedMessage
+from gateway.client_tools import id_prefix
 from gateway.deltas import (
     BlockEnded,
     CallArgumentsDelta,
@@ -30,6 +33,7 @@ from gateway.deltas import (
 )
 from gateway.logprobs import LogprobAligner
 from gateway.open_approval import OpenApprovalRequest
+from gateway.open_client_call import OpenClientCall
 from gateway.open_items import (
     OpenCodeInterpreterCall,
     OpenCustomCall,
@@ -41,7 +45,8 @@ from gateway.open_items import (
     OpenWebSearchCall,
     Out,
 )
-from gateway.protocols import FinishReason, ToolResult
+from gateway.open_shell_call import OpenShellCall
+from gateway.protocols import CallRecord, FinishReason, ToolResult
 from gateway.wire import events, items
 from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
 
@@ -56,6 +61,10 @@ class CallRole(Struct, frozen=True, kw_only=True):
         "code_interpreter_call",
         "web_search_call",
         "mcp_approval_request",
+        "local_shell_call",
+        "shell_call",
+        "apply_patch_call",
+        "tool_search_call",
     ] = "function_call"
     server_label: str = ""
     namespace: str | None = None
@@ -70,8 +79,19 @@ Open = (
     | OpenFunctionCall
     | OpenCustomCall
     | OpenApprovalRequest
+    | OpenClientCall
     | OpenServerCall
 )
+CLIENT_CALLS = (
+    items.FunctionCall
+    | items.CustomToolCall
+    | items.McpApprovalRequest
+    | items.LocalShellCall
+    | items.ShellCall
+    | items.ApplyPatchCall
+    | items.ToolSearchCall
+)
+"""What a client runs, or approves."""
 
 
 class ResponseAssembler:
@@ -86,17 +106,24 @@ class ResponseAssembler:
         clock: Callable[[], float],
         aligner: LogprobAligner | None = None,
         seal: Callable[[str], str] | None = None,
+        include: Collection[str] | None = None,
+        known: Mapping[str, CallRecord] = {},
     ) -> None:
         """`new_id(prefix)` gives a fresh id that begins with `prefix`; `clock()` gives Unix time in seconds.
 
         `aligner` is given where log probabilities were asked for, `seal` where reasoning shall carry its text sealed.
+        `include` is the request's; None shows what there is. `known` are earlier calls, whose sources may be cited.
         """
         self.response = response
+        self.results: dict[str, CallRecord] = {}
+        """By item id: what the model wrote and read of the calls whose items do not show it."""
         self._roles = roles
         self._new_id = new_id
         self._clock = clock
         self._aligner = aligner
         self._seal = seal
+        self._include = include
+        self._sources = by_cursor(each for call in known.values() for each in call.sources)
         self._next = itertools.count().__next__
         self._open: Open | None = None
         self._slots: list[items.Item | None] = []
@@ -120,10 +147,7 @@ class ResponseAssembler:
     @property
     def calls_client(self) -> bool:
         """Whether the output so far has a call that the client runs, or approves."""
-        return any(
-            isinstance(i, items.FunctionCall | items.CustomToolCall | items.McpApprovalRequest)
-            for i in self._slots
-        )
+        return any(isinstance(i, CLIENT_CALLS) and not _is_hosted(i) for i in self._slots)
 
     @property
     def cut_off(self) -> bool:
@@ -219,7 +243,16 @@ class ResponseAssembler:
         """The tool of a pending call has answered."""
         out: Out = []
         self._calls.remove(call)
-        self._slots[call.output_index] = call.finish(result, out)
+        item = call.finish(result, out)
+        self._slots[call.output_index] = item
+        if not isinstance(item, items.McpCall | items.ShellCallOutput):  # which show it all
+            self.results[item.id] = CallRecord(
+                name=call.name,
+                arguments=call.arguments,
+                result=result.text,
+                sources=result.sources,
+            )
+            self._sources.update(by_cursor(result.sources))
         return out
 
     def add_item(self, make: Callable[[str, int], items.Item], prefix: str) -> Out:
@@ -349,7 +382,8 @@ class ResponseAssembler:
         if isinstance(self._open, OpenMessage):
             return self._open
         self._close("completed", out)
-        message = OpenMessage(self._new_id("msg_"), self._reserve(), self._next, self._phase)
+        place = self._new_id("msg_"), self._reserve(), self._next, self._phase
+        message = OpenCitedMessage(*place, self._sources) if self._sources else OpenMessage(*place)
         self._phase = None
         self._open = message
         message.open(out)
@@ -394,12 +428,36 @@ class ResponseAssembler:
                 )
             case "code_interpreter_call":
                 return OpenCodeInterpreterCall(
-                    self._new_id("ci_"), index, self._next, name, role.server_label
+                    self._new_id("ci_"),
+                    index,
+                    self._next,
+                    name,
+                    role.server_label,
+                    shows_outputs=self._shows("code_interpreter_call.outputs"),
                 )
             case "web_search_call":
-                return OpenWebSearchCall(self._new_id("ws_"), index, self._next, name)
+                return OpenWebSearchCall(
+                    self._new_id("ws_"),
+                    index,
+                    self._next,
+                    name,
+                    shows_sources=self._shows("web_search_call.action.sources"),
+                )
+            case "shell_call" if role.server_label:
+                call_id = delta.call_id or self._new_id("call_")
+                item_id = self._new_id(items.ID_PREFIXES[items.ShellCall])
+                return OpenShellCall(item_id, index, self._next, call_id, name, role.server_label)
+            case (
+                "local_shell_call" | "shell_call" | "apply_patch_call" | "tool_search_call" as kind
+            ):
+                call_id = delta.call_id or self._new_id("call_")
+                item_id = self._new_id(id_prefix(kind))
+                return OpenClientCall(item_id, index, self._next, kind, call_id, name)
             case _:
                 assert_never(role.item_type)
+
+    def _shows(self, part: str) -> bool:
+        return self._include is None or part in self._include
 
     def _end_call(self, out: Out) -> None:
         call = self._open
@@ -407,10 +465,15 @@ class ResponseAssembler:
             raise RuntimeError("a parser ended a call that it had not started")
         if isinstance(call, OpenFunctionCall | OpenMcpCall) and not call.arguments:
             call.write("{}", out)
-        if isinstance(call, OpenFunctionCall | OpenCustomCall | OpenApprovalRequest):
+        if isinstance(
+            call, OpenFunctionCall | OpenCustomCall | OpenApprovalRequest | OpenClientCall
+        ):
             self._close("completed", out)
             return
         call.written(out)
+        if isinstance(call, OpenShellCall):
+            index, prefix = call.output_index, items.ID_PREFIXES[items.ShellCallOutput]
+            self._slots[index] = call.answered_by(self._new_id(prefix), self._reserve(), out)
         self._calls.append(call)
         self._open = None
 
@@ -420,3 +483,10 @@ class ResponseAssembler:
             return
         open_item, self._open = self._open, None
         self._slots[open_item.output_index] = open_item.close(status, out)
+
+
+def _is_hosted(item: items.Item) -> bool:
+    """Whether it is the call of a shell in a container of the gateway's."""
+    return isinstance(item, items.ShellCall) and isinstance(
+        item.environment, items.ContainerReference
+    )

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from gateway.errors import StoreUnavailable
+from gateway.live_log import LiveLog
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.recovery import closing_events
 from gateway.run import ResponseRun
@@ -42,6 +43,7 @@ class _Running(msgspec.Struct, frozen=True, eq=False):
 
     run: ResponseRun
     task: asyncio.Task[None]
+    live: LiveLog
 
 
 class BackgroundRuns:
@@ -83,9 +85,15 @@ class BackgroundRuns:
         except BaseException:
             run.abandon()
             raise
-        task = asyncio.create_task(self._run(run))
-        self._running[record.id] = _Running(run, task)
+        live = LiveLog()
+        task = asyncio.create_task(self._run(run, live))
+        self._running[record.id] = _Running(run, task, live)
         return record
+
+    def live(self, response_id: str) -> LiveLog | None:
+        """The events of a response that is streamed and that this process runs, as they are stored."""
+        running = self._running.get(response_id)
+        return running.live if running is not None and running.run.plan.stream else None
 
     async def cancel(self, record: StoredResponse) -> StoredResponse:
         """Cancel a background response, wherever it runs; what is already over is returned as it is."""
@@ -104,15 +112,18 @@ class BackgroundRuns:
             await asyncio.sleep(0.05)
         # Nobody hears: its owner is gone, or hangs. The status is set from here; whoever comes later finds it taken.
         await self._end(record, "cancelled")
+        if running is not None:
+            running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
 
-    async def _run(self, run: ResponseRun) -> None:
+    async def _run(self, run: ResponseRun, live: LiveLog) -> None:
         """Run to the end. The lease is released where all is stored; else it runs out, and whoever sees the store first
         ends what is open.
         """
         response_id = run.response.id
         try:
-            await run.run(_LogWriter(self._store, response_id).write if run.plan.stream else _drop)
+            writer = _LogWriter(self._store, response_id, live)
+            await run.run(writer.write if run.plan.stream else _drop)
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
             logger.warning("background response %s lost its store: %s", response_id, error.message)
@@ -121,6 +132,7 @@ class BackgroundRuns:
             logger.exception("background response %s broke", response_id)
         finally:
             del self._running[response_id]
+            live.end()
 
     async def _renew(self) -> None:
         if self._running:
@@ -203,21 +215,24 @@ class BackgroundRuns:
 class _LogWriter:
     """Writes a run's events to its log. What an interrupted write may have left out goes with the next one."""
 
-    def __init__(self, store: ResponseStore, response_id: str) -> None:
+    def __init__(self, store: ResponseStore, response_id: str, live: LiveLog) -> None:
         self._store = store
         self._response_id = response_id
+        self._live = live
         self._unsure: Sequence[Event] = ()
 
     async def write(self, events: Sequence[Event]) -> None:
         if self._unsure:
             events = [*await self._unwritten(self._unsure), *events]
         self._unsure = events
-        await self._store.append_events(
-            self._response_id,
-            [encode(event) for event in events],
-            last=isinstance(events[-1], TERMINAL),
-        )
+        encoded = list(map(encode, events))
+        last = isinstance(events[-1], TERMINAL)
+        added = await self._store.append_events(self._response_id, encoded, last=last)
         self._unsure = ()
+        if added:
+            self._live.tell(events, encoded)
+        else:
+            self._live.end()  # somebody else has ended the log, or taken it away
 
     async def _unwritten(self, unsure: Sequence[Event]) -> list[Event]:
         count = await self._store.count_events(self._response_id)

@@ -13,7 +13,12 @@ SSE_END = b"}\n\n"
 
 
 def chunk_head(
-    chunk_id: str, kind: str, created: int, model: str, service_tier: str | None
+    chunk_id: str,
+    kind: str,
+    created: int,
+    model: str,
+    service_tier: str | None,
+    system_fingerprint: str | None = None,
 ) -> bytes:
     """What all chunks of an answer begin with, up to their choices."""
     head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,' % (
@@ -24,6 +29,8 @@ def chunk_head(
     )
     if service_tier is not None:
         head += b'"service_tier":%b,' % encode(service_tier)
+    if system_fingerprint is not None:
+        head += b'"system_fingerprint":%b,' % encode(system_fingerprint)
     return head + b'"choices":['
 
 

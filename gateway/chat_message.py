@@ -53,7 +53,7 @@ class MessageWriter:
         self._refusal: list[str] = []
         self._calls: list[WrittenCall] = []
         self._logprobs: list[Logprob] | None = [] if logprobs else None
-        self._finish: wire.FinishReason = "stop"
+        self._finish: wire.FinishReason | None = None
         self._stop_reason: str | int | None = None
 
     def role(self) -> bytes:
@@ -85,8 +85,14 @@ class MessageWriter:
         self._finish, self._stop_reason = reason, stop_reason
         return b""
 
+    @property
+    def finished(self) -> bool:
+        """Whether the choice is whole."""
+        return self._finish is not None
+
     def choice(self) -> wire.Choice:
         """The finished choice."""
+        assert self._finish is not None, "a choice is finished before it is shown"
         return wire.Choice(
             index=self._index,
             message=self._message(),

@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from gateway.chat_items import items_of
-from gateway.chat_structure import structure_of, text_format_of
+from gateway.chat_store import ToKeep, to_keep
+from gateway.chat_structure import structure_of, text_format_of, text_place
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.faults import Places, tool_places
 from gateway.generation import GenerationSettings
+from gateway.hints import hints_of
 from gateway.protocols import Capability, NamedTool, Sampling, Turn
+from gateway.request_tools import list_without_approval
 from gateway.sampling import sampling_of
 from gateway.served import ServedModel, Services
 from gateway.toolset import OfferedTools, Toolset, build_toolset
@@ -60,6 +64,8 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     settings: GenerationSettings
     n: int
     style: ChatStyle
+    to_keep: ToKeep | None
+    """What the answer is stored with, if it is."""
 
 
 _REFUSED = {
@@ -93,11 +99,11 @@ def refuse(request: SamplingParameters, refused: Mapping[str, str] = _REFUSED) -
         raise Unsupported(
             "length_penalty is of beam search, which is not available here.", param="length_penalty"
         )
-    for name in ("skip_special_tokens", "spaces_between_special_tokens"):
-        if getattr(request, name, None) is False:
-            raise Unsupported(
-                f"{name} is not available here: the model's output format decides it.", param=name
-            )
+    if getattr(request, "spaces_between_special_tokens", None) is False:
+        raise Unsupported(
+            "Special tokens are written by the engine's own rule here. Leave the parameter out.",
+            param="spaces_between_special_tokens",
+        )
 
 
 def refuse_scores(request: SamplingParameters, capabilities: frozenset[Capability]) -> None:
@@ -115,19 +121,24 @@ def refuse_scores(request: SamplingParameters, capabilities: frozenset[Capabilit
         )
 
 
-def make_chat_plan(
+async def make_chat_plan(
     request: ChatRequest,
     services: Services,
     *,
     size: int,
+    owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
 ) -> ChatPlan:
     """Decide everything about an answer. Raises what the client must be told, with the parameter that is at fault."""
     _refuse(request)
+    if request.store and services.store is None:
+        raise Unsupported(
+            'This server stores nothing (store = "none"). Leave store out.', param="store"
+        )
     model = services.model(request.model)
     capabilities = model.engine.capabilities
     refuse_scores(request, capabilities)
-    toolset = _toolset(request, services)
+    toolset = await _toolset(request, services, model, owner)
     turn, origins = turn_of(request, model, toolset)
     sampling = _sampling(request, model)
     return ChatPlan(
@@ -145,21 +156,31 @@ def make_chat_plan(
             cache_salt=request.cache_salt,
             priority=request.priority or 0,
             trace_headers=trace_headers,
+            hints=hints_of(request),
             size=size,
             structure=structure_of(request, capabilities),
+            places=_places(request),
         ),
         n=request.n or 1,
         style=_style(request, services, toolset, turn),
+        to_keep=to_keep(request, sampling, owner),
     )
 
 
 def _refuse(request: ChatRequest) -> None:
     refuse(request)
+    if request.skip_special_tokens is False:
+        raise Unsupported(
+            "skip_special_tokens is not available in chat: the model's output format decides it.",
+            param="skip_special_tokens",
+        )
     if request.modalities is not None and "audio" in request.modalities:
         raise Unsupported(
             "Audio output is not available on this server. Ask for text.", param="modalities"
         )
-    if request.top_logprobs is not None and not request.logprobs:
+    if (
+        request.top_logprobs and not request.logprobs
+    ):  # 0 asks for nothing; some clients send it always
         raise InvalidRequest(
             "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
             param="top_logprobs",
@@ -212,16 +233,39 @@ def turn_of(
     return turn, conversation.origins
 
 
-def _toolset(request: ChatRequest, services: Services) -> Toolset:
+async def _toolset(
+    request: ChatRequest, services: Services, model: ServedModel, owner: str | None
+) -> Toolset:
+    offered = services.offered_tools
+    listed = await list_without_approval(
+        [server for servers in offered.chat_servers for server in servers()]
+    )
     try:
         return build_toolset(
             request.tools or (),
             request.tool_choice,
-            OfferedTools(always=services.offered_tools.chat),
+            OfferedTools(always=offered.chat),
+            listed,
+            renderer=model.renderer,
+            owner=owner,
         )
     except InvalidRequest as error:
         error.param = _tool_param(error.param, request)
         raise
+
+
+def _places(request: ChatRequest) -> Places:
+    """Where the request says what is to be enforced."""
+    found = tool_places(request.tools or ())
+    nested = {name: _tool_param(path, request) or path for name, path in found.items()}
+    grammar = ".custom.format.definition"
+    return Places(
+        text=text_place(request),
+        tools={
+            name: path.replace(grammar, ".custom.format.grammar.definition")
+            for name, path in nested.items()
+        },
+    )
 
 
 _TOOL = re.compile(r"tools\[(\d+)\]\.(?!type)(.*)")
@@ -285,19 +329,17 @@ def _style(request: ChatRequest, services: Services, toolset: Toolset, turn: Tur
 _ITEM = re.compile(r"input\[(\d+)\](.*)\Z")
 
 
-def in_chats_words(
-    error: GatewayError, origins: Sequence[int], max_tokens_param: str
-) -> GatewayError:
+def in_chats_words(error: GatewayError, plan: ChatPlan) -> GatewayError:
     """`error` with the parameter that it is about named as in Chat Completions."""
-    param = error.param
+    param, origins = error.param, plan.origins
     if param is None:
         return error
     if param == "input":
         error.param = "messages"
-    elif param == "max_output_tokens":
-        error.param = max_tokens_param
+    elif param in ("max_output_tokens", "max_tokens"):
+        error.param = plan.max_tokens_param
     elif param.startswith("text.format"):
-        error.param = "response_format"
+        error.param = plan.settings.places.text
     elif (item := _ITEM.match(param)) is not None and int(item[1]) < len(origins):
         rest = re.sub(r"\A\.output\b", ".content", item[2])
         error.param = f"messages[{origins[int(item[1])]}]{rest}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -10,13 +11,14 @@ import msgspec
 from msgspec import UNSET
 
 from gateway.assembler import ResponseAssembler
-from gateway.chat import ChoiceAssembler
+from gateway.chat import ChoiceAssembler, ChoiceWriter
 from gateway.chat_chunks import ChunkWriter, chunk_head, usage_chunk
 from gateway.chat_message import MessageWriter
 from gateway.chat_plan import ChatPlan, in_chats_words
+from gateway.chat_tee import TeeWriter
 from gateway.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.deltas import Delta
-from gateway.errors import GatewayError, Unsupported
+from gateway.errors import GatewayError, StoreUnavailable, Unsupported
 from gateway.generation import Generation, Generator, variant
 from gateway.logprobs import LogprobAligner
 from gateway.protocols import FinishReason, TokensPrompt
@@ -27,25 +29,36 @@ from gateway.watch import Watch
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
-from gateway.wire.response import Response
+from gateway.wire.response import Response, ResponseStatus
+
+logger = logging.getLogger("gateway.chat")
 
 
 class ChatChoice:
     """One choice: its own generator, parser, assembler and tool sessions."""
 
     def __init__(
-        self, index: int, plan: ChatPlan, services: Services, first: Generation, head: bytes
+        self,
+        index: int,
+        plan: ChatPlan,
+        services: Services,
+        first: Generation,
+        head: bytes,
+        *,
+        gathers: bool,
     ) -> None:
+        """`gathers`: whether the whole choice is asked for in the end, as it is where it is not streamed."""
         style = plan.style
+        self._plan = plan
         self._first = first
         aligner = LogprobAligner() if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
         self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
         watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
         self.message: MessageWriter | None = None
-        writer: ChunkWriter | MessageWriter
+        writer: ChoiceWriter
         if style.stream:
-            writer = ChunkWriter(
+            writer = chunks = ChunkWriter(
                 head,
                 index,
                 reasoning_fields=style.reasoning_fields,
@@ -56,14 +69,15 @@ class ChatChoice:
                 usage_so_far=self.watch.usage if style.continuous_usage else None,
                 first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
             )
-        else:
-            writer = self.message = MessageWriter(
+        if gathers:
+            message = self.message = MessageWriter(
                 index,
                 reasoning_fields=style.reasoning_fields,
                 logprobs=style.logprobs,
                 legacy=style.legacy,
-                token_ids=token_ids,
+                token_ids=None if style.stream else token_ids,
             )
+            writer = TeeWriter(chunks, message) if style.stream else message
         self.generator = Generator(
             plan.model,
             plan.settings,
@@ -90,10 +104,15 @@ class ChatChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
-        if self._tools.offered:
-            await self._tools.run(self._first, sink)
-        else:
-            await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
+        try:
+            if self._tools.offered:
+                await self._tools.run(self._first, sink)
+            else:
+                await self.generator.run(
+                    self._first, assembler.feed, assembler.end_generation, sink
+                )
+        except GatewayError as error:
+            raise in_chats_words(error, self._plan)  # noqa: B904 (the same error)
         return assembler.finish(self.generator.stop_reason)
 
 
@@ -161,10 +180,13 @@ class ChatRun(ChoicesRun):
             plan.created,
             plan.model.name,
             plan.style.service_tier,
+            plan.model.fingerprint,
         )
         self._first = first
+        self._observers = bool(services.hook.gateway_chat_finished.get_hookimpls())
+        gathers = not plan.style.stream or plan.to_keep is not None or self._observers
         self._chat_choices = [
-            ChatChoice(index, plan, services, variant(first, index), self._head)
+            ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
             for index in range(plan.n)
         ]
         super().__init__(plan.model, services, self._chat_choices)
@@ -174,12 +196,35 @@ class ChatRun(ChoicesRun):
             return b""
         return usage_chunk(self._head, completion_usage(self.usage()))
 
+    async def keep(self) -> None:
+        store, order = self.services.store, self._plan.to_keep
+        if store is None or order is None:
+            return
+        try:
+            await store.put_completion(order.record(self.answer()))
+        except StoreUnavailable as error:
+            logger.warning("%s could not be stored: %s", self._plan.id, error.message)
+            self.error = error
+
+    def tell(self, status: ResponseStatus) -> None:
+        if not self._observers:
+            return
+        try:
+            self.services.hook.gateway_chat_finished(
+                completion=self.answer(), status=status, error=self.error
+            )
+        except Exception:
+            # An observer's failure must not become the client's.
+            logger.exception("a gateway_chat_finished hook failed")
+
     def answer(self) -> ChatCompletion:
+        """With the choices that are finished: all, once `run` has ended well."""
         plan, style = self._plan, self._plan.style
-        choices = []
-        for choice in self._chat_choices:
-            assert choice.message is not None, "a stream has no answer"
-            choices.append(choice.message.choice())
+        choices = [
+            choice.message.choice()
+            for choice in self._chat_choices
+            if choice.message is not None and choice.message.finished
+        ]
         prompt = self._first.request.prompt
         return ChatCompletion(
             id=plan.id,
@@ -187,6 +232,7 @@ class ChatRun(ChoicesRun):
             model=plan.model.name,
             choices=choices,
             usage=completion_usage(self.usage()),
+            system_fingerprint=plan.model.fingerprint,
             service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
             prompt_logprobs=(
                 self._chat_choices[0].watch.shown_prompt() if style.prompt_logprobs else UNSET
@@ -204,11 +250,13 @@ async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
     try:
         first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
     except GatewayError as error:
-        raise in_chats_words(error, plan.origins, plan.max_tokens_param)  # noqa: B904 (the same error)
+        raise in_chats_words(error, plan)  # noqa: B904 (the same error)
     if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
         raise Unsupported(
             "The engine of this model keeps its tokens to itself.", param="return_token_ids"
         )
+    if plan.to_keep is not None and services.store is not None:
+        await services.store.health()
     return ChatRun(plan, services, first)
 
 

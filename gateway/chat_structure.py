@@ -53,6 +53,14 @@ def text_format_of(request: StructuredParameters) -> TextFormat:
             return TextFormat()
 
 
+def text_place(request: StructuredParameters) -> str:
+    """Where a request says what the final text must be, as a path."""
+    if isinstance(request.response_format, JsonSchemaResponse):
+        return "response_format.json_schema.schema"
+    asked = _asked(request)
+    return "response_format" if asked is None else asked[0]
+
+
 def structure_of(
     request: StructuredParameters, capabilities: frozenset[Capability]
 ) -> Constraint | None:

@@ -1,4 +1,4 @@
-"""An answer of one or several choices, which are made at once: Chat Completions and Completions."""
+"""An answer of one or several choices, which are made at once: Chat Completions, Completions, and other fronts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Choice(Protocol):
         ...
 
 
-class ChoicesRun(ABC):
+class AnswerRun:
     """One answer, from its prepared choices to its end.
 
     `run` never raises but for the cancellation of its task: whatever fails ends all choices and is `error`.
@@ -56,14 +56,6 @@ class ChoicesRun(ABC):
         self._reservation = model.admission.reserve()
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
-
-    @abstractmethod
-    def trailer(self) -> bytes:
-        """What a stream ends with, after its last choice."""
-
-    @abstractmethod
-    def answer(self) -> object:
-        """The whole answer, as a wire Struct, once `run` has ended well."""
 
     def abandon(self) -> None:
         """Give back the place in the queue, if `run` was never called."""
@@ -89,12 +81,27 @@ class ChoicesRun(ABC):
             status = "failed" if self.error is not None else "completed"
             if status == "completed" and any(choice.cut_off for choice in self._choices):
                 status = "incomplete"
-            return rest
+            if self.error is None:
+                self._task = None  # from here on there is nothing to stop
+                await self.keep()
+            if self.error is None:
+                return rest
+            status = "failed"
+            return b""
         finally:
             self._task = None
             self.abandon()
             self.services.runs.discard(self)
             self.services.metrics.run_finished(self._model.name, status, self.usage())
+            self.tell(status)
+
+    async def keep(self) -> None:
+        """Store the answer, which is made, before its end is sent; where that fails, it is `error`."""
+        return
+
+    def tell(self, status: ResponseStatus) -> None:
+        """Tell the plugins that the answer has ended, however it did."""
+        return
 
     async def _until_end(self, sink: ByteSink) -> bytes:
         seconds = self.services.settings.request_timeout
@@ -141,6 +148,18 @@ class ChoicesRun(ABC):
             # The first failure ended the others, whose cancellations the group has swallowed.
             raise failures.exceptions[0] from None
         return b""
+
+
+class ChoicesRun(AnswerRun, ABC):
+    """An answer of Chat Completions or Completions."""
+
+    @abstractmethod
+    def trailer(self) -> bytes:
+        """What a stream ends with, after its last choice."""
+
+    @abstractmethod
+    def answer(self) -> object:
+        """The whole answer, as a wire Struct, once `run` has ended well."""
 
 
 def completion_usage(usage: Usage) -> CompletionUsage:

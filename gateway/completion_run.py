@@ -11,11 +11,12 @@ import msgspec
 from gateway.chat import ChoiceAssembler
 from gateway.chat_chunks import chunk_head, usage_chunk
 from gateway.chat_plan import refuse, refuse_scores
-from gateway.chat_structure import structure_of, text_format_of
+from gateway.chat_structure import structure_of, text_format_of, text_place
 from gateway.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.completions import CompletionWriter, Echo, RawOutput
 from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.faults import Places, name_fault
 from gateway.generation import RENDER_IN_THREAD, Generation, GenerationSettings, Generator, variant
 from gateway.logprobs import LogprobAligner
 from gateway.protocols import (
@@ -71,14 +72,18 @@ class CompletionChoice:
         token_ids: list[int] | None = [] if request.return_token_ids else None
         prompt = first.request.prompt
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
-        self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
+        self._mute = request.max_tokens == 0
+        self.watch = Watch(
+            first, aligner=aligner, token_ids=token_ids, counts_output=not self._mute
+        )
         includes_usage = bool(request.stream and options and options.include_usage)
         continuous = bool(includes_usage and options and options.continuous_usage_stats)
-        self._mute = request.max_tokens == 0
         echo = None
         if request.echo:
             echo = Echo(
-                tokenizer.decode(prompt.token_ids, skip_special_tokens=True),
+                tokenizer.decode(
+                    prompt.token_ids, skip_special_tokens=request.skip_special_tokens is not False
+                ),
                 tokenizer.decode(prompt.token_ids[:1]),
                 (lambda: self.watch.prompt_logprobs) if logprobs else None,
             )
@@ -112,7 +117,10 @@ class CompletionChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
-        await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
+        try:
+            await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
+        except GatewayError as error:
+            raise _in_their_words(error)  # noqa: B904 (the same error)
         if self._mute:
             self.generator.tokens.output = 0
         return assembler.finish(self.generator.stop_reason)
@@ -133,7 +141,9 @@ class CompletionRun(ChoicesRun):
         self._request = request
         self._id = new_id("cmpl-")
         self._created = int(time.time())
-        self._head = chunk_head(self._id, "text_completion", self._created, model.name, None)
+        self._head = chunk_head(
+            self._id, "text_completion", self._created, model.name, None, model.fingerprint
+        )
         n = request.n or 1
         self._made = [
             CompletionChoice(
@@ -163,6 +173,7 @@ class CompletionRun(ChoicesRun):
             id=self._id,
             created=self._created,
             model=self._model.name,
+            system_fingerprint=self._model.fingerprint,
             choices=[
                 choice.writer.choice(choice.watch.shown_prompt() if shows_prompt else None)
                 for choice in self._made
@@ -209,17 +220,25 @@ async def prepare_completion(
         try:
             await model.engine.check(asked)
         except GatewayError as error:
-            if error.param == "input":
-                error.param = "prompt"
-            elif error.param == "max_output_tokens":
-                error.param = "max_tokens"
-            raise
+            if isinstance(error, InvalidRequest) and structure is not None:
+                places = Places(text=text_place(request))
+                await name_fault(error, asked, structure, model.engine, places)
+            raise _in_their_words(error)  # noqa: B904 (the same error)
         generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
     raw = msgspec.structs.replace(model, output_format=_RAW)
     return CompletionRun(request, raw, services, generations, tokenizer)
 
 
 _RAW = RawOutput()
+
+
+def _in_their_words(error: GatewayError) -> GatewayError:
+    """`error` with the parameter that it is about named as in Completions."""
+    if error.param is not None and error.param.startswith("input"):
+        error.param = "prompt"
+    elif error.param == "max_output_tokens":
+        error.param = "max_tokens"
+    return error
 
 
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:
@@ -255,13 +274,15 @@ def _sampling(request: CompletionRequest, model: ServedModel) -> Sampling:
     most = request.max_tokens
     if most is None and model.config.sampling.max_tokens is None:
         most = DEFAULT_MAX_TOKENS
-    return sampling_of(
+    sampling = sampling_of(
         request,
         model,
         max_tokens=1 if most == 0 else most,
         logprobs=request.logprobs,
         prompt_logprobs=prompt_logprobs,
     )
+    skips = request.skip_special_tokens is not False
+    return msgspec.structs.replace(sampling, skip_special_tokens=skips)
 
 
 def _structure(request: CompletionRequest, model: ServedModel) -> Constraint | None:

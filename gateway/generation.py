@@ -15,6 +15,7 @@ import msgspec
 from gateway.constraints import Constraint, Triggered
 from gateway.deltas import CallEnded, Delta
 from gateway.errors import EngineError, GatewayError, InvalidRequest
+from gateway.faults import Places, name_fault
 from gateway.logprobs import LogprobAligner
 from gateway.metrics import Metrics
 from gateway.protocols import (
@@ -55,10 +56,13 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
+    hints: Mapping[str, str] = {}
     size: int = 0
     """Bytes of the request's body: a hint of how long rendering takes."""
     structure: Constraint | None = None
     """What the final text must look like, where the turn's text format cannot say it."""
+    places: Places = Places()
+    """Where the request says what is to be enforced; for errors about it."""
 
 
 class Generator:
@@ -114,6 +118,7 @@ class Generator:
             priority=settings.priority,
             trace_headers=settings.trace_headers,
             multi_modal=rendered.multi_modal,
+            hints=settings.hints,
             turn=turn,
             tail=rendered.tail,
         )
@@ -126,6 +131,14 @@ class Generator:
             await self.model.engine.check(generation.request)
         except InvalidRequest as error:
             if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
+                settings = self._settings
+                await name_fault(
+                    error,
+                    generation.request,
+                    settings.structure,
+                    self.model.engine,
+                    settings.places,
+                )
                 raise
             # The fewest turns to leave out, by halving: each try renders the whole prompt.
             low, high = 1, len(turn_starts(turn.items)) - 1
@@ -156,9 +169,13 @@ class Generator:
         """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
         left to the model where an engine cannot: most clients ask for them by default.
         """
-        constraint = enforced(
-            self.model.output_format, turn, rendered.tail, self._settings.structure
-        )
+        settings = self._settings
+        try:
+            constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
+        except InvalidRequest as error:
+            if error.param == "structured_outputs":
+                error.param = settings.places.text
+            raise
         if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
             return None
         return constraint
@@ -231,8 +248,9 @@ class Generator:
                 tokens.input += count.prompt
                 tokens.cached += count.cached
             self.counts_prompt = True
+            generated = count.output or generated
             tokens.output += generated
-            tokens.reasoning += min(parser.reasoning_tokens, generated)
+            tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if parser.recoveries:
                 self._metrics.parser_recovered(self.model.name, parser.recoveries)
 

@@ -23,7 +23,7 @@ Register hooks offer an implementation under a name; `gateway.toml` chooses by t
         register("greeting", open_tool, config=Config)
 
 `config` is a msgspec Struct; the tables of `gateway.toml` that belong to the plugin are decoded into it, and unknown keys
-are refused with the nearest right name. Resources (`engines`, `tools`, `stores`) are asynchronous context managers:
+are refused with the nearest right name. Resources (`engines`, `tools`, `stores`, `routes`) are asynchronous context managers:
 entered at start-up only if selected, left at shutdown.
 """
 
@@ -36,8 +36,10 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import pluggy
 from msgspec import Struct
 
+from gateway.errors import GatewayError
 from gateway.protocols import (
     Engine,
+    Front,
     ModelInfo,
     ModelProfile,
     NoConfig,
@@ -48,7 +50,8 @@ from gateway.protocols import (
     ToolServer,
     ToolServers,
 )
-from gateway.wire.response import Response
+from gateway.wire.chat import ChatCompletion
+from gateway.wire.response import Response, ResponseStatus
 
 PROJECT = "gateway"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -79,6 +82,7 @@ MakeRenderer: TypeAlias = Callable[[Any, ModelContext], PromptRenderer]
 MakeFormat: TypeAlias = Callable[[Any, ModelContext], OutputFormat]
 OpenTool: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ToolServer | ToolServers]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
+OpenFront: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Front]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
 MakeT = TypeVar("MakeT")
@@ -163,6 +167,15 @@ def gateway_register_stores(register: Register[OpenStore]) -> None:
     """
 
 
+@hookspec
+def gateway_register_routes(register: Register[OpenFront]) -> None:
+    """Offer further APIs in front of the same models: `make(config)` is an async context manager that yields a `Front`.
+
+    Called once, at start-up. `routes` under `[server]` names those that are served; `[routes.<name>]` is the config.
+    A front translates its requests into an `Ask`, and writes its answers from a parser's deltas by an `AnswerWriter`.
+    """
+
+
 @hookspec(firstresult=True)
 def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
     """Say which renderer and output format `model` speaks, or None if you do not know it.
@@ -178,4 +191,16 @@ def gateway_response_finished(response: Response) -> None:
 
     Called once per response, after it is stored and before its terminal event is sent. Must not block and must not
     change the response; an exception is logged and goes no further.
+    """
+
+
+@hookspec
+def gateway_chat_finished(
+    completion: ChatCompletion, status: ResponseStatus, error: GatewayError | None
+) -> None:
+    """Look at a chat completion that has ended: `completed`, `incomplete`, `failed` or `cancelled`. For metrics and audit.
+
+    Called once per completion that began, streamed or plain, after it is stored and before its end is sent. It has the
+    choices that were finished: of one that failed, with `error`, or whose client went away, there may be none. Must not
+    block and must not change it; an exception is logged and goes no further. A hook may leave arguments out.
     """

@@ -53,6 +53,7 @@ class OpenMessage:
         self._kind: Literal["output_text", "refusal"] | None = None
         self._text: list[str] = []
         self._logprobs: list[content.Logprob] = []
+        self._annotations: list[content.Annotation] = []
 
     def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
         return items.output_message(self.id, status, list(self._parts), self._phase)
@@ -130,7 +131,9 @@ class OpenMessage:
         index = len(self._parts)
         part: content.OutputText | content.Refusal
         if self._kind == "output_text":
-            part = content.OutputText(text=text, logprobs=self._logprobs)
+            part = content.OutputText(
+                text=text, annotations=self._annotations, logprobs=self._logprobs
+            )
             out.append(
                 events.OutputTextDone(
                     sequence_number=self._next(),
@@ -162,7 +165,7 @@ class OpenMessage:
             )
         )
         self._parts.append(part)
-        self._kind, self._text, self._logprobs = None, [], []
+        self._kind, self._text, self._logprobs, self._annotations = None, [], [], []
 
 
 class OpenReasoning:
@@ -534,12 +537,20 @@ class OpenCodeInterpreterCall:
     """Code that the gateway runs, shown as a `code_interpreter_call`."""
 
     def __init__(
-        self, item_id: str, output_index: int, sequence: NextSequence, name: str, container_id: str
+        self,
+        item_id: str,
+        output_index: int,
+        sequence: NextSequence,
+        name: str,
+        container_id: str,
+        *,
+        shows_outputs: bool = True,
     ) -> None:
         self.id = item_id
         self.output_index = output_index
         self.name = name
         self._container_id = container_id
+        self._shows_outputs = shows_outputs
         self._next = sequence
         self._reader = StringFieldReader("code")
         self._arguments: list[str] = []
@@ -561,7 +572,7 @@ class OpenCodeInterpreterCall:
             status,
             "".join(self._code),
             details.get("container_id", self._container_id),
-            details.get("outputs"),
+            details.get("outputs") if self._shows_outputs else None,
         )
 
     def open(self, out: Out) -> None:
@@ -638,10 +649,19 @@ class OpenCodeInterpreterCall:
 class OpenWebSearchCall:
     """A search, or a page opened, by the gateway, shown as a `web_search_call`."""
 
-    def __init__(self, item_id: str, output_index: int, sequence: NextSequence, name: str) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        output_index: int,
+        sequence: NextSequence,
+        name: str,
+        *,
+        shows_sources: bool = True,
+    ) -> None:
         self.id = item_id
         self.output_index = output_index
         self.name = name
+        self._shows_sources = shows_sources
         self._next = sequence
         self._arguments: list[str] = []
 
@@ -658,6 +678,8 @@ class OpenWebSearchCall:
             "type": "search",
             "query": "",
         }
+        if not self._shows_sources:
+            action = {key: value for key, value in action.items() if key != "sources"}
         return items.web_search_call(self.id, status, action)
 
     def open(self, out: Out) -> None:

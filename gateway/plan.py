@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
-from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.protocols import ResponseStore, Sampling, StoredResponse, TextFormat, Turn
+from gateway.client_tools import brought_tools
+from gateway.configuration_updates import with_updates
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.hints import hints_of
+from gateway.history import assign_ids, history_of, kept_results, resolve_references
+from gateway.protocols import (
+    Sampling,
+    TextFormat,
+    Turn,
+)
 from gateway.request_tools import (
     ApprovedCall,
     approved_calls,
@@ -18,10 +28,11 @@ from gateway.request_tools import (
     without_credentials,
 )
 from gateway.sampling import sampling_of
-from gateway.sealing import open_items
+from gateway.sealing import open_compactions, open_items
 from gateway.served import ServedModel, Services
 from gateway.toolset import Toolset, build_toolset
 from gateway.wire import items
+from gateway.wire.common import JsonObject
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import ConversationReference, Response
@@ -52,14 +63,19 @@ class Plan(Struct, kw_only=True):
     cache_salt: str | None
     priority: int
     trace_headers: Mapping[str, str] | None
+    hints: Mapping[str, str]
     truncate: bool
     """Whether the oldest turns may be left out of a prompt that is too long."""
     size: int
     """Bytes of the request's body: a hint of how long rendering takes."""
     listings: Sequence[items.McpListTools] = ()
     """Tool lists that the response shows before anything else; without ids."""
+    include: Sequence[str] = ()
+    """What the request wants to see of items besides."""
     approved: Sequence[ApprovedCall] = ()
     """Calls that are run before the model is asked."""
+    generates: bool = True
+    """Whether the model is asked at all; if not, the response is there to be gone on from."""
 
 
 # What is known and would change the answer if it were passed over.
@@ -83,18 +99,29 @@ async def make_plan(
     model = services.model(request.model)
     sent = items_without_credentials(assign_ids(request.input or ()))
     own = open_items(sent, services.sealer, owner)
-    history = await _history(request, services, owner)
+    history = await history_of(request, services.store, owner)
     own = await resolve_references(own, history, services.store, owner)
+    request = with_updates(request, [*history, *own])
     offered, tools = services.offered_tools, request.tools or ()
     requested = await list_request_tools(tools, offered.choices, owner=owner)
-    toolset = build_toolset(tools, request.tool_choice, offered, requested)
+    brought = brought_tools(history, own)
+    toolset = build_toolset(
+        tools,
+        request.tool_choice,
+        offered,
+        requested,
+        brought,
+        renderer=model.renderer,
+        owner=owner,
+    )
     text_format = _text_format(request)
     logprobs = _logprobs(request)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     reasoning = request.reasoning
     turn = Turn(
-        items=[*history, *own],
+        items=open_compactions([*history, *own], services.sealer, owner),
+        results=await kept_results([*history, *own], services.store, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
         tool_choice=toolset.choice,
@@ -127,10 +154,13 @@ async def make_plan(
         cache_salt=request.cache_salt,
         priority=request.priority or 0,
         trace_headers=trace_headers,
+        hints=hints_of(request),
         truncate=request.truncation == "auto",
         size=size,
+        include=request.include or (),
         listings=new_listings(requested, turn.items),
         approved=approved_calls(own, history, toolset.listed),
+        generates=_generates(request),
     )
 
 
@@ -145,6 +175,12 @@ def _refuse(request: ResponseRequest, services: Services) -> None:
             param="conversation",
             code="mutually_exclusive_parameters",
         )
+    for index, item in enumerate(request.input or ()):
+        if isinstance(item, items.CompactionTrigger):
+            raise Unsupported(
+                "A response cannot compact its own conversation here. Send the items to /v1/responses/compact first.",
+                param=f"input[{index}].type",
+            )
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is fetched later, so it must be stored. Leave store out, or background.",
@@ -160,82 +196,9 @@ def _refuse(request: ResponseRequest, services: Services) -> None:
                 )
 
 
-def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
-    """The items of a request, each with an id and a status: the client's own where it sent them."""
-    return [items.with_id(item, new_id) for item in sent]
-
-
-async def resolve_references(
-    own: Sequence[items.Item],
-    history: Sequence[items.Item],
-    store: ResponseStore | None,
-    owner: str | None,
-) -> list[items.Item]:
-    """Replace each `item_reference` by the item that it names: of this response's history, or of any stored response."""
-    wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
-    if not wanted:
-        return list(own)
-    known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}
-    if store is not None and (missing := wanted - known.keys()):
-        known.update(await store.find_items(missing, owner=owner))
-    resolved: list[items.Item] = []
-    for index, item in enumerate(own):
-        if not isinstance(item, items.ItemReference):
-            resolved.append(item)
-        elif item.id in known:
-            resolved.append(known[item.id])
-        else:
-            raise NotFound(
-                f"Item with id '{item.id}' not found. Send the item itself; items are known only of responses that are "
-                "stored.",
-                param=f"input[{index}].id",
-                code="item_not_found",
-            )
-    return resolved
-
-
-async def _history(
-    request: ResponseRequest, services: Services, owner: str | None
-) -> Sequence[items.Item]:
-    store = services.store
-    if store is None:
-        return ()
-    if request.conversation_id is not None:
-        return await conversation_history(store, request.conversation_id, owner)
-    previous = request.previous_response_id
-    if previous is None:
-        return ()
-    parent: StoredResponse | None = await store.get(previous, owner=owner)
-    history = None
-    if parent is not None:
-        if parent.response.status in ("queued", "in_progress"):
-            raise InvalidRequest(
-                f"Response '{previous}' is still {parent.response.status}. Wait until it has ended.",
-                param="previous_response_id",
-                code="previous_response_not_finished",
-            )
-        history = await store.history(previous, owner=owner)
-    if history is None:
-        raise NotFound(
-            f"Previous response with id '{previous}' not found.",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    return history
-
-
-async def conversation_history(
-    store: ResponseStore, conversation_id: str, owner: str | None
-) -> Sequence[items.Item]:
-    """All items of a conversation, oldest first."""
-    page = await store.list_items(conversation_id, owner=owner)
-    if page is None:
-        raise NotFound(
-            f"Conversation with id '{conversation_id}' not found.",
-            param="conversation",
-            code="conversation_not_found",
-        )
-    return page.items
+def _generates(request: ResponseRequest) -> bool:
+    cache = request.prompt_cache_options
+    return request.generate is not False and not (cache is not None and cache.prewarm)
 
 
 def _text_format(request: ResponseRequest) -> TextFormat:
@@ -298,4 +261,24 @@ def _skeleton(
         top_logprobs=request.top_logprobs or 0,
         truncation=request.truncation or "disabled",
         user=request.user,
+        prompt_cache_retention=_retention(request),
+        prompt_cache_options=(
+            UNSET
+            if request.prompt_cache_options is None
+            else _present(msgspec.to_builtins(request.prompt_cache_options))
+        ),
     )
+
+
+def _present(options: JsonObject) -> JsonObject:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _retention(request: ResponseRequest) -> Literal["in_memory", "24h"] | UnsetType:
+    match request.prompt_cache_retention:
+        case None:
+            return UNSET
+        case "24h":
+            return "24h"
+        case _:
+            return "in_memory"

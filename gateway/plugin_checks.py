@@ -18,7 +18,7 @@ from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig
 from gateway.tables import suggestion
 
-Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store"]
+Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "route"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 

@@ -17,6 +17,7 @@ from gateway.hookspecs import (
     MakeRenderer,
     Offer,
     OpenEngine,
+    OpenFront,
     OpenStore,
     OpenTool,
 )
@@ -35,7 +36,7 @@ logger = logging.getLogger("gateway.plugins")
 
 GROUP = "gateway"
 
-KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store")
+KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "route")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -97,7 +98,7 @@ class PluginSet:
         return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
-        """The engine of that name or alias; raises `ConfigurationError`, as the next four do.
+        """The engine of that name or alias; raises `ConfigurationError`, as the next five do.
 
         `where` is the key that names it, for the message.
         """
@@ -114,6 +115,9 @@ class PluginSet:
 
     def store(self, name: str, where: str = "") -> Offer[OpenStore]:
         return self._find("store", name, where)
+
+    def route(self, name: str, where: str = "") -> Offer[OpenFront]:
+        return self._find("route", name, where)
 
     def _find(self, kind: Kind, name: str, where: str) -> Offer[Any]:
         if offer := self._names.get((kind, name)):

@@ -49,10 +49,16 @@ class _Told:
         self.open: content.OutputPart | None = None
         self.text = ""
         """Of the open part, or of the call's arguments."""
+        self.annotations: list[content.Annotation] = []
+        """Of the open part."""
         self.ended = False
         """Whether that text is told to be complete."""
         self.run = False
         """Whether the call is told to have run."""
+        self.commands: list[str] = []
+        """Of a shell call, as far as they are told to be complete."""
+        self.command: str | None = None
+        """The one that is told of, and not to its end."""
 
     def fits(self, item: items.Item) -> bool:
         """Whether `item` is this one, further on."""
@@ -65,8 +71,18 @@ class _Told:
         if self.open is not None:
             if len(parts) <= told or type(parts[told]) is not type(self.open):
                 return False
+            if _annotations(parts[told])[: len(self.annotations)] != self.annotations:
+                return False
             return self._begins(_text(parts[told]))
+        if isinstance(item, items.ShellCall):
+            return self._fit(item.action.commands)
         return self._begins(_written(item))
+
+    def _fit(self, commands: Sequence[str]) -> bool:
+        whole, rest = commands[: len(self.commands)], commands[len(self.commands) :]
+        if whole != self.commands:
+            return False
+        return self.command is None or (bool(rest) and rest[0].startswith(self.command))
 
     def _begins(self, text: str) -> bool:
         return text == self.text if self.ended else text.startswith(self.text)
@@ -76,7 +92,9 @@ class _Told:
         item, text = self.item, self.text
         match item:
             case items.Message() | items.Reasoning():
-                parts = self.parts if self.open is None else [*self.parts, _part(self.open, text)]
+                parts = self.parts
+                if self.open is not None:
+                    parts = [*parts, _part(self.open, text, self.annotations)]
                 kept = parts if parts or isinstance(item, items.Message) else UNSET
                 return msgspec.structs.replace(item, content=kept, status="incomplete")
             case items.FunctionCall():
@@ -91,6 +109,12 @@ class _Told:
                 return msgspec.structs.replace(item, code=text, status="incomplete")
             case items.WebSearchCall() | items.FileSearchCall():
                 return msgspec.structs.replace(item, status="failed")
+            case items.ShellCall():
+                told = self.commands if self.command is None else [*self.commands, self.command]
+                action = msgspec.structs.replace(item.action, commands=told)
+                return msgspec.structs.replace(item, action=action, status="incomplete")
+            case items.LocalShellCall() | items.ApplyPatchCall() | items.ToolSearchCall():
+                return msgspec.structs.replace(item, status="completed")  # it was told whole
             case _:
                 return item  # added and done at once: nothing was written to it
 
@@ -151,10 +175,12 @@ class _Recovery:
             case events.OutputItemDone():
                 told.finished = event.item
             case events.ContentPartAdded():
-                told.open, told.text, told.ended = event.part, "", False
+                told.open, told.text, told.ended, told.annotations = event.part, "", False, []
             case events.ContentPartDone():
                 told.parts.append(event.part)
-                told.open, told.text, told.ended = None, "", False
+                told.open, told.text, told.ended, told.annotations = None, "", False, []
+            case events.OutputTextAnnotationAdded():
+                told.annotations.append(event.annotation)
             case (
                 events.OutputTextDelta()
                 | events.RefusalDelta()
@@ -177,6 +203,13 @@ class _Recovery:
                 told.ended = True
             case events.McpCallCompleted() | events.McpCallFailed():
                 told.run = True
+            case events.ShellCallCommandAdded():
+                told.command = event.command
+            case events.ShellCallCommandDelta():
+                told.command = (told.command or "") + event.delta
+            case events.ShellCallCommandDone():
+                told.commands.append(event.command)
+                told.command = None
             case _:
                 pass  # tells nothing that an item is made of
 
@@ -206,10 +239,23 @@ class _Recovery:
                 delta = events.CodeInterpreterCallCodeDelta
                 done = events.CodeInterpreterCallCodeDone
                 self._finish_text(index, told, item, delta, done, code=item.code or "")
+            case items.ShellCall():
+                self._finish_commands(index, told, item.action.commands)
             case _:
                 pass  # has no text that is told by itself
         self._add(events.OutputItemDone, output_index=index, item=item)
         told.finished = item
+
+    def _finish_commands(self, index: int, told: _Told, commands: Sequence[str]) -> None:
+        for at in range(len(told.commands), len(commands)):
+            command, begun = commands[at], told.command
+            told.command = None
+            where = {"output_index": index, "command_index": at}
+            if begun is None:
+                self._add(events.ShellCallCommandAdded, command="", **where)
+            if rest := command[len(begun or "") :]:
+                self._add(events.ShellCallCommandDelta, delta=rest, **where)
+            self._add(events.ShellCallCommandDone, command=command, **where)
 
     def _finish_text(
         self,
@@ -247,10 +293,18 @@ class _Recovery:
         if not ended:
             if rest:
                 self._add(tell[0], delta=rest, **where)
+            for number, annotation in enumerate(_annotations(part)):
+                if number >= len(told.annotations):
+                    self._add(
+                        events.OutputTextAnnotationAdded,
+                        annotation_index=number,
+                        annotation=annotation,
+                        **where,
+                    )
             self._add(tell[1], **tell[2], **where)
         self._add(events.ContentPartDone, part=part, **where)
         told.parts.append(part)
-        told.open, told.text, told.ended = None, "", False
+        told.open, told.text, told.ended, told.annotations = None, "", False, []
 
     def _add(self, event: MakeEvent, **fields: object) -> None:
         self.closing.append(event(sequence_number=self.next(), **fields))
@@ -266,10 +320,12 @@ def _parts(item: items.Item) -> list[content.OutputPart]:
     ]
 
 
-def _part(like: content.OutputPart, text: str) -> content.OutputPart:
+def _part(
+    like: content.OutputPart, text: str, annotations: Sequence[content.Annotation] = ()
+) -> content.OutputPart:
     match like:
         case content.OutputText():
-            return content.OutputText(text=text)
+            return content.OutputText(text=text, annotations=list(annotations))
         case content.Refusal():
             return content.Refusal(refusal=text)
         case content.ReasoningText():
@@ -278,6 +334,10 @@ def _part(like: content.OutputPart, text: str) -> content.OutputPart:
 
 def _text(part: content.OutputPart) -> str:
     return part.refusal if isinstance(part, content.Refusal) else part.text
+
+
+def _annotations(part: content.OutputPart) -> list[content.Annotation]:
+    return part.annotations if isinstance(part, content.OutputText) else []
 
 
 def _written(item: items.Item) -> str:
@@ -312,5 +372,10 @@ def _begun(item: items.Item) -> items.Item:
             return msgspec.structs.replace(item, code="", outputs=None, status="in_progress")
         case items.WebSearchCall() | items.FileSearchCall():
             return msgspec.structs.replace(item, status="in_progress")
+        case items.ShellCall():
+            action = msgspec.structs.replace(item.action, commands=[])
+            return msgspec.structs.replace(item, action=action, status="in_progress")
+        case items.ShellCallOutput():
+            return msgspec.structs.replace(item, output=[], status="in_progress")
         case _:
             return item  # added and done at once

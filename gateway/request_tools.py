@@ -102,6 +102,25 @@ async def list_request_tools(
     )
 
 
+async def list_without_approval(servers: Sequence[ToolServer]) -> RequestTools:
+    """The tools of `servers`, listed at once, for APIs in which nobody can approve a call: those that need no approval.
+
+    Servers that cannot list their tools now are left out.
+    """
+    distinct = list({id(server): server for server in servers}.values())
+    found = await asyncio.gather(*(_list(server, None, None) for server in distinct))
+    return RequestTools(
+        offered=[
+            ListedServer(
+                server=each.server,
+                tools=[t for t in each.tools if t.definition.name not in each.needs_approval],
+            )
+            for each in found
+            if each.error is None
+        ]
+    )
+
+
 async def _list(server: ToolServer, entry: wire.Tool | None, index: int | None) -> ListedServer:
     try:
         tools = await server.tools()

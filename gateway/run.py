@@ -19,6 +19,7 @@ from gateway.errors import (
     RateLimited,
     StoreUnavailable,
 )
+from gateway.faults import Places, tool_places
 from gateway.generation import Generation, GenerationSettings, Generator
 from gateway.logprobs import LogprobAligner
 from gateway.plan import Plan
@@ -61,6 +62,8 @@ class ResponseRun:
             clock=time.time,
             aligner=aligner,
             seal=partial(services.sealer.seal, owner=plan.owner) if plan.seals_reasoning else None,
+            include=plan.include,
+            known=plan.turn.results,
         )
         self._first: Generation | None = None
         self._reservation: Reservation | None = None
@@ -71,7 +74,9 @@ class ResponseRun:
                 cache_salt=plan.cache_salt,
                 priority=plan.priority,
                 trace_headers=plan.trace_headers,
+                hints=plan.hints,
                 size=plan.size,
+                places=Places(tools=tool_places(plan.response.tools)),
             ),
             services.metrics,
             aligner=aligner,
@@ -81,6 +86,7 @@ class ResponseRun:
         calls = ToolCalls(
             plan.response.id,
             plan.toolset.served,
+            known=plan.turn.results,
             max_calls=plan.max_tool_calls,
             max_parallel=services.settings.max_parallel_tool_calls,
             metrics=services.metrics,
@@ -134,6 +140,7 @@ class ResponseRun:
             conversation_id=plan.conversation_id,
             owner=plan.owner,
             streamed=plan.background and plan.stream,
+            results=dict(self._assembler.results),
         )
 
     async def run(self, sink: Sink) -> Response:
@@ -172,7 +179,8 @@ class ResponseRun:
                     await self._leave_queue(sink)
                 for listing in self.plan.listings:
                     await sink(assembler.list_tools(listing))
-                await self._loop.run(first, sink, sessions, approved=self.plan.approved)
+                if self.plan.generates:
+                    await self._loop.run(first, sink, sessions, approved=self.plan.approved)
             return assembler.finish(self._tokens.usage())
         except TimeoutError:
             error = DeadlineExceeded(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gateway.errors import InvalidRequest
 from gateway.protocols import Sampling
 from gateway.served import ServedModel
@@ -25,16 +27,10 @@ def sampling_of(
 ) -> Sampling:
     """The request's settings before the configured ones, before the model's recommended ones, before the engine's own."""
     defaults = model.config.sampling
-    stop = request.stop
-    chosen: dict[str, Any] = {}
-    for name in _CHOSEN:
-        sources = (request, defaults, model.info.sampling)
-        values = (getattr(source, name, None) for source in sources)
-        chosen[name] = next((value for value in values if value is not None), None)
     return Sampling(
-        **chosen,
+        **_chosen(request, model),
         max_tokens=max_tokens if max_tokens is not None else defaults.max_tokens,
-        stop=() if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
+        stop=_stop(request.stop),
         stop_token_ids=tuple(request.stop_token_ids or ()),
         bad_words=tuple(request.bad_words or ()),
         ignore_eos=bool(request.ignore_eos),
@@ -43,6 +39,40 @@ def sampling_of(
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
     )
+
+
+def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
+    """`sampling` with the configured settings, then the model's recommended ones, where it says nothing."""
+    most = sampling.max_tokens
+    return msgspec.structs.replace(
+        sampling,
+        **_chosen(sampling, model),
+        max_tokens=model.config.sampling.max_tokens if most is None else most,
+    )
+
+
+def _chosen(request: SamplingParameters | Sampling, model: ServedModel) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    configured, recommended = model.config.sampling, model.info.sampling
+    for name in _CHOSEN:
+        value = getattr(request, name, None)
+        if value is None:
+            value = getattr(configured, name, None)
+        if value is None:
+            value = getattr(recommended, name, None)
+        chosen[name] = value
+    return chosen
+
+
+def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in stops:
+        raise InvalidRequest(
+            "Invalid 'stop': an empty string is everywhere, and cannot be stopped at. Leave it out.",
+            param="stop" if isinstance(stop, str) else f"stop[{stops.index('')}]",
+            code="invalid_value",
+        )
+    return stops
 
 
 def _logit_bias(request: SamplingParameters) -> dict[int, float] | None:

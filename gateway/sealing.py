@@ -1,4 +1,4 @@
-"""Sealed reasoning: `encrypted_content`, which clients that store nothing carry from request to request.
+"""Sealed reasoning and summaries: `encrypted_content`, which clients that store nothing carry from request to request.
 
 Fernet (AES-128 in CBC mode with HMAC-SHA256) of the `cryptography` package. The first key seals, all keys open, so that
 keys can be rotated; every replica with the same keys opens what another has sealed.
@@ -14,8 +14,8 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.wire.content import ReasoningText
-from gateway.wire.items import Item, Reasoning
+from gateway.wire.content import OutputText, ReasoningText
+from gateway.wire.items import Compaction, Item, Message, Reasoning
 
 logger = logging.getLogger("gateway.sealing")
 
@@ -76,3 +76,22 @@ def open_items(
             item = msgspec.structs.replace(item, content=[ReasoningText(text=text)])
         opened.append(item)
     return opened
+
+
+def open_compactions(context: Sequence[Item], sealer: Sealer, owner: str | None) -> list[Item]:
+    """A conversation as the model reads it: each compaction is what the model itself has written there."""
+    return [
+        Message(
+            id=item.id,
+            role="assistant",
+            content=[
+                OutputText(
+                    text="Summary of the conversation before this point:\n\n"
+                    + sealer.open(item.encrypted_content, owner, "input")
+                )
+            ],
+        )
+        if isinstance(item, Compaction)
+        else item
+        for item in context
+    ]

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.config import Config, ModelConfig
+from gateway.embedding_only import NoOutput, NoPrompts, generates
 from gateway.engine_choice import choose_engine
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.hookspecs import (
@@ -21,18 +22,30 @@ from gateway.hookspecs import (
     ModelContext,
     Offer,
     OpenEngine,
+    OpenFront,
     OpenStore,
     OpenTool,
 )
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
-from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
+from gateway.protocols import (
+    EmbeddingEngine,
+    Engine,
+    ModelInfo,
+    ModelProfile,
+    OutputFormat,
+    PromptRenderer,
+)
 from gateway.tables import dotted, suggestion
 
 logger = logging.getLogger("gateway.selection")
 
 COMPOSE = "composed"
 """The parser that makes one format of a `reasoning` and a `tools` half."""
+
+
+STANDARD_ROUTES = ("messages",)
+"""The further APIs that are served where they are installed and the configuration says nothing."""
 
 
 class ModelPlan(Struct, frozen=True, kw_only=True):
@@ -74,6 +87,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     models: list[ModelPlan]
     tools: list[tuple[Offer[OpenTool], Struct]]
     store: tuple[Offer[OpenStore], Struct] | None
+    routes: list[tuple[Offer[OpenFront], Struct]]
 
 
 def select(config: Config, plugins: PluginSet) -> Selection:
@@ -83,6 +97,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
             models=[resolve_model(name, model, plugins) for name, model in config.models.items()],
             tools=[resolve_tool(name, config, plugins) for name in config.tools],
             store=resolve_store(config, plugins),
+            routes=resolve_routes(config, plugins),
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
@@ -105,6 +120,27 @@ def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore],
     offer = plugins.store(name, "server.store")
     where = dotted(("stores", name))
     return offer, plugins.decode_config(offer, config.stores.get(name, {}), where)
+
+
+def resolve_routes(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenFront], Struct]]:
+    """The further APIs that `server.routes` names, each with its config; the standard ones where it is silent."""
+    for name in config.routes:
+        plugins.route(name, dotted(("routes", name)))
+    names = config.server.routes
+    if names is None:
+        installed = plugins.names("route")
+        names = [name for name in STANDARD_ROUTES if name in installed]
+    resolved: list[tuple[Offer[OpenFront], Struct]] = []
+    for index, name in enumerate(names):
+        offer = plugins.route(name, f"server.routes[{index}]")
+        if any(offer is each for each, _ in resolved):
+            raise ConfigurationError(
+                f"server.routes[{index}]: {name!r} is named twice; keep one of them."
+            )
+        table = config.routes.get(name, {})
+        where = dotted(("routes", name))
+        resolved.append((offer, plugins.decode_config(offer, table, where)))
+    return resolved
 
 
 def resolve_model(name: str, config: ModelConfig, plugins: PluginSet) -> ModelPlan:
@@ -222,6 +258,9 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
     with _blaming(where, f"the engine {plan.engine.name!r} cannot open the model"):
         engine = await stack.enter_async_context(plan.engine.make(plan.engine_config, plan.context))
     info = engine.info
+    _check_embedding(plan, engine)
+    if not generates(engine):
+        return _opened_for_embedding(plan, engine)
     if plan.chat_template is not None:
         info = msgspec.structs.replace(info, chat_template=plan.chat_template)
     profile = _profile(info, plan) if _leaves_open(config) else None
@@ -250,6 +289,42 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
         output_format=made_format,
         profile=profile,
         why=_why(plan, renderer, parser, halves, profile),
+    )
+
+
+def _check_embedding(plan: ModelPlan, engine: Engine) -> None:
+    """An engine must have what its capabilities say."""
+    if "embeddings" in engine.capabilities:
+        if not isinstance(engine, EmbeddingEngine):
+            raise ConfigurationError(
+                f"{dotted(('models', plan.name))}: the engine {plan.engine.name!r} says that it embeds, and is no "
+                "EmbeddingEngine: a mistake of its plugin."
+            )
+    elif not generates(engine):
+        raise ConfigurationError(
+            f"{dotted(('models', plan.name))}: the engine {plan.engine.name!r} neither generates nor embeds with this model."
+        )
+
+
+def _opened_for_embedding(plan: ModelPlan, engine: Engine) -> OpenedModel:
+    """A model that only embeds, which needs neither renderer nor format."""
+    where, config = dotted(("models", plan.name)), plan.config
+    _check_options(where, config, [plan.engine], plan.plugins)
+    for name in ("renderer", "parser", "reasoning", "tools"):
+        if getattr(config, name) is not None:
+            raise ConfigurationError(
+                f"{where}.{name}: this model only embeds, and has no {name}; leave it out."
+            )
+    return OpenedModel(
+        name=plan.name,
+        config=config,
+        engine=engine,
+        info=engine.info,
+        renderer=NoPrompts(),
+        renderer_name="none",
+        output_format=NoOutput(),
+        profile=None,
+        why=f"engine {plan.engine.name} ({plan.why}), which only embeds",
     )
 
 

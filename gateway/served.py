@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -10,9 +10,18 @@ from msgspec import Struct
 from gateway.access import Doorkeeper
 from gateway.admission import Admission
 from gateway.config import Config, ModelConfig
+from gateway.embedding_only import generates
 from gateway.errors import GatewayError, InvalidRequest, ModelNotFound, ServerShuttingDown
 from gateway.metrics import Metrics
-from gateway.protocols import Engine, ModelInfo, OutputFormat, PromptRenderer, ResponseStore
+from gateway.protocols import (
+    EmbeddingEngine,
+    Engine,
+    Front,
+    ModelInfo,
+    OutputFormat,
+    PromptRenderer,
+    ResponseStore,
+)
 from gateway.sealing import Sealer
 from gateway.toolset import OfferedTools
 
@@ -35,8 +44,31 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     adapter: str | None = None
     """The LoRA adapter that it is, of the model `parent`."""
     parent: str | None = None
+    fingerprint: str | None = None
+    """See `gateway.fingerprint`."""
     why: str = ""
     """Why this engine, renderer and format were chosen; for people."""
+
+    @property
+    def generates(self) -> bool:
+        """Whether it can be asked to generate."""
+        return generates(self.engine)
+
+    @property
+    def embedder(self) -> EmbeddingEngine | None:
+        """What embeds, if the model does."""
+        if "embeddings" not in self.engine.capabilities:
+            return None
+        assert isinstance(self.engine, EmbeddingEngine), "the capability was checked at the start"
+        return self.engine
+
+
+class NamedFront(Struct, frozen=True):
+    """A further API that is open."""
+
+    name: str
+    """As the configuration names it."""
+    front: Front
 
 
 class Run(Protocol):
@@ -72,6 +104,7 @@ class Services:
         background: BackgroundRuns | None,
         doorkeeper: Doorkeeper,
         sealer: Sealer,
+        fronts: Sequence[NamedFront] = (),
     ) -> None:
         """`hook` is the plugin manager's hook caller; `aliases` map further names to those of `models`."""
         self.config = config
@@ -85,22 +118,51 @@ class Services:
         self.background = background
         self.doorkeeper = doorkeeper
         self.sealer = sealer
+        self.fronts = fronts
         self.runs: set[Run] = set()
         self.draining = False
 
     def model(self, name: str | None) -> ServedModel:
-        """The model that a request names; the only one, where it names none."""
+        """The model that a request names, which generates; the only one that does, where it names none."""
+        models = [model.name for model in self.models.values() if model.generates]
+        found = self._chosen(name, models)
+        if not found.generates:
+            raise InvalidRequest(
+                f"The model '{found.name}' only embeds: use it with /v1/embeddings."
+                f" Models that generate: {', '.join(models) or 'none'}.",
+                param="model",
+                code="model_not_supported",
+            )
+        return found
+
+    def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
+        """The model that a request names, which embeds; the only one that does, where it names none."""
+        models = [model.name for model in self.models.values() if model.embedder is not None]
+        found = self._chosen(name, models)
+        if found.embedder is None:
+            raise InvalidRequest(
+                f"The model '{found.name}' does not embed. Models that do: {', '.join(models) or 'none'}.",
+                param="model",
+                code="model_not_supported",
+            )
+        return found, found.embedder
+
+    def any_model(self, name: str | None) -> ServedModel:
+        """The model that a request names, whatever it does; the only one, where it names none."""
+        return self._chosen(name, list(self.models))
+
+    def _chosen(self, name: str | None, models: Sequence[str]) -> ServedModel:
         if self.draining:
             raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
-        if name is None:
-            if len(self.models) == 1:
-                return next(iter(self.models.values()))
-            raise InvalidRequest(
-                f"'model' is missing. Name one of: {', '.join(self.models)}.",
-                param="model",
-                code="missing_required_parameter",
-            )
-        return self.known_model(name)
+        if name is not None:
+            return self.known_model(name)
+        if len(models) == 1:
+            return self.models[models[0]]
+        raise InvalidRequest(
+            f"'model' is missing. Name one of: {', '.join(models or self.models)}.",
+            param="model",
+            code="missing_required_parameter",
+        )
 
     def known_model(self, name: str) -> ServedModel:
         """The model of that name or alias; raises `ModelNotFound`."""

@@ -6,14 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
 
 from gateway.metrics import Metrics
 from gateway.open_items import OpenServerCall
-from gateway.protocols import ToolResult, ToolServer, ToolSession
+from gateway.protocols import (
+    CallRecord,
+    ContinuingToolServer,
+    ToolResult,
+    ToolServer,
+    ToolSession,
+)
+from gateway.tools.output import cut
 from gateway.toolset import RunnableTool
 
 logger = logging.getLogger("gateway.tools")
@@ -27,13 +34,15 @@ class ToolCalls:
         response_id: str,
         served: Mapping[str, RunnableTool],
         *,
+        known: Mapping[str, CallRecord] = {},
         max_calls: int | None,
         max_parallel: int,
         metrics: Metrics,
     ) -> None:
-        """`max_calls` is the response's `max_tool_calls`."""
+        """`known` are calls of earlier responses; `max_calls` is the response's `max_tool_calls`."""
         self._response_id = response_id
         self._served = served
+        self._known = known
         self._max_calls = max_calls
         self._parallel = asyncio.Semaphore(max_parallel)
         self._metrics = metrics
@@ -69,13 +78,20 @@ class ToolCalls:
         if id(server) in self._sessions:
             return
         try:
-            session = await sessions.enter_async_context(_quietly_closed(server, self._response_id))
+            session = await sessions.enter_async_context(
+                _quietly_closed(server.label, self._session(server))
+            )
         except Exception as failure:
             # As for a failing call: the model is told, and the response goes on.
             logger.warning("tool server %s did not open", server.label, exc_info=True)
             self._sessions[id(server)] = failure
         else:
             self._sessions[id(server)] = session
+
+    def _session(self, server: ToolServer) -> AbstractAsyncContextManager[ToolSession]:
+        if isinstance(server, ContinuingToolServer):
+            return server.session_after(self._response_id, self._known)
+        return server.session(self._response_id)
 
     async def _call(self, call: OpenServerCall) -> ToolResult:
         """Run one call. Whatever goes wrong is a result that the model reads."""
@@ -102,6 +118,7 @@ class ToolCalls:
             # A tool is somebody's code: its failure is told to the model and ends nothing.
             logger.warning("tool %s failed", call.name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
+        result = msgspec.structs.replace(result, text=cut(result.text, entry.tool.output_limit))
         self._metrics.tool_called(
             entry.tool.counted_as or call.name,
             failed=result.failed,
@@ -115,9 +132,10 @@ def _failed(text: str) -> ToolResult:
 
 
 @asynccontextmanager
-async def _quietly_closed(server: ToolServer, response_id: str) -> AsyncIterator[ToolSession]:
+async def _quietly_closed(
+    label: str, context: AbstractAsyncContextManager[ToolSession]
+) -> AsyncIterator[ToolSession]:
     """A tool session whose failure to close is logged and ends nothing."""
-    context = server.session(response_id)
     session = await context.__aenter__()
     try:
         yield session
@@ -126,7 +144,7 @@ async def _quietly_closed(server: ToolServer, response_id: str) -> AsyncIterator
             await context.__aexit__(None, None, None)
         except Exception:
             # The response is made; a tool that does not tidy up is its author's trouble.
-            logger.warning("tool server %s did not close", server.label, exc_info=True)
+            logger.warning("tool server %s did not close", label, exc_info=True)
 
 
 def call_arguments(text: str, is_code: bool) -> dict[str, Any] | str:

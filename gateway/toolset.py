@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.assembler import CallRole
+from gateway.client_tools import CLIENT_TOOLS, client_tool, runs_locally
 from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.protocols import (
-    NamedTool,
+    FittingToolServer,
+    KnowingRenderer,
     ServedTool,
     ToolChoice,
     ToolDefinition,
@@ -21,6 +23,7 @@ from gateway.protocols import (
     ToolServers,
 )
 from gateway.request_tools import ListedServer, RequestTools
+from gateway.tool_choice import KnownTools, resolve_choice
 from gateway.wire import tools as wire
 
 
@@ -55,6 +58,8 @@ class OfferedTools(Struct, frozen=True):
     """Servers that requests choose from, by the type of the entries that name them."""
     chat: Sequence[RunnableTool] = ()
     """Offered to the model in Chat Completions, which cannot ask for them."""
+    chat_servers: Sequence[Callable[[], Sequence[ToolServer]]] = ()
+    """Likewise: servers whose tools are listed at each request."""
 
 
 def qualified_name(name: str, namespace: str | None) -> str:
@@ -65,12 +70,28 @@ def qualified_name(name: str, namespace: str | None) -> str:
 
 
 class _Builder:
-    def __init__(self, offered: OfferedTools) -> None:
+    def __init__(
+        self, offered: OfferedTools, knows: Callable[[str], bool], owner: str | None
+    ) -> None:
         self._offered = offered
+        self._knows = knows
+        self._owner = owner
         self.definitions: dict[str, ToolDefinition] = {}
         self.roles: dict[str, CallRole] = {}
         self.served: dict[str, RunnableTool] = {}
         self.listed: dict[tuple[str, str], str] = {}
+
+    def bring(self, tool: wire.Tool, param: str) -> None:
+        """Add a tool that came with an item; one that the request has already stays as it is."""
+        match tool:
+            case wire.NamespaceTool():
+                for inner in tool.tools:
+                    if qualified_name(inner.name, tool.name) not in self.roles:
+                        self.add(inner, param, tool.name)
+            case wire.FunctionTool() | wire.CustomTool() if tool.name not in self.roles:
+                self.add(tool, param)
+            case _:
+                pass
 
     def add(self, tool: wire.Tool, param: str, namespace: str | None = None) -> None:
         match tool:
@@ -115,31 +136,66 @@ class _Builder:
                 self._hosted(tool, param)
 
     def _hosted(self, tool: wire.Tool, param: str) -> None:
-        kind = wire.type_of(tool)
-        runnable = self._offered.by_type.get(kind)
-        if runnable:
-            for entry in runnable:
-                self.serve(entry)
-            return
         if isinstance(tool, wire.WebSearchTool) and tool.external_web_access is False:
             return  # Codex's default: a search that may not search asks for nothing.
+        kind = wire.type_of(tool)
+        runnable = self._offered.by_type.get(_request_type(tool))
+        if runnable and not _names_client(tool):
+            for entry in self._fitted(runnable, tool, param):
+                self.serve(entry)
+            return
+        if (run_by_client := client_tool(tool)) is not None:
+            definition, item_type = run_by_client
+            self._put(definition, CallRole(item_type=item_type), f"{param}.type")
+            return
+        if isinstance(tool, wire.ToolSearchTool):
+            return  # The gateway hides no tools: all that could be searched for are told at once.
+        if isinstance(tool, wire.ShellTool):
+            raise Unsupported(
+                "This server has no containers to run a shell in. Run the commands yourself: send "
+                '"environment": {"type": "local"}.',
+                param=f"{param}.environment",
+                code="unsupported_tool",
+            )
         raise Unsupported(
-            f"Tools of type '{kind}' are not available on this server. Supported here: "
-            f"{', '.join(sorted({'function', 'custom', 'namespace', *self._offered.by_type, *self._offered.choices}))}.",
+            f"Tools of type '{kind}' are not available on this server. Leave it out of 'tools', or have the server "
+            "configured with a plugin that runs it. Supported here: "
+            f"{', '.join(sorted({*_ALWAYS, *self._offered.by_type, *self._offered.choices}))}.",
             param=f"{param}.type",
             code="unsupported_tool",
         )
 
+    def _fitted(
+        self, runnable: Sequence[RunnableTool], tool: wire.Tool, param: str
+    ) -> list[RunnableTool]:
+        """The tools, of servers that are as the entry wants them."""
+        servers: dict[int, ToolServer] = {}
+        for entry in runnable:
+            server = entry.server
+            if id(server) not in servers and isinstance(server, FittingToolServer):
+                try:
+                    servers[id(server)] = server.for_entry(tool, owner=self._owner)
+                except GatewayError as error:
+                    error.param = f"{param}.{error.param}" if error.param else param
+                    raise
+        return [RunnableTool(servers.get(id(e.server), e.server), e.tool) for e in runnable]
+
     def serve(self, entry: RunnableTool) -> None:
         """Offer a tool that the gateway runs; a client's tool of the same name goes before it."""
-        name = entry.tool.definition.name
+        definition = self.told(entry.tool)
+        name = definition.name
         if name in self.definitions:
             return
-        self.definitions[name] = entry.tool.definition
+        self.definitions[name] = definition
         self.roles[name] = CallRole(
             item_type=_call_type(entry.tool.item_type), server_label=entry.server.label
         )
         self.served[name] = entry
+
+    def told(self, tool: ServedTool) -> ToolDefinition:
+        """What the model is told of a tool."""
+        known = tool.builtin
+        return tool.definition if known is None or not self._knows(known.name) else known
 
     def serve_listed(self, listed: ListedServer) -> None:
         """Offer the tools of a server of its own; where a name is taken, the model is told it with the server's label."""
@@ -179,6 +235,9 @@ class _Builder:
         self.roles[definition.name] = role
 
 
+_WEB_SEARCH = wire.type_of(wire.WebSearchTool)
+_VARIANTS = {_WEB_SEARCH: [wire.type_of(each) for each in wire.WebSearchTool.__subclasses__()]}
+_ALWAYS = ("function", "custom", "namespace", *CLIENT_TOOLS)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 _CUSTOM_PARAMETERS: dict[str, Any] = {
@@ -197,43 +256,38 @@ def build_toolset(
     choice: wire.ToolChoice | None,
     offered: OfferedTools,
     requested: RequestTools = NO_REQUEST_TOOLS,
+    brought: Sequence[tuple[str, wire.Tool]] = (),
+    *,
+    renderer: object = None,
+    owner: str | None = None,
 ) -> Toolset:
     """Resolve a request's tools; raises `InvalidRequest` or `Unsupported` with the precise parameter.
 
     `requested` has the servers that entries of `tools` name. Their tools come last: they give way where names clash.
+    `brought` are tools that came with items, each with the parameter that it is in. `renderer` may be a `KnowingRenderer`.
     """
-    builder = _Builder(offered)
+    knows = renderer.knows_tool if isinstance(renderer, KnowingRenderer) else _knows_none
+    builder = _Builder(offered, knows, owner)
+    searched = any(isinstance(t, wire.ToolSearchTool) and t.execution == "client" for t in tools)
     for index, tool in enumerate(tools):
-        if index not in requested.named:
+        if index not in requested.named and not (searched and _deferred(tool)):
             builder.add(tool, f"tools[{index}]")
+    for param, tool in brought:
+        builder.bring(tool, param)
     for entry in offered.always:
         builder.serve(entry)
     for listed in (*requested.named.values(), *requested.offered):
         builder.serve_listed(listed)
-    definitions = list(builder.definitions.values())
-    resolved: ToolChoice
-    match choice:
-        case None:
-            resolved = "auto"
-        case "auto" | "none" | "required":
-            resolved = choice
-        case wire.AllowedToolsChoice():
-            names = _allowed(choice, builder)
-            definitions = [d for d in definitions if d.name in names]
-            resolved = "required" if choice.mode == "required" else "auto"
-        case wire.McpChoice(name=None):
-            names = _of_server(choice.server_label, builder, "tool_choice.server_label")
-            definitions = [d for d in definitions if d.name in names]
-            resolved = "required"
-        case wire.McpChoice():
-            resolved = NamedTool(_of_server_named(choice, builder))
-        case _:
-            resolved = NamedTool(_chosen(choice, builder))
-    if resolved == "required" and not definitions:
-        raise InvalidRequest(
-            "tool_choice is 'required', but no tools were given. Add tools, or leave tool_choice out.",
-            param="tool_choice",
-        )
+    known = KnownTools(
+        roles=builder.roles,
+        listed=builder.listed,
+        by_type={
+            kind: [builder.told(entry.tool).name for entry in entries]
+            for shared, entries in offered.by_type.items()
+            for kind in (shared, *_VARIANTS.get(shared, ()))
+        },
+    )
+    definitions, resolved = resolve_choice(choice, list(builder.definitions.values()), known)
     return Toolset(
         definitions=definitions,
         roles=builder.roles,
@@ -243,15 +297,34 @@ def build_toolset(
     )
 
 
+def _knows_none(name: str) -> bool:
+    return False
+
+
+def _request_type(tool: wire.Tool) -> str:
+    """The type by which tools are offered: the dated and preview variants of web search are one."""
+    return _WEB_SEARCH if isinstance(tool, wire.WebSearchTool) else wire.type_of(tool)
+
+
+def _names_client(tool: wire.Tool) -> bool:
+    """Whether a request says that the client runs the tool, also where the gateway could."""
+    return isinstance(tool, wire.ShellTool) and runs_locally(tool)
+
+
+def _deferred(tool: wire.Tool) -> bool:
+    """Whether the model is told of a tool only once the client's search has found it."""
+    return isinstance(tool, wire.FunctionTool | wire.CustomTool) and tool.defer_loading is True
+
+
 def _optional(value: Any) -> Any:
     return None if value is UNSET else value
 
 
 def _call_type(
     item_type: str,
-) -> Literal["mcp_call", "code_interpreter_call", "web_search_call"]:
+) -> Literal["mcp_call", "code_interpreter_call", "web_search_call", "shell_call"]:
     match item_type:
-        case "code_interpreter_call" | "web_search_call":
+        case "code_interpreter_call" | "web_search_call" | "shell_call":
             return item_type
         case _:
             return "mcp_call"
@@ -272,69 +345,3 @@ def _custom_grammar(tool: wire.CustomTool, param: str) -> Constraint | None:
                 f"'{syntax}' is not a grammar syntax. Use 'lark' or 'regex'.",
                 param=f"{param}.format.syntax",
             )
-
-
-def _lookup(builder: _Builder, name: str, param: str) -> str:
-    if name in builder.roles:
-        return name
-    shown = [told for told, role in builder.roles.items() if role.shown_name == name]
-    if len(shown) == 1:
-        return shown[0]
-    raise InvalidRequest(
-        f"tool_choice names '{name}', which is not among the tools of this request.", param=param
-    )
-
-
-def _of_server(label: str, builder: _Builder, param: str) -> set[str]:
-    """What the model is told of the tools of one server."""
-    names = {told for (server, _), told in builder.listed.items() if server == label}
-    if not names:
-        raise InvalidRequest(
-            f"The server '{label}' has no tools in this request.", param=param, code="invalid_value"
-        )
-    return names
-
-
-def _of_server_named(choice: wire.McpChoice, builder: _Builder) -> str:
-    told = builder.listed.get((choice.server_label, choice.name or ""))
-    if told is None:
-        raise InvalidRequest(
-            f"The server '{choice.server_label}' has no tool '{choice.name}' in this request.",
-            param="tool_choice.name",
-        )
-    return told
-
-
-def _chosen(choice: Any, builder: _Builder) -> str:
-    name = wire.chosen_name(choice)
-    if name is not None:
-        return _lookup(builder, name, "tool_choice.name")
-    kind = wire.type_of(choice)
-    runnable = builder._offered.by_type.get(kind) or ()
-    if len(runnable) == 1:
-        return runnable[0].tool.definition.name
-    raise Unsupported(
-        f"tool_choice of type '{kind}' cannot be honoured here: no such tool is offered.",
-        param="tool_choice",
-    )
-
-
-def _allowed(choice: wire.AllowedToolsChoice, builder: _Builder) -> set[str]:
-    names: set[str] = set()
-    for index, entry in enumerate(choice.tools):
-        param = f"tool_choice.tools[{index}]"
-        name = entry.get("name")
-        kind = entry.get("type")
-        label = entry.get("server_label")
-        if isinstance(label, str) and kind == "mcp":
-            if isinstance(name, str):
-                names.add(_of_server_named(wire.McpChoice(server_label=label, name=name), builder))
-            else:
-                names |= _of_server(label, builder, f"{param}.server_label")
-        elif isinstance(name, str):
-            names.add(_lookup(builder, name, f"{param}.name"))
-        elif isinstance(kind, str) and kind in builder._offered.by_type:
-            names |= {e.tool.definition.name for e in builder._offered.by_type[kind]}
-        else:
-            raise InvalidRequest("An allowed tool is named by its type and name.", param=param)
-    return names

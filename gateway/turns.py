@@ -91,6 +91,7 @@ class TurnLoop(Generic[OutT]):
         return msgspec.structs.replace(
             turn,
             items=[*turn.items, *self._assembler.finished_items],
+            results={**turn.results, **self._assembler.results},
             # A forced choice is for the first call; kept, it would force calls for ever.
             tool_choice="none" if self._calls.spent else choice,
             # What was continued is written now.

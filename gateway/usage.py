@@ -39,15 +39,20 @@ def total(counts: Iterable[TokenCount]) -> TokenCount:
 
 
 class PromptCount:
-    """A generation's prompt tokens, as the engine has them, else as the prompt has them."""
+    """A generation's prompt tokens, as the engine has them, else as the prompt has them; and what an engine at message level
+    says of its output."""
 
     def __init__(self, request: EngineRequest) -> None:
         prompt = request.prompt
         self.prompt = len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
         self.cached = 0
+        self.output = 0
+        self.reasoning = 0
 
     def note(self, output: EngineOutput) -> None:
         if output.prompt_tokens is not None:
             self.prompt = output.prompt_tokens
         if output.cached_tokens is not None:
             self.cached = output.cached_tokens
+        self.output = output.output_tokens or 0
+        self.reasoning = output.reasoning_tokens or 0

@@ -14,8 +14,15 @@ class Watch:
     """Sees the engine's outputs of one choice, before its parser does."""
 
     def __init__(
-        self, generation: Generation, *, aligner: LogprobAligner | None, token_ids: list[int] | None
+        self,
+        generation: Generation,
+        *,
+        aligner: LogprobAligner | None,
+        token_ids: list[int] | None,
+        counts_output: bool = True,
     ) -> None:
+        """`counts_output`: whether what is made is shown, and so a part of the usage."""
+        self._counts_output = counts_output
         self.prompt_logprobs: list[TokenLogprob | None] = []
         self._aligner = aligner
         self._token_ids = token_ids
@@ -38,7 +45,7 @@ class Watch:
         count.input, count.cached, count.output = (
             self._prompt.prompt,
             self._prompt.cached,
-            self._made,
+            (self._prompt.output or self._made) if self._counts_output else 0,
         )
         return completion_usage(count.usage())
 

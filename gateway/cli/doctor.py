@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from gateway.cli.common import Commands, add_config_argument, configuration
 from gateway.cli.logs import set_up_logging
+from gateway.cli.self_test import self_test
 from gateway.config import Config
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import resolve_model, resolve_store, resolve_tool
+from gateway.selection import resolve_model, resolve_routes, resolve_store, resolve_tool
 
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 
@@ -40,7 +41,20 @@ def add_to(commands: Commands) -> None:
         "doctor",
         help="check a configuration without serving it",
         description="Check the configuration, the plugins, the models' files, the tools' settings, the store and the "
-        "port, without opening a model. One line per check; the exit code is 1 if one failed.",
+        "port, without opening a model. With --generate, open the models instead and check by real generations that "
+        "their engines keep their contract. One line per check; the exit code is 1 if one failed.",
+    )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="with --generate: the one model to test, as for serve (default: all of the configuration)",
+    )
+    parser.add_argument(
+        "--generate", action="store_true", help="test the engines; takes a minute or more per model"
+    )
+    parser.add_argument(
+        "--engine", metavar="NAME", help="with --generate: MODEL's engine, or only models with it"
     )
     add_config_argument(parser)
     parser.set_defaults(command=examine)
@@ -49,6 +63,10 @@ def add_to(commands: Commands) -> None:
 def examine(arguments: argparse.Namespace) -> int:
     """Print the checks as they are made."""
     set_up_logging("error")
+    if arguments.generate:
+        return self_test(arguments)
+    if arguments.model is not None or arguments.engine is not None:
+        raise ConfigurationError("MODEL and --engine go with --generate")
     failed = False
     for check in _checks(arguments):
         print(check, flush=True)
@@ -82,6 +100,12 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
             yield Check(f"tool {name}", "FAIL", str(error))
         else:
             yield Check(f"tool {name}", "ok")
+    try:
+        routes = resolve_routes(config, plugins)
+    except ConfigurationError as error:
+        yield Check("routes", "FAIL", str(error))
+    else:
+        yield Check("routes", "ok", ", ".join(offer.name for offer, _ in routes) or "none")
     yield asyncio.run(_store(config, plugins))
     yield _port(config)
 

@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import resolve_model
+from gateway.selection import resolve_model, resolve_routes
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -132,6 +132,8 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
     for name in config.tools:
         with suppress(ConfigurationError):
             chosen.append(plugins.tool(name))
+    with suppress(ConfigurationError):
+        chosen += (offer for offer, _ in resolve_routes(config, plugins))
     if config.server.store != "none":
         with suppress(ConfigurationError):
             chosen.append(plugins.store(config.server.store))

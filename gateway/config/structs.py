@@ -41,6 +41,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Seconds after which a background response whose process has died is ended by another that shares its store."""
     max_body_bytes: Positive = 32 * 1024 * 1024
     """The largest request body, in bytes; a larger one is refused with 413."""
+    max_embedding_inputs: Positive = 2048
+    """How many texts one request to `/v1/embeddings` may have."""
     body_timeout: Seconds = 60.0
     """Seconds in which a request's body must have arrived."""
     request_timeout: Seconds = 3600.0
@@ -68,7 +70,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Under which names chat completions show reasoning; `[]` shows none."""
     chat_tools: list[str] = []
     """Tool servers, by their names in `[tools.<name>]`, that chat completions may use: their calls are run out of the
-    client's sight."""
+    client's sight. `mcp` is all MCP servers with `offer`, `mcp.<label>` is one."""
+    routes: list[str] | None = None
+    """Further APIs to serve, by name; `[]` is none. Left out, `messages` (the Anthropic Messages API), if it is
+    installed."""
     metrics: bool = True
     """Whether `/metrics` shows Prometheus metrics."""
 
@@ -155,6 +160,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """`[tools.<name>]` selects the tool server of that name, and is its configuration."""
     stores: dict[str, dict[str, Any]] = {}
     """`[stores.<name>]` is the configuration of the store of that name, if `server.store` selects it."""
+    routes: dict[str, dict[str, Any]] = {}
+    """`[routes.<name>]` is the configuration of the further API of that name, if `server.routes` selects it."""
     plugins: PluginsConfig = PluginsConfig()
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""

@@ -4,6 +4,13 @@ Everything here is structural: a plugin's class needs no import from here to sat
 `gateway.testing` check what types cannot say. Units: times in seconds, lengths in tokens unless said otherwise.
 """
 
+from gateway.protocols.embedding import (
+    EmbeddingEngine,
+    EmbeddingInfo,
+    EmbeddingInput,
+    EmbeddingRequest,
+    EmbeddingResult,
+)
 from gateway.protocols.engine import (
     Capability,
     Engine,
@@ -15,6 +22,19 @@ from gateway.protocols.engine import (
     Tokenizer,
     TokenLogprob,
     TopLogprob,
+)
+from gateway.protocols.front import (
+    Answer,
+    AnswerWriter,
+    AsgiApp,
+    Ask,
+    Front,
+    Gateway,
+    ListedModel,
+    Outcome,
+    Reply,
+    Route,
+    RouteRequest,
 )
 from gateway.protocols.observed import (
     DescribedEngine,
@@ -37,11 +57,14 @@ from gateway.protocols.profile import (
     NoConfig,
 )
 from gateway.protocols.prompt import (
+    CallRecord,
     ChatPrompt,
+    KnowingRenderer,
     NamedTool,
     Prompt,
     PromptRenderer,
     RenderedPrompt,
+    Source,
     Tail,
     TextFormat,
     TokensPrompt,
@@ -51,6 +74,8 @@ from gateway.protocols.prompt import (
 )
 from gateway.protocols.store import (
     UNFINISHED,
+    CompletionPage,
+    Completions,
     Conversations,
     EventLogs,
     ItemPage,
@@ -58,9 +83,12 @@ from gateway.protocols.store import (
     Order,
     Responses,
     ResponseStore,
+    StoredCompletion,
     StoredResponse,
 )
 from gateway.protocols.tools import (
+    ContinuingToolServer,
+    FittingToolServer,
     ServedTool,
     ToolResult,
     ToolServer,
@@ -70,18 +98,36 @@ from gateway.protocols.tools import (
 
 __all__ = [
     "UNFINISHED",
+    "Answer",
+    "AnswerWriter",
+    "AsgiApp",
+    "Ask",
     "CallPiece",
+    "CallRecord",
     "Capability",
     "ChatPrompt",
+    "CompletionPage",
+    "Completions",
+    "ContinuingToolServer",
     "Conversations",
     "DescribedEngine",
+    "EmbeddingEngine",
+    "EmbeddingInfo",
+    "EmbeddingInput",
+    "EmbeddingRequest",
+    "EmbeddingResult",
     "Engine",
     "EngineOutput",
     "EngineRequest",
     "EventLogs",
     "FinishReason",
+    "FittingToolServer",
+    "Front",
+    "Gateway",
     "ItemPage",
+    "KnowingRenderer",
     "Leases",
+    "ListedModel",
     "MeasuredEngine",
     "MetricSample",
     "ModelInfo",
@@ -89,6 +135,7 @@ __all__ = [
     "NamedTool",
     "NoConfig",
     "Order",
+    "Outcome",
     "OutputFormat",
     "OutputParser",
     "ParserContext",
@@ -98,11 +145,16 @@ __all__ = [
     "RawPiece",
     "ReasoningPiece",
     "RenderedPrompt",
+    "Reply",
     "ResponseStore",
     "Responses",
+    "Route",
+    "RouteRequest",
     "Sampling",
     "ServedTool",
+    "Source",
     "SpeaksFormat",
+    "StoredCompletion",
     "StoredResponse",
     "Tail",
     "TextFormat",

@@ -35,8 +35,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
 
 
 Capability: TypeAlias = Literal[
-    "tokens",  # takes TokensPrompt
-    "messages",  # takes ChatPrompt
+    "tokens",  # generates, and takes TokensPrompt
+    "messages",  # generates, and takes ChatPrompt; an engine with neither only embeds
     "logprobs",
     "prompt_logprobs",
     "json_schema",
@@ -48,7 +48,7 @@ Capability: TypeAlias = Literal[
     "triggered",  # Triggered
     "adapters",
     "images",
-    "embeddings",
+    "embeddings",  # is an EmbeddingEngine
 ]
 
 
@@ -91,6 +91,9 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     """Lower runs earlier, as in vLLM."""
     trace_headers: Mapping[str, str] | None = None
     multi_modal: Mapping[str, Any] | None = None
+    hints: Mapping[str, str] = {}
+    """What the client said of how it wants to be served, by the API's names (`user`, `service_tier`, `prompt_cache_key`,
+    …): for engines that pass requests on. Others ignore it."""
     turn: Turn | None = None
     """What the prompt was made from, for engines that answer without a model (the scripted one). Others ignore it."""
     tail: Tail = "unknown"
@@ -142,7 +145,13 @@ class EngineOutput(Struct, kw_only=True, gc=False):
     """How many prompt tokens came from the engine's prefix cache: on the first or the last output."""
     prompt_logprobs: Sequence[TokenLogprob | None] | None = None
     deltas: Sequence[Delta] | None = None
-    """Only from engines at message level, whose upstream has parsed already: then `text` is empty."""
+    """On every output of engines at message level, whose upstream has parsed already, and only there. Then `text` is empty,
+    or, where there are `logprobs`, the answer's text alone, to which the `start` of its `TextDelta`s refers."""
+    output_tokens: int | None = None
+    """The whole output's tokens, as the upstream has counted them: on the last output of engines at message level, with
+    `prompt_tokens`; what all `token_ids` add up to elsewhere."""
+    reasoning_tokens: int | None = None
+    """Likewise, those of them that are reasoning."""
 
 
 class Tokenizer(Protocol):

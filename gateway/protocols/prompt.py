@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -18,12 +18,14 @@ class TokensPrompt(Struct, frozen=True, kw_only=True):
 
 
 class ChatPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt for engines that work at message level: chat messages and tools in the Chat Completions' shapes."""
+    """A prompt for engines that work at message level: messages and tools in the shapes of the API that the engine speaks,
+    which its renderer knows; Chat Completions' for the contract kit."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] = ()
     tool_choice: Any = None
     extra: dict[str, Any] = {}
+    """Further fields that say what the turn says, under that API's names."""
 
 
 Prompt: TypeAlias = TokensPrompt | ChatPrompt
@@ -64,11 +66,36 @@ class TextFormat(Struct, frozen=True, kw_only=True):
     description: str | None = None
 
 
+class Source(Struct, frozen=True, kw_only=True):
+    """What the citation marks `【<cursor>†L<line>-L<line>】` of one cursor stand for."""
+
+    cursor: int
+    url: str
+    title: str = ""
+    lines: tuple[int, int] | None = None
+    """The first and the last line that are of this source, where the cursor's lines are of several; None: all."""
+
+
+class CallRecord(Struct, frozen=True, kw_only=True):
+    """A call that the gateway has run, as the model knows it. Its item may show less, and be called otherwise."""
+
+    name: str
+    """As the model was told."""
+    arguments: str
+    """As the model wrote them."""
+    result: str
+    """What the model read."""
+    sources: Sequence[Source] = ()
+    """What the result lets the model cite."""
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """All that one call of the model depends on. Rendering the same turn twice gives the same prompt."""
 
     items: Sequence[Item]
     """The conversation so far, oldest first; never changed in place."""
+    results: Mapping[str, CallRecord] = {}
+    """By item id: the calls among `items` that the gateway has run and whose items do not show what the model read."""
     instructions: str | None = None
     """Of this request alone."""
     tools: Sequence[ToolDefinition] = ()
@@ -107,4 +134,13 @@ class PromptRenderer(Protocol):
 
     def render(self, turn: Turn) -> RenderedPrompt:
         """The prompt of `turn`. Raises `InvalidRequest` for what the family cannot express, naming the parameter."""
+        ...
+
+
+@runtime_checkable
+class KnowingRenderer(Protocol):
+    """A `PromptRenderer` of models that know some tools by themselves."""
+
+    def knows_tool(self, name: str) -> bool:
+        """Whether the models were trained with a tool of this name."""
         ...

@@ -1,4 +1,4 @@
-"""Stores: where responses, their event logs and conversations live.
+"""Stores: where responses, their event logs, conversations and chat completions live.
 
 Values are immutable. Everything is bounded in time and size: a response goes with its items and its events together, and
 never while it is queued or in progress. An owner sees only what is theirs: what another stored is a miss. A miss is None
@@ -12,8 +12,11 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from gateway.protocols.prompt import CallRecord
+from gateway.wire.common import JsonObject
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, Response, ResponseStatus
+from gateway.wire.stored_chat import StoredChatCompletion
 
 Order: TypeAlias = Literal["asc", "desc"]
 
@@ -35,6 +38,8 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     """Made with `stream: true` in the background: it has an event log that may be read."""
     request: bytes | None = None
     """The request's body, where an orphan may have to be run again."""
+    results: Mapping[str, CallRecord] = {}
+    """By item id: what the model wrote and read of those calls of this response whose items do not show it."""
 
     @property
     def id(self) -> str:
@@ -45,6 +50,27 @@ class ItemPage(Struct, frozen=True, kw_only=True):
     """A part of a list of items, in the order asked for."""
 
     items: Sequence[Item]
+    has_more: bool
+
+
+class StoredCompletion(Struct, frozen=True, kw_only=True):
+    """A chat completion that was made with `store: true`."""
+
+    completion: StoredChatCompletion
+    messages: Sequence[JsonObject]
+    """Of its request, each with an id, as they are listed."""
+    owner: str | None = None
+    """Who may see it: the owner's key id, or None in anonymous mode."""
+
+    @property
+    def id(self) -> str:
+        return self.completion.id
+
+
+class CompletionPage(Struct, frozen=True, kw_only=True):
+    """A part of a list of completions, in the order asked for."""
+
+    completions: Sequence[StoredChatCompletion]
     has_more: bool
 
 
@@ -85,6 +111,15 @@ class Responses(Protocol):
         """
         ...
 
+    async def find_results(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, CallRecord]:
+        """The `results` of stored responses for these items; what is not found is left out.
+
+        Finding keeps: the responses live on as if they were got. A bounded number of round trips.
+        """
+        ...
+
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         """Forget a response, its items and its events; False where there was none. Readers of its events are ended."""
         ...
@@ -95,10 +130,11 @@ class EventLogs(Protocol):
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False
-    ) -> None:
+    ) -> bool:
         """Add events to a response's log, in one round trip; `last` says that the log ends with them.
 
-        Does nothing for a response that was deleted meanwhile.
+        False, and no change, for a response that was deleted meanwhile, whose log has ended, or that has ended itself, unless these are its last: once a
+        response has its terminal status, an owner that was taken for dead adds nothing but what ends the log.
         """
         ...
 
@@ -131,7 +167,10 @@ class Leases(Protocol):
     async def take_orphans(
         self, holder: str, *, seconds: float, limit: int = 100
     ) -> Sequence[StoredResponse]:
-        """Unfinished responses whose lease has run out, each leased to `holder` from now on: no two callers get one."""
+        """Responses whose lease has run out, each leased to `holder` from now on: no two callers get one.
+
+        Unfinished ones, and streamed ones that have ended while their log has not.
+        """
         ...
 
     async def request_cancel(self, response_id: str) -> None:
@@ -193,7 +232,44 @@ class Conversations(Protocol):
     ) -> bool: ...
 
 
-class ResponseStore(Responses, EventLogs, Leases, Conversations, Protocol):
+class Completions(Protocol):
+    """Chat completions that their clients asked to keep."""
+
+    async def put_completion(self, record: StoredCompletion) -> None:
+        """Keep `record` under its completion's id, replacing what was there; it is then the latest."""
+        ...
+
+    async def get_completion(
+        self, completion_id: str, *, owner: str | None = None
+    ) -> StoredCompletion | None: ...
+
+    async def update_completion(
+        self, completion_id: str, metadata: Mapping[str, str], *, owner: str | None = None
+    ) -> StoredCompletion | None:
+        """Replace a completion's metadata, atomically; the completion as it is then. Its place in lists stays."""
+        ...
+
+    async def delete_completion(self, completion_id: str, *, owner: str | None = None) -> bool: ...
+
+    async def list_completions(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 20,
+        order: Order = "asc",
+        model: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> CompletionPage | None:
+        """A page of an owner's completions that follow the one named `after`, by the time at which they were put.
+
+        Only those of `model`, and only those whose metadata has all pairs of `metadata`. Costs time in proportion to how
+        many it passes over. None where there is no completion `after`.
+        """
+        ...
+
+
+class ResponseStore(Responses, EventLogs, Leases, Conversations, Completions, Protocol):
     """Everything that a gateway keeps."""
 
     @property

@@ -8,22 +8,28 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.protocols.prompt import ToolDefinition
+from gateway.protocols.prompt import CallRecord, Source, ToolDefinition
 from gateway.wire.tools import Tool
 
 
 class ServedTool(Struct, frozen=True, kw_only=True):
-    """A tool that a tool server runs."""
+    """A tool that a tool server runs. `call` is given its `definition`'s name, whatever the model is told."""
 
     definition: ToolDefinition
+    builtin: ToolDefinition | None = None
+    """What models are told that know it by themselves (Harmony's `browser.search`): see `KnowingRenderer`."""
     time_limit: float = 60.0
     """Seconds for one call; past it the call fails with a result that says so."""
+    output_limit: int = 262_144
+    """Bytes of UTF-8 that the model reads of one result; the rest is cut off, with a note that says so."""
     request_type: str | None = None
-    """The tool type by which a request asks for it (`code_interpreter`, `web_search`); None: every request has it."""
+    """The tool type by which a request asks for it (`code_interpreter`, `web_search`; dated and preview variants are
+    asked for by the same); None: every request has it."""
     item_type: Literal[
-        "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call"
+        "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call", "shell_call"
     ] = "mcp_call"
-    """As which kind of item and event family the call is shown."""
+    """As which kind of item and event family the call is shown; `shell_call` with its `shell_call_output`, whose
+    container is named by the server's label."""
     needs_approval: bool = False
     """Whether the client approves each call first, where its request does not say."""
     counted_as: str | None = None
@@ -39,7 +45,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     failed: bool = False
     details: dict[str, Any] = {}
     """What the item of this `item_type` shows besides, by the API's field names (`outputs`, `results`, `action`)."""
-    annotations: Sequence[dict[str, Any]] = ()
+    sources: Sequence[Source] = ()
+    """What the marks in `text` stand for: where the model repeats one, the answer gets an annotation."""
 
 
 class ToolSession(Protocol):
@@ -67,6 +74,30 @@ class ToolServer(Protocol):
 
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
         """Opened at a response's first call to this server, left when the response ends, however it ends."""
+        ...
+
+
+@runtime_checkable
+class ContinuingToolServer(Protocol):
+    """A `ToolServer` whose sessions go on where those of earlier responses ended."""
+
+    def session_after(
+        self, response_id: str, calls: Mapping[str, CallRecord]
+    ) -> AbstractAsyncContextManager[ToolSession]:
+        """Called in place of `session`. `calls` has the conversation's earlier calls, of any tool, by item id."""
+        ...
+
+
+@runtime_checkable
+class FittingToolServer(Protocol):
+    """A `ToolServer` whose calls depend on the entry of `tools` that asks for it (`filters`, `container`)."""
+
+    def for_entry(self, tool: Tool, *, owner: str | None) -> ToolServer:
+        """The server for one request. It has the same tools; does no network of its own.
+
+        Raises `GatewayError` with a `param` that is relative to the entry (`filters.allowed_domains`). `owner` is whose
+        request it is; what is kept between requests must be kept apart by it.
+        """
         ...
 
 

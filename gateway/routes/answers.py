@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StoreUnavailable
+from gateway.live_log import LiveLog
 from gateway.routes.chunks import chunk_writer
 from gateway.run import ResponseRun
 from gateway.served import Services
 from gateway.wire.common import encode
 from gateway.wire.events import SSE_DONE, Event, sse_frame, sse_frame_of
-from gateway.wire.response import ErrorBody, ErrorEnvelope
+from gateway.wire.response import ErrorBody, ErrorEnvelope, Response
 
 JSON = "application/json"
 DIRECT_SEND = "gateway.send"
 """Where the application keeps the server's own `send` in a request's scope."""
+STORE_RETRY_SECONDS = 0.5
+"""How long a stream waits before it asks a store that is away again."""
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -114,7 +117,8 @@ class LogStream:
     def __init__(self, services: Services, response_id: str, *, after: int = -1) -> None:
         self._services = services
         self._response_id = response_id
-        self._after = after
+        self._at = max(after, -1)
+        """The number of the last event that was sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._services.metrics
@@ -126,33 +130,68 @@ class LogStream:
             metrics.stream_closed()
 
     async def _stream(self, send: Send) -> None:
+        background = self._services.background
+        live = None if background is None else background.live(self._response_id)
+        complete = False
+        if live is not None:
+            await self._copy(send, until=live)
+            follower = await live.follow(self._at, chunk_writer(send))
+            self._at, complete = follower.at, follower.complete
+        while not complete:
+            try:
+                await self._copy(send)
+                complete = True
+            except StoreUnavailable:
+                if live is None:
+                    raise
+                # What was being followed has its end in the store, which comes back, or is given up by the client.
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+
+    async def _copy(self, send: Send, *, until: LiveLog | None = None) -> None:
+        """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
         store = self._services.store
         assert store is not None, "only what is stored has a log"
-        log = store.read_events(self._response_id, after=self._after)
-        async with aclosing(log) as batches:
+        if until is not None and until.count <= self._at + 1:
+            return
+        write_chunk = chunk_writer(send)
+        async with aclosing(store.read_events(self._response_id, after=self._at)) as batches:
             async for batch in batches:
+                self._at += len(batch)
                 body = b"".join(map(sse_frame_of, batch))
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+                if not write_chunk(body):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                if until is not None and until.count <= self._at + 1:
+                    return
 
 
 class PlainAnswer:
     """A run's final response as one JSON body; an error's envelope and status where it failed."""
 
-    def __init__(self, run: ResponseRun) -> None:
+    def __init__(
+        self, run: ResponseRun, *, shown: Callable[[Response], object] | None = None
+    ) -> None:
+        """`shown` makes the body of the response, where that is not the response itself; it may raise `GatewayError`."""
         self._run = run
+        self._shown = shown
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer() -> None:
             response = await self._run.run(_discard)
-            error = self._run.error
-            made = json_answer(response) if error is None else error_answer(error)
-            await made(scope, receive, send)
+            await self._answer(response)(scope, receive, send)
 
         try:
             await while_connected(receive, answer())
         finally:
             self._run.abandon()
+
+    def _answer(self, response: Response) -> ASGIResponse:
+        if self._run.error is not None:
+            return error_answer(self._run.error)
+        try:
+            return json_answer(response if self._shown is None else self._shown(response))
+        except GatewayError as error:
+            return error_answer(error)
 
 
 async def _discard(events: Sequence[Event]) -> None:

@@ -42,10 +42,9 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
         raise UnsupportedMediaType(
             f"The content encoding '{encoding}' is not supported. Send the body uncompressed."
         )
-    too_large = PayloadTooLarge(f"The body is larger than this server's limit of {limit} bytes.")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
-        raise too_large
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
@@ -53,7 +52,7 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
             async for part in request.stream():
                 size += len(part)
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 parts.append(part)
     except TimeoutError:
         raise BodyTimeout(
@@ -63,3 +62,7 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
     if not parts and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
     return b"".join(parts)
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The body is larger than this server's limit of {limit} bytes.")

@@ -9,7 +9,7 @@ from gateway.chat_plan import make_chat_plan
 from gateway.chat_run import prepare_chat
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChoicesAnswer, ChunkStream
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.chat import decode_chat_request
 
@@ -22,6 +22,12 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     decoded = decode_chat_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/chat/completions")
-    plan = make_chat_plan(decoded, services, size=len(body), trace_headers=trace_headers(request))
+    plan = await make_chat_plan(
+        decoded,
+        services,
+        size=len(body),
+        owner=owner_of(request),
+        trace_headers=trace_headers(request),
+    )
     run = await prepare_chat(plan, services)
     return ChunkStream(run) if plan.style.stream else ChoicesAnswer(run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from litestar.types import Receive, Scope, Send
 
 from gateway.choices import ChoicesRun
@@ -13,6 +15,7 @@ from gateway.routes.answers import (
     json_answer,
     while_connected,
 )
+from gateway.routes.chunks import chunk_writer
 from gateway.wire.events import SSE_DONE
 
 
@@ -37,13 +40,16 @@ class ChunkStream:
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         run, send_body = self._run, direct(scope, send)
         begun = False
+        write_chunk: Callable[[bytes], bool] | None = None
 
         async def write(body: bytes) -> None:
-            nonlocal begun
-            if not begun:
+            nonlocal begun, write_chunk
+            if write_chunk is None:
                 begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-            await send_body({"type": "http.response.body", "body": body, "more_body": True})
+                write_chunk = chunk_writer(send_body)
+            if not write_chunk(body):
+                await send_body({"type": "http.response.body", "body": body, "more_body": True})
 
         rest = await run.run(write)
         error = run.error

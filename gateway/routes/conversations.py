@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.history import assign_ids
 from gateway.pages import listed, page_query, unknown_after
-from gateway.plan import assign_ids
 from gateway.protocols import ResponseStore
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body

@@ -7,6 +7,7 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from gateway.compaction import compacted, plan_compaction
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.pages import page_of, page_query
 from gateway.plan import make_plan
@@ -128,6 +129,18 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
             param="model",
         )
     return json_answer(InputTokens(input_tokens=len(prompt.token_ids)))
+
+
+@post("/v1/responses/compact", status_code=200)
+async def compact_response(request: HttpRequest) -> ASGIApp:
+    """A conversation made shorter: what goes into the next request in place of it."""
+    services = services_of(request)
+    body = await read_body(request)
+    decoded = decode_response_request(body, require_input=False)
+    plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
+    run = ResponseRun(plan, services)
+    await run.prepare()
+    return PlainAnswer(run, shown=compacted(plan, services))
 
 
 def _store(request: HttpRequest) -> ResponseStore:

@@ -32,7 +32,7 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
     body = await read_body(request)
     raw = decode_object(body)
     options = convert(raw, TokenizeOptions, "")
-    model = services.model(options.model)
+    model = services.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
         token_ids = await asyncio.to_thread(
@@ -41,7 +41,7 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
             add_special_tokens=options.add_special_tokens is not False,
         )
     elif raw.get("messages") is not None:
-        token_ids = _chat_tokens(raw, services, len(body))
+        token_ids = await _chat_tokens(raw, services, len(body))
     else:
         raise missing("prompt", "Send a text as prompt, or messages.")
     return json_answer(
@@ -62,7 +62,7 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
 async def detokenize(request: HttpRequest) -> ASGIApp:
     """The text of tokens."""
     decoded = convert(decode_object(await read_body(request)), DetokenizeRequest, "")
-    tokenizer = _tokenizer(services_of(request).model(decoded.model))
+    tokenizer = _tokenizer(services_of(request).any_model(decoded.model))
     try:
         text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
     except (ValueError, IndexError, OverflowError) as error:
@@ -72,12 +72,12 @@ async def detokenize(request: HttpRequest) -> ASGIApp:
     return json_answer(Detokenized(prompt=text))
 
 
-def _chat_tokens(raw: JsonObject, services: Services, size: int) -> list[int]:
-    plan = make_chat_plan(convert_chat_request(raw), services, size=size)
+async def _chat_tokens(raw: JsonObject, services: Services, size: int) -> list[int]:
+    plan = await make_chat_plan(convert_chat_request(raw), services, size=size)
     try:
         prompt = plan.model.renderer.render(plan.turn).prompt
     except GatewayError as error:
-        raise in_chats_words(error, plan.origins, plan.max_tokens_param)  # noqa: B904 (the same error)
+        raise in_chats_words(error, plan)  # noqa: B904 (the same error)
     if not isinstance(prompt, TokensPrompt):
         raise Unsupported("The engine of this model keeps its tokens to itself.", param="messages")
     return list(prompt.token_ids)

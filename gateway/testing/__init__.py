@@ -1,6 +1,7 @@
 """What plugin authors and client developers test with. The running gateway never imports it.
 
-`ScriptedEngine` answers by a scenario. The contract kits (`EngineContract`, `OutputParserContract`,
+`ScriptedEngine` answers by a scenario. The contract kits (`EngineContract`, `EmbeddingContract`,
+`OutputParserContract`,
 `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass one, give its fixture, and the inherited tests
 prove your plugin. `check_plugin` proves the installation. The kits need `pip install litegate[testing]`; the engine needs
 nothing.
@@ -16,6 +17,7 @@ from gateway.testing.scripted import ScriptedEngine
 from gateway.testing.tokenizer import ScriptedTokenizer
 
 if TYPE_CHECKING:
+    from gateway.testing.embedding_contract import EmbeddingContract
     from gateway.testing.engine_contract import EngineContract
     from gateway.testing.output_contract import OutputParserContract
     from gateway.testing.plugin_check import check_plugin
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from gateway.testing.tool_contract import ToolServerContract
 
 __all__ = [
+    "EmbeddingContract",
     "EngineContract",
     "OutputParserContract",
     "ResponseStoreContract",
@@ -38,6 +41,7 @@ __all__ = [
 
 # Imported when asked for: they need pytest and hypothesis, which a server that runs the scripted engine has not.
 _KITS = {
+    "EmbeddingContract": "gateway.testing.embedding_contract",
     "EngineContract": "gateway.testing.engine_contract",
     "OutputParserContract": "gateway.testing.output_contract",
     "ResponseStoreContract": "gateway.testing.store_contract",

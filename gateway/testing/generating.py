@@ -19,6 +19,7 @@ from gateway.constraints import (
     Regex,
     Sequence,
 )
+from gateway.deltas import TextDelta
 from gateway.protocols import (
     Capability,
     Engine,
@@ -47,7 +48,7 @@ CONSTRAINTS: list[tuple[Capability, Constraint]] = [
 
 
 class Generated(Struct, frozen=True):
-    """One generation, added up."""
+    """One generation, added up. `text` is the answer's alone where an engine at message level tells it from the rest."""
 
     text: str
     token_ids: list[int]
@@ -63,13 +64,19 @@ async def generate(engine: Engine, request: EngineRequest) -> Generated:
         outputs = [output async for output in stream]
     last = outputs[-1] if outputs else EngineOutput()
     return Generated(
-        text="".join(output.text for output in outputs),
+        text="".join(map(_text, outputs)),
         token_ids=[each for output in outputs for each in output.token_ids],
         logprobs=[each for output in outputs for each in output.logprobs or ()],
         finish=last.finish_reason,
         stop_reason=last.stop_reason,
         outputs=outputs,
     )
+
+
+def _text(output: EngineOutput) -> str:
+    if output.deltas is None:
+        return output.text
+    return "".join(delta.text for delta in output.deltas if isinstance(delta, TextDelta))
 
 
 def satisfies(text: str, constraint: Constraint) -> bool:

@@ -87,6 +87,12 @@ def fold(stream: Iterable[Json]) -> Json:
     return final
 
 
+def _without_item_id(event: Json) -> bool:
+    """Whether an event about an item names it by `output_index` alone, as the API has it."""
+    kind: str = event["type"]
+    return kind.startswith("response.shell_call_command.")
+
+
 def _require(condition: bool, problem: str) -> None:
     if not condition:
         raise GrammarError(problem)
@@ -97,9 +103,12 @@ class _Folder:
         self._added: dict[int, Json] = {}
         self._done: dict[int, Json] = {}
         self._parts: dict[tuple[int, int], Json] = {}
+        self._annotations: list[Json] = []
         self._open_part: tuple[int, int] | None = None
         self._sums: dict[tuple[int, int | None, str], list[str]] = {}
         self._ended: set[tuple[int, int | None, str]] = set()
+        self._commands: dict[int, list[str]] = {}
+        self._command_done = True
 
     def take(self, event: Json) -> None:
         kind = event["type"]
@@ -114,6 +123,10 @@ class _Folder:
                 self._part_added(event)
             case "response.content_part.done":
                 self._part_done(event)
+            case _ if kind.startswith("response.shell_call_command."):
+                self._command(event)
+            case "response.output_text.annotation.added":
+                self._annotated(event)
             case _ if kind in _ENDS:
                 self._belongs(event)
                 _require(event["delta"] != "", f"an empty {kind}")
@@ -127,9 +140,10 @@ class _Folder:
         index = event["output_index"]
         _require(index in self._added, f"{event['type']} for item {index}, which was not added")
         _require(index not in self._done, f"{event['type']} for item {index}, which is done")
+        item_id = self._added[index]["id"]
         _require(
-            event["item_id"] == self._added[index]["id"],
-            f"{event['type']} names {event['item_id']}, the item is {self._added[index]['id']}",
+            event.get("item_id", item_id if _without_item_id(event) else None) == item_id,
+            f"{event['type']} names {event.get('item_id')}, the item is {item_id}",
         )
         if "content_index" in event and event["type"] not in (
             "response.content_part.added",
@@ -174,7 +188,27 @@ class _Folder:
         for field in ("arguments", "input"):
             if field in item:
                 self._sum_is(index, field, item[field])
+        if item["type"] == "shell_call":
+            _require(self._command_done, f"item {index} is done with an open command")
+            told_commands = self._commands.get(index, [])
+            _require(told_commands == item["action"]["commands"], f"item {index}: commands differ")
         self._done[index] = item
+
+    def _command(self, event: Json) -> None:
+        self._belongs(event)
+        commands = self._commands.setdefault(event["output_index"], [])
+        match event["type"].rpartition(".")[2]:
+            case "added":
+                _require(self._command_done, "a command is added while another is open")
+                _require(event["command_index"] == len(commands), "commands are out of order")
+                commands.append(event["command"])
+                self._command_done = False
+            case "delta":
+                _require(event["delta"] != "", f"an empty {event['type']}")
+                commands[-1] += event["delta"]
+            case _:
+                _require(commands[-1] == event["command"], "deltas and command differ")
+                self._command_done = True
 
     def _sum_is(self, index: int, field: str, whole: str) -> None:
         for (at, _, end), parts in self._sums.items():
@@ -197,8 +231,20 @@ class _Folder:
         whole = part.get("text", part.get("refusal"))
         summed = ["".join(parts) for (i, c, _), parts in self._sums.items() if (i, c) == at] or [""]
         _require(summed == [whole], f"part {at}: deltas and part differ")
+        annotations, self._annotations = self._annotations, []
+        _require(part.get("annotations", []) == annotations, f"part {at}: annotations differ")
         self._parts[at] = part
         self._open_part = None
+
+    def _annotated(self, event: Json) -> None:
+        self._belongs(event)
+        annotation = event["annotation"]
+        index, part = event["output_index"], event["content_index"]
+        _require(event["annotation_index"] == len(self._annotations), "annotations out of order")
+        told = "".join(self._sums.get((index, part, "response.output_text.done"), ()))
+        end = annotation.get("end_index", len(told))
+        _require(end <= len(told), "an annotation of text that was not told yet")
+        self._annotations.append(annotation)
 
     def _sum_done(self, event: Json) -> None:
         self._belongs(event)

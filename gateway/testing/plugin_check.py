@@ -31,7 +31,7 @@ if len(found) == 1:
     ]
     answer["hooks"] = [
         hook
-        for hook in ("gateway_model_profile", "gateway_response_finished")
+        for hook in ("gateway_model_profile", "gateway_response_finished", "gateway_chat_finished")
         if any(each.plugin_name == name for each in getattr(plugins.hook, hook).get_hookimpls())
     ]
 print(json.dumps(answer))

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 StartGateway: TypeAlias = "Callable[..., RunningGateway]"
 
 pytest.register_assert_rewrite(
+    "gateway.testing.embedding_contract",
     "gateway.testing.engine_contract",
     "gateway.testing.generating",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",
     "gateway.testing.reading",
     "gateway.testing.store_background_contract",
+    "gateway.testing.store_completion_contract",
     "gateway.testing.store_contract",
     "gateway.testing.store_conversation_contract",
     "gateway.testing.store_model_contract",

@@ -13,6 +13,10 @@ from gateway.errors import EngineError, EngineUnavailable, InvalidRequest, Unsup
 from gateway.protocols import (
     CallPiece,
     Capability,
+    EmbeddingInfo,
+    EmbeddingInput,
+    EmbeddingRequest,
+    EmbeddingResult,
     EngineOutput,
     EngineRequest,
     ModelInfo,
@@ -33,6 +37,7 @@ from gateway.testing.instances import (
     minimal_object,
     minimal_text,
 )
+from gateway.testing.made_up_vectors import made_up_vector
 from gateway.testing.scenario import Rule, Scenario
 from gateway.testing.script import Script, invent_logprobs, make_outputs, make_script
 from gateway.testing.tokenizer import ScriptedTokenizer
@@ -65,6 +70,8 @@ class ScriptedEngine:
 
     `architecture` and `model_type` are what the model claims to be. `recover_after` is how many seconds a crash lasts;
     None is for ever. `clock` gives seconds; `delay_ms` is the pause before each output of rules that say none.
+    `dimensions` are those of its made-up vectors, None: it does not embed; without `generates` it does nothing else.
+    `adapters` are names of LoRA adapters, which change nothing.
     """
 
     def __init__(
@@ -80,6 +87,9 @@ class ScriptedEngine:
         delay_ms: float = 0,
         recover_after: float | None = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        dimensions: int | None = 64,
+        generates: bool = True,
+        adapters: Sequence[str] = (),
     ) -> None:
         self.scenario = scenario or Scenario()
         self.requests: deque[EngineRequest] = deque(maxlen=_REMEMBERED)
@@ -101,7 +111,16 @@ class ScriptedEngine:
             eos_token="<|im_end|>",  # noqa: S106 (not a password)
             eos_token_ids=eos,
             description="Answers by a script, without a model",
+            adapters=tuple(adapters),
         )
+        self._capabilities = frozenset[Capability](
+            {
+                *(_CAPABILITIES if generates else ()),
+                *(("adapters",) if adapters else ()),
+                *(("embeddings",) if dimensions else ()),
+            }
+        )
+        self._dimensions = dimensions or 0
         self._max_model_len = max_model_len
         self._format: OutputFormat | None = None
         self._delay = delay_ms / 1000
@@ -117,7 +136,7 @@ class ScriptedEngine:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES
+        return self._capabilities
 
     @property
     def tokenizer(self) -> ScriptedTokenizer:
@@ -180,6 +199,57 @@ class ScriptedEngine:
             if not whole:
                 self.aborted.append(request.request_id)
 
+    @property
+    def embedding(self) -> EmbeddingInfo:
+        return EmbeddingInfo(
+            dimensions=self._dimensions, shorter=True, max_input_tokens=self._max_model_len
+        )
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
+        """Made-up vectors; rules that have an error, a delay or a crash hold for texts too."""
+        await self.health()
+        crashes, delay = self._crashes, self._delay
+        self.running.add(request.request_id)
+        whole = False
+        try:
+            texts = [self._text_of(each, request, index) for index, each in enumerate(request.inputs)]
+            for text in texts:
+                rule = self.scenario.rule_for(text) or Rule()
+                if rule.error is not None:
+                    whole = True
+                    raise rule.error.exception()
+                await self._pause(delay if rule.delay_ms is None else rule.delay_ms / 1000, crashes)
+                if rule.finish in ("error", "crash"):
+                    whole = True
+                    self._fail(rule)
+            whole = True
+            return EmbeddingResult(
+                vectors=[
+                    made_up_vector(text, self._dimensions, request.dimensions) for text in texts
+                ],
+                prompt_tokens=sum(map(len, request.inputs)),
+            )
+        finally:
+            self.running.discard(request.request_id)
+            if not whole:
+                self.aborted.append(request.request_id)
+
+    def _text_of(self, given: EmbeddingInput, request: EmbeddingRequest, index: int) -> str:
+        param = "input" if len(request.inputs) == 1 else f"input[{index}]"
+        self._require_adapter(request.adapter)
+        if isinstance(given, str):
+            raise InvalidRequest("The scripted engine takes token ids.", param=param)
+        if len(given) > self._max_model_len:
+            raise InvalidRequest(
+                f"The input has {len(given)} tokens, and the model embeds {self._max_model_len} at most.",
+                param=param,
+                code="context_length_exceeded",
+            )
+        try:
+            return self._tokenizer.decode(given)
+        except ValueError as problem:
+            raise InvalidRequest(f"The input cannot be read: {problem}.", param=param) from None
+
     def crash(self) -> None:
         """Die now: every running request raises `EngineUnavailable`, and so does whatever comes until the recovery."""
         self._crashed_at = self._clock()
@@ -238,9 +308,12 @@ class ScriptedEngine:
                 param="input",
                 code="context_length_exceeded",
             )
-        if request.adapter is not None and request.adapter not in self._info.adapters:
-            raise InvalidRequest(f"There is no adapter {request.adapter!r}.", param="model")
+        self._require_adapter(request.adapter)
         return ids
+
+    def _require_adapter(self, name: str | None) -> None:
+        if name is not None and name not in self._info.adapters:
+            raise InvalidRequest(f"There is no adapter {name!r}.", param="model")
 
     def _script(self, request: EngineRequest, used: int, pieces: Sequence[Piece]) -> Script:
         """`used`: the prompt's length, in tokens."""

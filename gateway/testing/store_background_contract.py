@@ -133,6 +133,34 @@ class BackgroundContract:
         assert await store.advance(done, expected=_RUNNING)
         assert await self._all(store, kept, -1) == _events(0, 2)
 
+    async def test_what_has_ended_takes_no_more_events_but_its_last(
+        self, store: ResponseStore
+    ) -> None:
+        """An owner that was taken for dead writes on; whoever ended its response ends the log."""
+        kept = await self._running(store)
+        await store.append_events(kept, _events(0, 2))
+        done = record(response_id=kept, status="failed", streamed=True)
+        assert await store.advance(done, expected=_RUNNING)
+        assert not await store.append_events(kept, _events(2, 4))
+        assert await store.count_events(kept) == 2
+        assert await store.append_events(kept, _events(2, 3000), last=True)
+        assert not await store.append_events(kept, _events(3000, 3001), last=True)
+        assert await self._all(store, kept, -1) == _events(0, 3000)
+
+    async def test_what_has_ended_without_its_log_is_an_orphan(self, store: ResponseStore) -> None:
+        """Its owner died between the two; a response that has no log is over."""
+        streamed, plain = await self._running(store), await self._running(store)
+        await store.lease("owner", [streamed, plain], seconds=0.05)
+        for kept in (streamed, plain):
+            done = record(response_id=kept, streamed=kept == streamed)
+            assert await store.advance(done, expected=_RUNNING)
+        await asyncio.sleep(0.15)
+        found = await store.take_orphans("other", seconds=0.05)
+        assert [each.id for each in found if each.id in (streamed, plain)] == [streamed]
+        await store.append_events(streamed, _events(0, 1), last=True)
+        await asyncio.sleep(0.15)
+        assert streamed not in await self._orphans(store, "third")
+
     async def test_what_is_leased_is_no_orphan(self, store: ResponseStore) -> None:
         kept = await self._running(store)
         await store.lease("owner", [kept], seconds=60)

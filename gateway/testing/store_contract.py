@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gateway.protocols import ResponseStore, StoredResponse
+from gateway.protocols import CallRecord, ResponseStore, Source, StoredResponse
 from gateway.testing.store_background_contract import BackgroundContract
+from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
 from gateway.testing.store_model_contract import ModelContract
 from gateway.testing.store_records import call_item, message, record
 from gateway.wire.common import encode
-from gateway.wire.items import Item
+from gateway.wire.items import Item, SearchAction, WebSearchCall
 from gateway.wire.response import ResponseStatus
 
 _QUEUED: tuple[ResponseStatus, ...] = ("queued",)
@@ -221,6 +222,27 @@ class HistoryContract:
             assert _texts(list(found.values())) == [owner]
         assert await store.find_items([item_id]) == {}
 
+    async def test_what_a_call_gave_is_found_by_its_items_id(self, store: ResponseStore) -> None:
+        """By its owner, for as long as the response is stored; a later response that was sent the item hides nothing."""
+        call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
+        read = CallRecord(
+            name="web_search",
+            arguments='{"query":"q"}',
+            result="[0] é",
+            sources=(Source(cursor=0, url="https://a.test/", title="A"),),
+        )
+        made = record(output=[call], owner="ada")
+        made = structs.replace(made, results={call.id: read})
+        later = record(input_=[call], owner="ada")
+        await store.put(made)
+        await store.put(later)
+        found = await store.find_results([call.id, "ws_nowhere"], owner="ada")
+        assert encode(dict(found)) == encode({call.id: read})
+        assert await store.find_results([call.id]) == {}
+        assert await store.find_results([], owner="ada") == {}
+        assert await store.delete(made.id, owner="ada")
+        assert await store.find_results([call.id], owner="ada") == {}
+
     async def test_thousands_are_kept(self, store: ResponseStore) -> None:
         """As many as `many` says."""
         ids: list[str] = []
@@ -243,7 +265,7 @@ class HistoryContract:
 
 @pytest.mark.anyio
 class ResponseStoreContract(
-    HistoryContract, BackgroundContract, ConversationContract, ModelContract
+    HistoryContract, BackgroundContract, ConversationContract, CompletionContract, ModelContract
 ):
     """Subclass it, and give a fixture `store`: an open store, with its bounds far away. It need not be empty."""
 

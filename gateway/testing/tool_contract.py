@@ -9,7 +9,13 @@ import pytest
 
 from gateway.protocols import ServedTool, ToolServer
 
-_ITEM_TYPES = {"mcp_call", "code_interpreter_call", "web_search_call", "file_search_call"}
+_ITEM_TYPES = {
+    "mcp_call",
+    "code_interpreter_call",
+    "web_search_call",
+    "file_search_call",
+    "shell_call",
+}
 
 
 @pytest.mark.anyio

@@ -8,14 +8,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.errors import InvalidRequest
-from gateway.wire.chat_messages import CalledCustom, CalledFunction, Message, decode_messages
+from gateway.wire.chat_messages import (
+    CalledCustom,
+    CalledFunction,
+    Message,
+    TextPart,
+    decode_messages,
+)
 from gateway.wire.chat_tools import (
     decode_chat_choice,
     decode_chat_tools,
     decode_function_call,
     decode_functions,
 )
-from gateway.wire.common import JsonObject, ReasoningEffort, Value
+from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 from gateway.wire.content import Logprob
 from gateway.wire.decoding import convert, decode_object, missing
 from gateway.wire.request import PromptCacheOptions, decode_metadata
@@ -25,6 +31,12 @@ from gateway.wire.structured import StructuredParameters
 from gateway.wire.tools import Tool, ToolChoice
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
+
+
+class Prediction(Tagged, frozen=True, kw_only=True, tag="content"):
+    """What the client expects the answer to be."""
+
+    content: str | list[TextPart]
 
 
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
@@ -43,7 +55,7 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     modalities: list[Literal["text", "audio"]] | None = None
     moderation: JsonObject | None = None
     parallel_tool_calls: bool | None = None
-    prediction: JsonObject | None = None
+    prediction: Prediction | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
@@ -72,6 +84,12 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     def legacy(self) -> bool:
         """Whether the request speaks of `functions`, and so must its answer."""
         return bool(self.__dict__.get("legacy_functions"))
+
+    @property
+    def sent(self) -> JsonObject:
+        """The body as it came: of a request with `store`, whose answer is kept with what was asked."""
+        found: JsonObject = self.__dict__["sent_body"]
+        return found
 
 
 _KNOWN = frozenset(
@@ -120,6 +138,8 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
         request.tool_choice = None if sent_call is None else decode_function_call(sent_call)
     if sent_metadata is not None:
         request.metadata = decode_metadata(sent_metadata)
+    if request.store:
+        request.__dict__["sent_body"] = raw
     if unknown := raw.keys() - _KNOWN:
         request.unknown.extend(sorted(unknown))
     return request

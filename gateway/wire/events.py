@@ -536,6 +536,11 @@ def sse_frame(event: Event) -> bytes:
     return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
+def sse_frame_around(event: Event, encoded: bytes) -> bytes:
+    """The event as one SSE message, where it has been encoded already."""
+    return _PREFIXES[type(event)] + encoded + b"\n\n"
+
+
 def sse_frame_of(encoded: bytes) -> bytes:
     """An event that `encode` has written, as one SSE message; without decoding it."""
     start = encoded.index(b'"type":"') + 8

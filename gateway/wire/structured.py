@@ -27,7 +27,7 @@ class JsonObjectResponse(Tagged, frozen=True, kw_only=True, tag="json_object"):
 
 
 class ResponseSchema(Value, frozen=True, kw_only=True):
-    name: str
+    name: Annotated[str, Meta(min_length=1)]
     description: str | None = None
     schema: JsonObject | None = None
     strict: bool | None = None

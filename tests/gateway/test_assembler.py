@@ -36,6 +36,10 @@ ROLES = {
     "served": CallRole(item_type="mcp_call", server_label="tools"),
     "python": CallRole(item_type="code_interpreter_call", server_label="cntr_1"),
     "search": CallRole(item_type="web_search_call"),
+    "shell": CallRole(item_type="shell_call"),
+    "local_shell": CallRole(item_type="local_shell_call"),
+    "apply_patch": CallRole(item_type="apply_patch_call"),
+    "tool_search": CallRole(item_type="tool_search_call"),
 }
 USAGE = Usage(input_tokens=1, output_tokens=2, total_tokens=3)
 TEXT = st.text(min_size=1, max_size=8)
@@ -59,6 +63,10 @@ def calls(draw: st.DrawFn) -> list[Delta]:
             st.lists(TEXT, max_size=3),
             TEXT.map(lambda t: [json.dumps({"input": t, "code": t})]),
             TEXT.map(lambda t: ['{"input": ', json.dumps(t), "}"]),
+            st.lists(TEXT).map(lambda t: ['{"commands": ', json.dumps(t), ', "command": ["ls"]}']),
+            st.sampled_from(["create_file", "delete_file"]).map(
+                lambda t: [json.dumps({"type": t, "path": "p", "diff": "+x"})]
+            ),
         )
     )
     return [CallStarted(name), *map(CallArgumentsDelta, arguments), CallEnded()]

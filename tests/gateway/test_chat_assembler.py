@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice as SdkChoice
 
 from gateway.assembler import CallRole, ResponseAssembler
-from gateway.chat import ChoiceAssembler
+from gateway.chat import ChoiceAssembler, ChoiceWriter
 from gateway.chat_chunks import ChunkWriter, chunk_head
 from gateway.chat_message import MessageWriter
+from gateway.chat_tee import TeeWriter
 from gateway.deltas import (
     BlockEnded,
     CallArgumentsDelta,
@@ -36,6 +37,7 @@ ROLES = {
     "custom": CallRole(item_type="custom_tool_call"),
     "served": CallRole(item_type="mcp_call", server_label="tools"),
 }
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 BOTH = ("reasoning_content", "reasoning")
 HEAD = chunk_head("chatcmpl-1", "chat.completion.chunk", 7, "m", None)
@@ -81,7 +83,7 @@ def batched(deltas: list[Delta], sizes: Sequence[int]) -> list[list[Delta]]:
     return [*batches, deltas[at:]]
 
 
-def assembler(writer: ChunkWriter | MessageWriter, **options: Any) -> ChoiceAssembler:
+def assembler(writer: ChoiceWriter, **options: Any) -> ChoiceAssembler:
     count = itertools.count()
     return ChoiceAssembler(
         writer,
@@ -146,6 +148,7 @@ def as_told(choice: dict[str, Any]) -> dict[str, Any]:
     return {**choice, "message": message}
 
 
+@PATIENT
 @given(OUTPUTS, BATCHES, REASONS)
 def test_any_output_streams_by_the_grammar_and_adds_up_to_the_plain_answer(
     deltas: list[Delta], sizes: list[int], reason: FinishReason
@@ -154,6 +157,25 @@ def test_any_output_streams_by_the_grammar_and_adds_up_to_the_plain_answer(
     assert as_told(stream) == as_told(plain(deltas, reason))
 
 
+@PATIENT
+@given(OUTPUTS, BATCHES, REASONS, st.booleans())
+def test_what_is_gathered_beside_a_stream_is_the_plain_answer(
+    deltas: list[Delta], sizes: list[int], reason: FinishReason, legacy: bool
+) -> None:
+    """And the stream is the same as without."""
+    batches = batched(deltas, sizes)
+    message = message_writer(legacy=legacy)
+    sent = []
+    for writer in (chunk_writer(legacy=legacy), TeeWriter(chunk_writer(legacy=legacy), message)):
+        made = assembler(writer)
+        body = b"".join(made.feed(batch) for batch in batches[:-1])
+        sent.append(body + made.end_generation(batches[-1], reason) + made.finish())
+    assert sent[0] == sent[1]
+    assert message.finished
+    assert json.loads(encode(message.choice())) == plain(deltas, reason, legacy=legacy)
+
+
+@PATIENT
 @given(OUTPUTS, REASONS)
 def test_the_same_output_says_the_same_in_both_apis(
     deltas: list[Delta], reason: FinishReason

@@ -35,6 +35,29 @@ def test_each_token_is_given_once_with_the_text_it_begins(
     assert taken == tokens
 
 
+@given(
+    st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=12),
+    st.lists(st.integers(0, 40), max_size=6),
+)
+def test_bytes_that_are_no_text_lose_no_token(pieces: list[bytes], char_cuts: list[int]) -> None:
+    """Small models write broken UTF-8, which is shown as replacement characters."""
+    text = b"".join(pieces).decode("utf-8", "replace")
+    tokens = [token(piece) for piece in pieces]
+    aligner = LogprobAligner()
+    aligner.push(EngineOutput(text=text, logprobs=tokens))
+    ends = sorted({min(i, len(text)) for i in char_cuts} | {0, len(text)})
+    taken = [t for a, b in itertools.pairwise(ends) for t in aligner.take(a, text[a:b])]
+    assert taken == tokens
+
+
+def test_what_follows_broken_text_is_still_aligned() -> None:
+    aligner = LogprobAligner()
+    pieces = [b"\xff\xfe", b"</think>", b"a", b"b"]
+    text = b"".join(pieces).decode("utf-8", "replace")
+    aligner.push(EngineOutput(text=text, logprobs=[token(piece) for piece in pieces]))
+    assert [t.token for t in aligner.take(text.index("a"), "ab")] == ["a", "b"]
+
+
 def test_reasoning_and_markers_are_passed_over() -> None:
     aligner = LogprobAligner()
     pieces = ["<think>", "hm", "</think>", "\n\n", "Hel", "lo"]

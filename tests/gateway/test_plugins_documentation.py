@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 
+import httpx
 import pytest
 
 import gateway.testing
@@ -17,6 +18,8 @@ from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import EngineRequest, ModelInfo, ParserContext, StoredResponse, Turn
 from gateway.selection import open_model, resolve_model
+from gateway.testing.pytest_plugin import StartGateway
+from gateway.wire.chat import ChatCompletion, CompletionUsage
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.response import Response
@@ -38,8 +41,8 @@ def examples() -> dict[str, str]:
 
 
 @pytest.fixture
-def plugins(monkeypatch: pytest.MonkeyPatch) -> PluginSet:
-    """All examples, each loaded as a plugin of its own."""
+def modules(monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
+    """All examples, each as a module of its own."""
     modules = []
     for hook, code in examples().items():
         module = ModuleType(f"gateway_{hook}_example")
@@ -47,6 +50,12 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> PluginSet:
         source = compile(code, f"docs/plugins.md {hook}", "exec", dont_inherit=True)
         exec(source, vars(module))
         modules.append(module)
+    return modules
+
+
+@pytest.fixture
+def plugins(modules: list[ModuleType]) -> PluginSet:
+    """All examples, each loaded as a plugin of its own."""
     return load_plugins(extra=modules, installed=False)
 
 
@@ -61,9 +70,9 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 
 
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
-    assert set(re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+)", MANUAL)) == set(
-        HOOKS
-    )
+    assert set(
+        re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+)", MANUAL)
+    ) == set(HOOKS)
 
 
 def test_the_kits_that_the_manual_names_exist() -> None:
@@ -72,7 +81,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store",
+        "engine", "renderer", "parser", "tool", "store", "route",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -111,6 +120,22 @@ async def test_the_store_works(plugins: PluginSet, tmp_path: Path) -> None:
     assert (tmp_path / "journal").read_text() == "resp_1 completed\n"
 
 
+def test_the_front_works(modules: list[ModuleType], gateway_server: StartGateway) -> None:
+    model = {"engine": "parrot", "renderer": "transcript", "parser": "shouting"}
+    config = {"server": {"routes": ["say"]}, "models": {"some/parrot": model}}
+    gateway = gateway_server(config, plugins=modules)
+    root = gateway.base_url.removesuffix("/v1")
+    said = httpx.post(f"{root}/say/some/parrot", json="hello")
+    assert said.text == "USER: HELLO\nASSISTANT:\n"
+    assert said.headers["content-type"] == "text/plain; charset=utf-8"
+    unknown = httpx.post(f"{root}/say/polly", json="hello")
+    assert (unknown.status_code, unknown.text) == (
+        404,
+        "The model 'polly' does not exist here. Models: some/parrot.",
+    )
+    assert httpx.post(f"{root}/v1/messages", json={}).status_code == 404
+
+
 def test_the_profile_and_the_observer_are_called(
     plugins: PluginSet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,4 +143,8 @@ def test_the_profile_and_the_observer_are_called(
     assert plugins.hook.gateway_model_profile(model=parrot).parser == "shouting"
     with caplog.at_level("INFO", "audit"):
         plugins.hook.gateway_response_finished(response=RESPONSE)
-    assert caplog.messages == ["resp_1 m completed"]
+    usage = CompletionUsage(prompt_tokens=1, completion_tokens=2, total_tokens=3)
+    chat = ChatCompletion(id="chatcmpl-1", created=0, model="m", choices=[], usage=usage)
+    with caplog.at_level("INFO", "audit"):
+        plugins.hook.gateway_chat_finished(completion=chat, status="failed", error=None)
+    assert caplog.messages == ["resp_1 m completed", "chatcmpl-1 failed 3 tokens"]

@@ -21,7 +21,7 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.protocols import ToolResult
+from gateway.protocols import CallRecord, Source, ToolResult
 from gateway.recovery import closing_events
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
@@ -35,7 +35,11 @@ ROLES = {
     "served": CallRole(item_type="mcp_call", server_label="tools"),
     "python": CallRole(item_type="code_interpreter_call", server_label="cntr_1"),
     "search": CallRole(item_type="web_search_call"),
+    "shell": CallRole(item_type="shell_call"),
+    "local_shell": CallRole(item_type="local_shell_call"),
+    "apply_patch": CallRole(item_type="apply_patch_call"),
 }
+CITED = Source(cursor=1, url="https://a.test/", title="A")
 TEXT = st.text(min_size=1, max_size=8)
 
 
@@ -43,12 +47,17 @@ TEXT = st.text(min_size=1, max_size=8)
 def calls(draw: st.DrawFn) -> list[Delta]:
     name = draw(st.sampled_from([*ROLES, "unknown"]))
     arguments = ['{"input": ', json.dumps(draw(TEXT)), "}"]
+    if draw(st.booleans()):
+        commands = json.dumps(draw(st.lists(TEXT, max_size=3)))
+        rest = ', "command": ["ls"], "type": "create_file", "path": "p", "diff": "+x"}'
+        arguments = ['{"commands": ', commands, rest]
     return [CallStarted(name), *map(CallArgumentsDelta, arguments), CallEnded()]
 
 
 BLOCKS = st.lists(
     st.one_of(
         st.lists(TEXT.map(TextDelta), max_size=3),
+        st.just([TextDelta("See【1†L"), TextDelta("2】.【1†L3】")]),
         st.lists(TEXT.map(ReasoningDelta), max_size=3),
         st.lists(TEXT.map(RefusalDelta), max_size=2),
         calls(),
@@ -65,6 +74,7 @@ def made(blocks: list[list[Delta]], answered: int) -> tuple[list[Event], Respons
         roles=ROLES,
         new_id=lambda prefix: f"{prefix}{next(count)}",
         clock=lambda: 7.0,
+        known={"ws_0": CallRecord(name="search", arguments="", result="", sources=[CITED])},
     )
     out: list[Event] = [*assembler.start("queued"), *assembler.progress()]
     for delta in itertools.chain(*blocks):

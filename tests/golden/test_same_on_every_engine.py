@@ -137,6 +137,35 @@ def test_streamed_and_plain_agree_on_llamacpp(gateway: RunningGateway, name: str
     ask(gateway, "llamacpp", REQUESTS[name])
 
 
+@pytest.fixture(scope="module")
+def behind(
+    gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """A gateway whose models are those of the first, as an upstream."""
+    models = {
+        api: {
+            "engine": "openai",
+            "openai": {
+                "base_url": gateway.base_url,
+                "model": "llamacpp",
+                "api": api,
+                "extensions": ["chat_template_kwargs"],
+            },
+        }
+        for api in ("chat", "responses")
+    }
+    with run_gateway({"models": models}, tmp_path_factory.mktemp("behind")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_an_upstream_says_what_llamacpp_says(
+    gateway: RunningGateway, behind: RunningGateway, api: str, name: str
+) -> None:
+    assert ask(behind, api, REQUESTS[name]) == ask(gateway, "llamacpp", REQUESTS[name])
+
+
 @pytest.mark.vllm
 @pytest.mark.skipif(not VLLM, reason="vLLM is not installed here; .ci/run installs its CPU build")
 @pytest.mark.parametrize("name", REQUESTS)

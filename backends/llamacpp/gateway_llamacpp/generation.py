@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from gateway.engines.stopping import StopStrings
 from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.recovery import recover
-from gateway_llamacpp.stopping import StopStrings
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _IMPOSSIBLE = -9999.0

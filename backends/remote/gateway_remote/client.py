@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from gateway_remote.address import Address, address_of
 from gateway_remote.connection import Connection
-from gateway_remote.failures import ErrorBody, ReplicaBusy, ReplicaFailure, read_error, refusal
+from gateway_remote.failures import ReplicaBusy, ReplicaFailure, read_error, refusal
 from gateway_remote.replica import Endpoint
 from gateway_remote.stalls import StallWatch
 
@@ -21,6 +21,8 @@ _KEEP_ALIVE = 4.0
 """Seconds: uvicorn, on which vLLM and SGLang run, closes idle connections after five."""
 
 T = TypeVar("T")
+Meaning: TypeAlias = Callable[[int, bytes, str | None], Exception]
+"""What an answer that is no success means, by its status, its body and its Retry-After."""
 
 
 class UndeliveredError(ReplicaFailure):
@@ -87,8 +89,11 @@ class Client:
         connect_timeout: float,
         tls: ssl.SSLContext,
         clock: Callable[[], float],
+        meaning: Meaning | None = None,
     ) -> None:
+        """`meaning` gives the exception that `start` raises for an answer that is no success; None: as engines mean it."""
         self._watch = watch
+        self._meaning = meaning or engines_meaning
         self._headers = dict(headers)
         self._connect_timeout = connect_timeout
         self._tls = tls
@@ -139,7 +144,7 @@ class Client:
             said = b""
         finally:
             self._keep(address, connection)
-        raise _meaning(status, read_error(said, status), retry_after)
+        raise self._meaning(status, said, retry_after)
 
     async def get(self, where: Endpoint, path: str, kind: type[T], *, within: float) -> T:
         """The JSON answer of a GET. Raises `ReplicaFailure` for anything but a success that can be read."""
@@ -150,6 +155,10 @@ class Client:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
             raise ReplicaFailure(f"what {path} answers cannot be read: {error}") from error
+
+    async def answer(self, where: Endpoint, path: str, *, within: float) -> tuple[int, bytes]:
+        """The status and the body of a GET. Raises `ReplicaFailure` where there are none."""
+        return await self._call(where, "GET", path, b"", within)
 
     async def status(
         self, where: Endpoint, path: str, *, within: float, body: bytes | None = None
@@ -272,16 +281,18 @@ async def _read_up_to(connection: Connection, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _meaning(status: int, error: ErrorBody, retry_after: str | None) -> Exception:
+def engines_meaning(status: int, body: bytes, retry_after: str | None) -> Exception:
+    """What a self-hosted engine means: whose fault it is, and whether another replica may do better."""
+    error = read_error(body, status)
     if status in (400, 413, 422):
         return refusal(error)
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:
-        return ReplicaBusy(said, _seconds(retry_after))
+        return ReplicaBusy(said, seconds_of(retry_after))
     return ReplicaFailure(said)
 
 
-def _seconds(value: str | None) -> float:
+def seconds_of(value: str | None) -> float:
     """Of a Retry-After; servers may also write a date, for which one second will do."""
     try:
         return min(60.0, max(0.1, float(value or 1)))

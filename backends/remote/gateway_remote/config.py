@@ -1,4 +1,4 @@
-"""The configuration of the `remote` engine."""
+"""The configuration of the `remote` engine, and the part of it that any engine behind HTTP has."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
-class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[models.<model>.remote]`. Times are in seconds."""
+class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every engine with replicas behind HTTP can be told. Times are in seconds."""
 
     urls: list[str] = []
     """The replicas' addresses, as `http://host:8000`; a `path` of the model that is an address is one of them."""
@@ -28,14 +28,6 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A file with one address a line, `#` begins a comment; looked at again and again."""
     discovery_interval: Seconds = 5.0
     """How often `dns` and `file` are looked at."""
-    dialect: DialectName | None = None
-    """The kind of server; left out, the servers are asked."""
-    model: str | None = None
-    """The servers' name of the model; left out, the first that they list."""
-    tokenizer: str | None = None
-    """A `tokenizer.json`, a folder with one, or a hub id; left out, what the servers say that they have loaded."""
-    max_model_len: Positive | None = None
-    """Tokens of prompt and output together; left out, what the servers say."""
     api_key: str | None = None
     """Sent as a bearer token."""
     api_key_env: str | None = None
@@ -46,8 +38,6 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A file of certificates to trust instead of the system's."""
     tls_verify: bool = True
     """Whether certificates are checked."""
-    start_timeout: Annotated[float, Meta(ge=0)] = 60.0
-    """How long a first replica may take to come up when the gateway starts."""
     connect_timeout: Seconds = 3.0
     first_token_timeout: Seconds = 300.0
     """From sending a request to its first token, the engine's queue included; past it another replica is tried."""
@@ -85,12 +75,6 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     breaker_seconds: Seconds = 2.0
     """For how long, at first; then one request tries it, and each failure doubles the time."""
     breaker_max_seconds: Seconds = 60.0
-    tokens_only: bool = False
-    """For vLLM that was started with `--tokens-only`: stop strings are looked for in the gateway alone, and what needs a
-    tokenizer over there (enforced outputs, bad_words) is refused."""
-    max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
-    """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: any
-    number."""
 
     def pool_settings(self) -> PoolSettings:
         return PoolSettings(
@@ -116,3 +100,24 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"api_key_env names {self.api_key_env}, which is not set in the environment."
             )
         return key
+
+
+class RemoteConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.<model>.remote]`. Times are in seconds."""
+
+    dialect: DialectName | None = None
+    """The kind of server; left out, the servers are asked."""
+    model: str | None = None
+    """The servers' name of the model; left out, the first that they list."""
+    tokenizer: str | None = None
+    """A `tokenizer.json`, a folder with one, or a hub id; left out, what the servers say that they have loaded."""
+    max_model_len: Positive | None = None
+    """Tokens of prompt and output together; left out, what the servers say."""
+    start_timeout: Annotated[float, Meta(ge=0)] = 60.0
+    """How long a first replica may take to come up when the gateway starts."""
+    tokens_only: bool = False
+    """For vLLM that was started with `--tokens-only`: stop strings are looked for in the gateway alone, and what needs a
+    tokenizer over there (enforced outputs, bad_words) is refused."""
+    max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
+    """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: any
+    number."""

@@ -10,7 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from gateway.errors import ConfigurationError
-from gateway_remote.config import RemoteConfig
+from gateway_remote.config import PoolConfig
 from gateway_remote.replica import Endpoint, endpoint, endpoint_at
 
 
@@ -100,7 +100,7 @@ class Discovery:
         return list(dict.fromkeys(each for found in self._last.values() for each in found))
 
 
-def discovery(config: RemoteConfig, path: str | None) -> Discovery:
+def discovery(config: PoolConfig, path: str | None) -> Discovery:
     """What the configuration names. Raises `ConfigurationError` for addresses that are none, and where there are none."""
     urls = [*config.urls, *([path] if is_address(path) and path else [])]
     sources: list[Source] = []

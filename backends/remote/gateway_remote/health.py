@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from gateway_remote.client import Client
-from gateway_remote.config import RemoteConfig
+from gateway_remote.config import PoolConfig
 from gateway_remote.discovery import Discovery
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.pool import Pool
@@ -23,22 +23,27 @@ class Caretaker:
         self,
         pool: Pool,
         client: Client,
-        config: RemoteConfig,
+        config: PoolConfig,
         discovery: Discovery,
         stalls: StallWatch,
+        *,
+        path: str | None = "/health",
     ) -> None:
+        """`path` is asked of each replica; None: they are judged by their requests alone."""
         self._pool = pool
         self._client = client
         self._config = config
         self._discovery = discovery
         self._stalls = stalls
+        self._path = path
         self._problems: list[str] = []
 
     async def run(self) -> None:
         """All three, each at its own pace."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_at_connections())
-            group.create_task(self._check())
+            if self._path is not None:
+                group.create_task(self._check(self._path))
             if self._discovery.changes:
                 group.create_task(self._discover())
 
@@ -49,15 +54,15 @@ class Caretaker:
             self._stalls.look()
             self._client.trim()
 
-    async def _check(self) -> None:
+    async def _check(self, path: str) -> None:
         while True:
-            await asyncio.gather(*map(self.check, tuple(self._pool.replicas)))
+            replicas = tuple(self._pool.replicas)
+            await asyncio.gather(*(self._look_after(each, path) for each in replicas))
             await asyncio.sleep(self._config.health_interval)
 
-    async def check(self, replica: Replica) -> None:
-        """Ask one replica how it is."""
+    async def _look_after(self, replica: Replica, path: str) -> None:
         was = replica.down
-        problem = await self._problem(replica)
+        problem = await self._problem(replica, path)
         if problem is None:
             self._pool.check_passed(replica)
         else:
@@ -66,14 +71,14 @@ class Caretaker:
         if (was is None) != (replica.down is None):
             logger.warning("%s is %s", replica.endpoint, replica.down or "back")
 
-    async def _problem(self, replica: Replica) -> str | None:
+    async def _problem(self, replica: Replica, path: str) -> str | None:
         try:
             status = await self._client.status(
-                replica.endpoint, "/health", within=self._config.health_timeout
+                replica.endpoint, path, within=self._config.health_timeout
             )
         except ReplicaFailure as failure:
             return str(failure)
-        return f"/health answers {status}" if status >= 400 else None
+        return f"{path} answers {status}" if status >= 400 else None
 
     async def _discover(self) -> None:
         while True:

@@ -31,7 +31,7 @@ class _Xgrammar:
     def __init__(
         self, special: Mapping[str, int], ending: frozenset[int], max_json_whitespace: int | None
     ) -> None:
-        from gateway_vllm.constraints import Enforcement
+        from gateway.engines.xgrammar import Enforcement
 
         self._enforcement = Enforcement(
             max_json_whitespace=max_json_whitespace,
@@ -43,7 +43,7 @@ class _Xgrammar:
 
     def outputs(self, constraint: Constraint) -> dict[str, Any] | None:
         """One of json, json_object, regex, grammar or structural_tag, as vLLM names them; None: anything goes."""
-        from gateway_vllm.constraints import structured_outputs
+        from gateway.engines.xgrammar import structured_outputs
 
         return structured_outputs(constraint, self._enforcement)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -31,6 +31,12 @@ class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Likewise."""
     special_tokens: list[str] = []
     """Further markers that are one token each."""
+    task: Literal["both", "generate", "embed"] = "both"
+    """What the model claims to do."""
+    dimensions: Annotated[int, Meta(ge=1, le=4096)] = 64
+    """Numbers in a made-up vector."""
+    adapters: list[str] = []
+    """Names of LoRA adapters, which change nothing."""
 
 
 @asynccontextmanager
@@ -59,6 +65,9 @@ async def open_scripted(
         tokenizer=tokenizer,
         delay_ms=config.delay_ms,
         recover_after=config.recover_after,
+        dimensions=None if config.task == "generate" else config.dimensions,
+        generates=config.task != "embed",
+        adapters=config.adapters,
     )
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found,unused-ignore]
 from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignore]
     SamplingParams,
@@ -14,35 +11,29 @@ from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignor
 )
 
 from gateway.constraints import Constraint, JsonObject
+from gateway.engines.blame import blame
+from gateway.engines.grammars import lark_to_ebnf, schema_to_ebnf
+from gateway.engines.tokenizer import HfTokenizer
+from gateway.engines.translations import Translations
+from gateway.engines.xgrammar import Enforcement, structured_outputs
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import EngineRequest
-from gateway_vllm.blame import blame
 from gateway_vllm.config import Config
-from gateway_vllm.constraints import Enforcement, structured_outputs, unwanted_special_tokens
 from gateway_vllm.errors import refused
-from gateway_vllm.grammars import lark_to_ebnf, schema_to_ebnf
 from gateway_vllm.model_info import ending_tokens
-from gateway_vllm.tokenizer import HfTokenizer
 
 # Enough to rule a token out, and the most that vLLM's own server lets a client ask for.
 _RULED_OUT = -100.0
-_REMEMBERED = 256
-
-
-class _Translated(Struct):
-    arguments: dict[str, Any] | None
-    unwanted: list[int]
-    verified: bool = False
 
 
 class Enforcer:
-    """Translates constraints for one engine. Translating takes about a millisecond, so that the last are remembered."""
+    """Translates constraints for one engine, and has vLLM look at them."""
 
     def __init__(self, llm: Any, config: Config, tokenizer: HfTokenizer) -> None:
         self._llm = llm
         # vLLM takes no bias together with speculation.
         self._biases = llm.vllm_config.speculative_config is None
-        self._by = Enforcement(
+        self._by = by = Enforcement(
             backend=config.structured_outputs,
             max_json_whitespace=config.max_json_whitespace,
             special=tokenizer.special,
@@ -50,7 +41,7 @@ class Enforcer:
             lark_to_ebnf=lark_to_ebnf,
             schema_to_ebnf=schema_to_ebnf,
         )
-        self._translated: OrderedDict[bytes, _Translated] = OrderedDict()
+        self._translations = Translations(by)
         # vLLM imports its validators at the first use: now, and not while streams run.
         self._enforceable(JsonObject())
 
@@ -62,7 +53,7 @@ class Enforcer:
         if request.constraint is None:
             return
         try:
-            translated = self._translate(request.constraint)
+            translated = self._translations.of(request.constraint)
         except Unsupported as error:
             blame(error, request, self._enforceable)
             raise
@@ -84,7 +75,7 @@ class Enforcer:
         """vLLM's own look at a request's parameters, which may be changed by it. Raises `InvalidRequest`."""
         translated = None
         if request.constraint is not None:
-            translated = self._translate(request.constraint)
+            translated = self._translations.of(request.constraint)
             if translated.verified:
                 params.structured_outputs = None
         try:
@@ -99,20 +90,6 @@ class Enforcer:
         refusal = refused(error)
         blame(refusal, request, self._enforceable)
         return refusal
-
-    def _translate(self, constraint: Constraint) -> _Translated:
-        key = msgspec.json.encode(constraint)
-        found = self._translated.get(key)
-        if found is None:
-            found = self._translated[key] = _Translated(
-                arguments=structured_outputs(constraint, self._by),
-                unwanted=unwanted_special_tokens(constraint, self._by),
-            )
-            if len(self._translated) > _REMEMBERED:
-                self._translated.popitem(last=False)
-        else:
-            self._translated.move_to_end(key)
-        return found
 
     def _enforceable(self, node: Constraint) -> bool:
         try:

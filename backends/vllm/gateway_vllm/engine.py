@@ -22,6 +22,8 @@ from vllm.v1.engine.exceptions import (  # type: ignore[import-not-found,unused-
     EngineDeadError,
 )
 
+from gateway.engines.alignment import TextAligner
+from gateway.engines.tokenizer import HfTokenizer
 from gateway.errors import (
     ConfigurationError,
     EngineError,
@@ -42,10 +44,9 @@ from gateway.protocols import (
 from gateway_vllm.config import Config
 from gateway_vllm.enforcer import Enforcer
 from gateway_vllm.error_log import ErrorLog
-from gateway_vllm.logprobs import TextAligner, prompt_logprobs
+from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 from gateway_vllm.model_info import capabilities, model_info
 from gateway_vllm.sampling import sampling_arguments
-from gateway_vllm.tokenizer import HfTokenizer
 
 _INT64 = 2**63
 _FINISH: Mapping[str, FinishReason] = {
@@ -181,7 +182,7 @@ class VllmEngine:
                         _end(given, made)
                     if aligner is not None:
                         given.logprobs = aligner.push(
-                            made.logprobs,
+                            scored_tokens(made.logprobs, piece),
                             made.text,
                             ended_by_token=given.finish_reason == "stop"
                             and not isinstance(given.stop_reason, str)

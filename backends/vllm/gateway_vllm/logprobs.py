@@ -1,18 +1,12 @@
-"""vLLM's log probabilities as `TokenLogprob`s whose bytes add up to the text."""
+"""vLLM's log probabilities, which are flat lists, one token after the other."""
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
-from gateway.protocols import TokenLogprob, TopLogprob
-
-Piece = Callable[[int], tuple[str, bytes]]
-"""A token as text and as bytes."""
-
-# JSON has no infinity; vLLM's own server writes the same number.
-_LEAST = -9999.0
+from gateway.engines.alignment import Piece, Scored, as_prompt, scored
+from gateway.protocols import TokenLogprob
 
 
 class FlatLogprobs(Protocol):
@@ -24,154 +18,25 @@ class FlatLogprobs(Protocol):
     logprobs: list[float]
 
 
-class Scored(NamedTuple):
-    """A token with its log probability, before it is known what it adds to the text."""
+def scored_tokens(flat: FlatLogprobs | None, piece: Piece) -> Iterator[Scored]:
+    """The sampled tokens."""
+    if flat is not None:
+        for token in _positions(flat, piece):
+            assert token is not None, "every sampled token has a log probability"
+            yield token
 
-    token_id: int
-    logprob: float
-    top: tuple[TopLogprob, ...]
-    raw: bytes
+
+def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | None]:
+    """A prompt's tokens, each with its own bytes."""
+    return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
 
 
-def scored_tokens(flat: FlatLogprobs, piece: Piece) -> Iterator[Scored | None]:
+def _positions(flat: FlatLogprobs, piece: Piece) -> Iterator[Scored | None]:
     """One per position; None for a position without log probabilities (a prompt's first)."""
     ids, values = flat.token_ids, flat.logprobs
     for start, end in zip(flat.start_indices, flat.end_indices, strict=True):
         if start == end:
             yield None
-            continue
-        top = tuple(_top(ids[i], values[i], piece) for i in range(start + 1, end))
-        token_id = ids[start]
-        yield Scored(token_id, max(values[start], _LEAST), top, piece(token_id)[1])
-
-
-def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | None]:
-    """A prompt's tokens, each with its own bytes."""
-    return [
-        None if token is None else _finish(token, token.raw, piece)
-        for token in scored_tokens(flat, piece)
-    ]
-
-
-def _top(token_id: int, logprob: float, piece: Piece) -> TopLogprob:
-    text, data = piece(token_id)
-    return TopLogprob(token_id=token_id, token=text, logprob=max(logprob, _LEAST), bytes=data)
-
-
-def _finish(token: Scored, data: bytes, piece: Piece) -> TokenLogprob:
-    return TokenLogprob(
-        token_id=token.token_id,
-        token=piece(token.token_id)[0],
-        logprob=token.logprob,
-        bytes=data,
-        top=token.top,
-    )
-
-
-class TextAligner:
-    """Gives each output token the bytes that it adds to one generation's text.
-
-    A token is given out once its text is: held stop strings and half characters hold it too. What was generated and is
-    not in the text (a stop string's end, a broken character at the very end) has no bytes. Over a generation the bytes
-    add up to the text, whatever the engine made of malformed UTF-8.
-    """
-
-    def __init__(self, piece: Piece, hidden: frozenset[int]) -> None:
-        """`hidden` are the ids that never become text (special tokens, where they are skipped)."""
-        self._piece = piece
-        self._hidden = hidden
-        self._held: list[Scored] = []
-        self._text = b""
-
-    def push(
-        self, flat: FlatLogprobs | None, text: str, *, ended_by_token: bool, last: bool
-    ) -> list[TokenLogprob]:
-        """The tokens that are settled now. `ended_by_token`: the last token ended the output, without being text."""
-        if flat is not None:
-            for token in scored_tokens(flat, self._piece):
-                assert token is not None, "every sampled token has a log probability"
-                self._held.append(
-                    token._replace(raw=b"") if token.token_id in self._hidden else token
-                )
-        if ended_by_token and self._held:
-            self._held[-1] = self._held[-1]._replace(raw=b"")
-        self._text += text.encode()
-        settled = self._whole()
-        if self._held or self._text:
-            settled += self._rest(last=last)
-            if self._text and settled and not self._held:
-                # Text that no token stands for, as at the start of some sentencepiece outputs.
-                settled[-1] = _with_more(settled[-1], self._text)
-                self._text = b""
-        return settled
-
-    def _whole(self) -> list[TokenLogprob]:
-        """The tokens whose own bytes are what the text has next."""
-        position = 0
-        settled: list[TokenLogprob] = []
-        for token in self._held:
-            end = position + len(token.raw)
-            if self._text[position:end] != token.raw:
-                break
-            settled.append(_finish(token, token.raw, self._piece))
-            position = end
-        del self._held[: len(settled)]
-        self._text = self._text[position:]
-        return settled
-
-    def _rest(self, *, last: bool) -> list[TokenLogprob]:
-        """What follows a token that the text does not have as it is."""
-        held, text = self._held, self._text
-        raw = [token.raw for token in held]
-        if not b"".join(raw).startswith(text):
-            raw = _as_decoded(raw)
-            if not b"".join(raw).startswith(text):
-                # The engine's decoder lost the thread: this stretch is the first token's.
-                raw = [text, *(b"" for _ in held[1:])] if held else []
-                last = True
-        settled: list[TokenLogprob] = []
-        position = 0
-        for token, data in zip(held, raw, strict=True):
-            end = position + len(data)
-            if end > len(text) and not last:
-                break
-            settled.append(_finish(token, text[position:end], self._piece))
-            position = min(end, len(text))
-        del held[: len(settled)]
-        self._text = text[position:]
-        return settled
-
-
-def _with_more(token: TokenLogprob, data: bytes) -> TokenLogprob:
-    return TokenLogprob(
-        token_id=token.token_id,
-        token=token.token,
-        logprob=token.logprob,
-        bytes=token.bytes + data,
-        top=token.top,
-    )
-
-
-def _as_decoded(raw: Sequence[bytes]) -> list[bytes]:
-    """What each token adds to the decoded text: whole characters byte by byte, broken ones as a replacement character
-    of the token that shows them to be broken."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    added: list[bytes] = []
-    # How many bytes of an unfinished character each token holds, by its place.
-    unfinished: list[tuple[int, bytes]] = []
-    for place, data in enumerate(raw):
-        carried = b"".join(part for _, part in unfinished)
-        text = decoder.decode(data).encode()
-        carry = decoder.getstate()[0]
-        if carried and text.startswith(carried):
-            for holder, part in unfinished:
-                added[holder] += part
-            text = text[len(carried) :]
-            unfinished = []
-        elif text:
-            unfinished = []
-        added.append(text)
-        own = len(carry) - sum(len(part) for _, part in unfinished)
-        if own > 0:
-            unfinished.append((place, carry[len(carry) - own :]))
-    return added
+        else:
+            others = zip(ids[start + 1 : end], values[start + 1 : end], strict=True)
+            yield scored(ids[start], values[start], others, piece)

@@ -59,6 +59,9 @@ class ShoutEngine:
         token_ids = self._prompt(request)
         if request.constraint is not None:
             raise Unsupported("This engine cannot enforce a format.", param="text.format")
+        for name in ("logit_bias", "bad_words"):
+            if getattr(request.sampling, name):
+                raise Unsupported(f"This engine cannot do {name}. Leave it out.", param=name)
         if any(not 0 <= token < 256 for token in token_ids):
             raise InvalidRequest("A token id is outside the vocabulary of 256.", param="input")
         if len(token_ids) >= self._room:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from gateway.client_tools import call_arguments
 from gateway.errors import InvalidRequest
+from gateway.protocols import CallRecord
 from gateway.toolset import qualified_name
 from gateway.wire import content as parts
 from gateway.wire import items as wire
@@ -19,6 +21,8 @@ class Image(Struct, frozen=True):
     """An image of a message, by URL."""
 
     url: str
+    param: str
+    """Which part it is, for messages about it."""
 
 
 class Said(Struct, frozen=True):
@@ -58,26 +62,31 @@ class Result(Struct, frozen=True):
 
 Entry: TypeAlias = Said | Done | Result
 
-_NOT_KEPT = "(The results of this search are not kept.)"
+_NOT_KEPT = "(What this call gave is not kept.)"
 
 
-def conversation(items: Sequence[wire.Item], tool_names: Collection[str]) -> list[Entry]:
+def conversation(
+    items: Sequence[wire.Item],
+    tool_names: Collection[str],
+    results: Mapping[str, CallRecord] = {},
+) -> list[Entry]:
     """The entries that `items` come to, in order.
 
     A call that the gateway or a client's shell ran is a call and its result, like any other. `tool_names` are the
-    tools offered now: built-in calls are told by the name among them. Raises `InvalidRequest`, naming `input[i]`, for
-    items that text cannot express.
+    tools offered now: built-in calls are told by the name among them. `results` are the turn's. Raises
+    `InvalidRequest`, naming `input[i]`, for items that text cannot express.
     """
-    reader = _Reader(tool_names)
+    reader = _Reader(tool_names, results)
     for index, item in enumerate(items):
         reader.read(item, f"input[{index}]")
     return reader.entries
 
 
 class _Reader:
-    def __init__(self, tool_names: Collection[str]) -> None:
+    def __init__(self, tool_names: Collection[str], results: Mapping[str, CallRecord]) -> None:
         self.entries: list[Entry] = []
         self._tool_names = tool_names
+        self._results = results
         self._names: dict[str, str] = {}
         """Of the calls so far, by call id."""
         self._awaiting: dict[str, wire.McpApprovalRequest] = {}
@@ -118,41 +127,41 @@ class _Reader:
                 arguments = msgspec.to_builtins(item.action)
                 sources = arguments.pop("sources", None) or []
                 found = "\n".join(source["url"] for source in sources) or _NOT_KEPT
-                name = self._builtin("web_search", "browser", "search")
-                self._ran(item.id, name, _json(arguments), found, param)
+                name = self._builtin("web_search")
+                self._served(item.id, name, _json(arguments), found, param)
             case wire.FileSearchCall():
                 results = [result.text for result in item.results or () if result.text]
                 name = self._builtin("file_search")
                 arguments = {"queries": item.queries}
-                self._ran(item.id, name, _json(arguments), "\n\n".join(results) or _NOT_KEPT, param)
+                told = "\n\n".join(results) or _NOT_KEPT
+                self._served(item.id, name, _json(arguments), told, param)
             case wire.CodeInterpreterCall():
                 logs = [
                     output.logs if isinstance(output, wire.InterpreterLogs) else "(an image)"
                     for output in item.outputs or ()
                 ]
                 name = self._builtin("code_interpreter", "python")
-                self._ran(item.id, name, _json({"code": item.code or ""}), "\n".join(logs), param)
+                arguments = _json({"code": item.code or ""})
+                self._served(item.id, name, arguments, "\n".join(logs), param)
             case wire.LocalShellCall():
-                arguments = msgspec.to_builtins(item.action)
-                arguments.pop("type", None)
-                self._call(item.call_id, self._builtin("local_shell"), _json(arguments), param)
+                told = _json(call_arguments(item))
+                self._call(item.call_id, self._builtin("local_shell"), told, param)
             case wire.LocalShellCallOutput():
                 self._result(item.call_id or item.id, item.output, param)
             case wire.ShellCall():
-                arguments = msgspec.to_builtins(item.action)
-                self._call(item.call_id, self._builtin("shell"), _json(arguments), param)
+                told = _json(call_arguments(item))
+                self._call(item.call_id, self._builtin("shell"), told, param)
             case wire.ShellCallOutput():
                 self._result(item.call_id, "\n".join(map(_shell_output, item.output)), param)
             case wire.ApplyPatchCall():
-                arguments = msgspec.to_builtins(item.operation)
-                self._call(item.call_id, self._builtin("apply_patch"), _json(arguments), param)
+                told = _json(call_arguments(item))
+                self._call(item.call_id, self._builtin("apply_patch"), told, param)
             case wire.ApplyPatchCallOutput():
                 self._result(item.call_id, item.output or item.status, param)
             case wire.ToolSearchCall():
+                told = _json(call_arguments(item))
                 call_id = item.call_id or item.id
-                self._call(
-                    call_id, self._builtin("tool_search"), _json(item.arguments or {}), param
-                )
+                self._call(call_id, self._builtin("tool_search"), told, param)
             case wire.ToolSearchOutput():
                 told = _json(msgspec.to_builtins(item.tools))
                 self._result(item.call_id or self._last_call(), told, param)
@@ -190,6 +199,15 @@ class _Reader:
     def _result(self, call_id: str, text: str, param: str) -> None:
         self.entries.append(Result(call_id, self._names.get(call_id, ""), text, param))
 
+    def _served(self, item_id: str, name: str, arguments: str, result: str, param: str) -> None:
+        """A call that the gateway ran: as it was, where that is known and the model still has the tool."""
+        known = self._results.get(item_id)
+        if known is not None:
+            result = known.result
+            if known.name in self._tool_names:
+                name, arguments = known.name, known.arguments
+        self._ran(item_id, name, arguments, result, param)
+
     def _ran(self, call_id: str, name: str, arguments: str, result: str, param: str) -> None:
         call_id = call_id or f"call_{len(self._names)}"
         self._call(call_id, name, arguments, param)
@@ -225,7 +243,7 @@ def _content(content: Sequence[parts.MessageContent], param: str) -> list[str | 
                     found.append("\n")
                 found.append(part.refusal if isinstance(part, parts.Refusal) else part.text)
             case parts.InputImage(image_url=str(url)):
-                found.append(Image(url))
+                found.append(Image(url, f"{where}.type"))
             case parts.InputImage():
                 raise InvalidRequest(
                     "An image has to be given by 'image_url' here: files are not kept.",

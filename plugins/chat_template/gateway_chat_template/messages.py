@@ -85,7 +85,8 @@ def _content(said: Said, features: Features, images: list[str]) -> Any:
     if len(texts) == len(said.content):
         return _text("".join(texts), features)
     if features.image is None:
-        raise InvalidRequest("This model takes no images.", param=said.param)
+        image = next(part for part in said.content if not isinstance(part, str))
+        raise InvalidRequest("This model takes no images. Send text.", param=image.param)
     parts: list[dict[str, Any]] = []
     for part in said.content:
         if isinstance(part, str):

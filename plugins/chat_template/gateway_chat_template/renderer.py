@@ -108,7 +108,7 @@ class ChatTemplateRenderer:
                 "This model's chat template has no place for tools. Leave them out, or use another model.",
                 param="tools",
             )
-        entries = conversation(turn.items, {tool.name for tool in turn.tools})
+        entries = conversation(turn.items, {tool.name for tool in turn.tools}, turn.results)
         messages, images = messages_of(entries, turn.instructions, features)
         if turn.continue_final_message:
             _mark_end(messages)

@@ -23,7 +23,7 @@ def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
         HarmonyRenderer,
         config=RendererConfig,
         summary="the Harmony prompts of the gpt-oss models",
-        aliases=("openai", "gpt_oss"),
+        aliases=("gpt_oss",),
     )
 
 

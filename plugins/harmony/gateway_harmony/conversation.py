@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
+from gateway.client_tools import call_arguments
 from gateway.errors import InvalidRequest
-from gateway.protocols.prompt import ToolDefinition
+from gateway.protocols.prompt import CallRecord, ToolDefinition
 from gateway.toolset import qualified_name
 from gateway.wire import content as parts
 from gateway.wire import items as wire
 from gateway_harmony.calls import PYTHON, is_built_in, is_family_name
 from gateway_harmony.messages import HarmonyMessage
 
-_NOT_KEPT = "(The results of this search are not kept.)"
+_NOT_KEPT = "(What this call gave is not kept.)"
 _SILENT = (
     wire.McpListTools,
     wire.AdditionalTools,
@@ -42,10 +43,14 @@ _CALLS = (
 class Conversation:
     """Reads items in order. Raises `InvalidRequest`, naming `input[i]`, for what text cannot express."""
 
-    def __init__(self, tools: Sequence[ToolDefinition]) -> None:
-        """`tools` are those offered now: a built-in call is told by the name that it has among them."""
+    def __init__(
+        self, tools: Sequence[ToolDefinition], results: Mapping[str, CallRecord] = {}
+    ) -> None:
+        """`tools` are those offered now: a built-in call is told by the name that it has among them. `results` are the
+        turn's."""
         self.messages: list[HarmonyMessage] = []
         self._tools: Mapping[str, ToolDefinition] = {tool.name: tool for tool in tools}
+        self._results = results
         self._addresses: dict[str, str] = {}
         """Of the calls so far, by call id."""
         self._awaiting: dict[str, wire.McpApprovalRequest] = {}
@@ -114,7 +119,7 @@ class Conversation:
                 self._search(item, param)
             case wire.FileSearchCall():
                 found = [result.text for result in item.results or () if result.text]
-                self._ran(
+                self._served(
                     item.id,
                     "file_search",
                     _json({"queries": item.queries}),
@@ -128,22 +133,20 @@ class Conversation:
         """The calls of the API's own tools that the client runs: functions to this model."""
         match item:
             case wire.LocalShellCall():
-                arguments = msgspec.to_builtins(item.action)
-                arguments.pop("type", None)
-                self._call(item.call_id, "local_shell", _json(arguments))
+                self._call(item.call_id, "local_shell", _json(call_arguments(item)))
             case wire.LocalShellCallOutput():
                 self._result(item.call_id or item.id, item.output, param)
             case wire.ShellCall():
-                self._call(item.call_id, "shell", _json(msgspec.to_builtins(item.action)))
+                self._call(item.call_id, "shell", _json(call_arguments(item)))
             case wire.ShellCallOutput():
                 self._result(item.call_id, "\n".join(map(_shell_output, item.output)), param)
             case wire.ApplyPatchCall():
-                self._call(item.call_id, "apply_patch", _json(msgspec.to_builtins(item.operation)))
+                self._call(item.call_id, "apply_patch", _json(call_arguments(item)))
             case wire.ApplyPatchCallOutput():
                 self._result(item.call_id, item.output or item.status, param)
             case wire.ToolSearchCall():
                 call_id = item.call_id or item.id
-                self._call(call_id, "tool_search", _json(item.arguments or {}))
+                self._call(call_id, "tool_search", _json(call_arguments(item)))
             case wire.ToolSearchOutput():
                 call_id = item.call_id or next(reversed(self._addresses), "")
                 self._result(call_id, _json(msgspec.to_builtins(item.tools)), param)
@@ -161,11 +164,11 @@ class Conversation:
         ]
         code = item.code or ""
         if PYTHON not in self._tools and "code_interpreter" in self._tools:
-            self._ran(item.id, "code_interpreter", _json({"code": code}), "\n".join(logs), param)
+            self._served(item.id, "code_interpreter", _json({"code": code}), "\n".join(logs), param)
         elif (tool := self._tools.get(PYTHON)) is not None and not is_built_in(tool):
-            self._ran(item.id, PYTHON, _json({"code": code}), "\n".join(logs), param)
+            self._served(item.id, PYTHON, _json({"code": code}), "\n".join(logs), param)
         else:
-            self._ran(item.id, PYTHON, code, "\n".join(logs), param)
+            self._served(item.id, PYTHON, code, "\n".join(logs), param)
 
     def _search(self, item: wire.WebSearchCall, param: str) -> None:
         """The call as the models know it, unless the tool offered now has another name."""
@@ -183,7 +186,7 @@ class Conversation:
                 name, arguments = "browser.find", {"pattern": action.pattern}
         if name not in self._tools and "web_search" in self._tools:
             name, arguments = "web_search", msgspec.to_builtins(action)
-        self._ran(item.id, name, _json(arguments), found, param)
+        self._served(item.id, name, _json(arguments), found, param)
 
     def _call(self, call_id: str, name: str, arguments: str) -> None:
         tool = self._tools.get(name)
@@ -210,6 +213,15 @@ class Conversation:
         self.messages.append(
             HarmonyMessage(author=address, channel="commentary", recipient="assistant", text=text)
         )
+
+    def _served(self, item_id: str, name: str, arguments: str, result: str, param: str) -> None:
+        """A call that the gateway ran: as it was, where that is known and the model still has the tool."""
+        known = self._results.get(item_id)
+        if known is not None:
+            result = known.result
+            if known.name in self._tools:
+                name, arguments = known.name, known.arguments
+        self._ran(item_id, name, arguments, result, param)
 
     def _ran(self, call_id: str, name: str, arguments: str, result: str, param: str) -> None:
         call_id = call_id or f"call_{len(self._addresses)}"

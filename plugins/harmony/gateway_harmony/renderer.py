@@ -11,7 +11,7 @@ from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import ModelContext
 from gateway.protocols.prompt import RenderedPrompt, Tail, TokensPrompt, ToolDefinition, Turn
 from gateway.wire import items as wire
-from gateway_harmony.calls import forced_header, is_built_in
+from gateway_harmony.calls import forced_header, is_built_in, is_family_name
 from gateway_harmony.conversation import Conversation, message_text
 from gateway_harmony.encoding import PromptEncoder
 from gateway_harmony.markers import CALL, RETURN, START
@@ -51,6 +51,9 @@ class HarmonyRenderer:
         self._stop_ids = tuple(ids) if len(ids) == len(_STOPS) else ()
         self._stop_texts = () if self._stop_ids else _STOPS
 
+    def knows_tool(self, name: str) -> bool:
+        return is_family_name(name)
+
     def render(self, turn: Turn) -> RenderedPrompt:
         _refuse(turn)
         messages = self.messages(turn)
@@ -88,7 +91,7 @@ class HarmonyRenderer:
         for index, item in enumerate(turn.items[:leading]):
             assert isinstance(item, wire.Message), "see _leading"
             instructions.append(message_text(item.content, f"input[{index}]"))
-        conversation = Conversation(turn.tools)
+        conversation = Conversation(turn.tools, turn.results)
         conversation.read(turn.items[leading:], leading)
         messages = [self._system(turn, built_in, has_functions=bool(functions))]
         told = developer_text("\n\n".join(filter(None, instructions)), functions, turn.text_format)

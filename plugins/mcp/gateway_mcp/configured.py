@@ -35,9 +35,7 @@ class ConfiguredServer:
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
         if self._shared:
             return self._shared_session()
-        return own_link(
-            self._link(), self._farewells, max_output_bytes=self._config.max_output_bytes
-        )
+        return own_link(self._link(), self._farewells)
 
     async def close(self) -> None:
         """Disconnect for good. Does not raise."""
@@ -46,7 +44,7 @@ class ConfiguredServer:
 
     @asynccontextmanager
     async def _shared_session(self) -> AsyncIterator[ToolSession]:
-        yield LinkSession(self._shared, max_output_bytes=self._config.max_output_bytes)
+        yield LinkSession(self._shared)
 
     def _link(self) -> Link:
         config = self._config
@@ -69,6 +67,7 @@ class ConfiguredServer:
             served_tool(
                 tool,
                 time_limit=config.time_limit,
+                output_limit=config.max_output_bytes,
                 needs_approval=config.require_approval == "always",
                 counted_as=None,
             )

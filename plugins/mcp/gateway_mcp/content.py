@@ -20,23 +20,14 @@ from mcp.types import (
 from gateway.protocols import ServedTool, ToolDefinition, ToolResult
 
 
-def result_of(result: CallToolResult, *, max_bytes: int) -> ToolResult:
-    """A tool's answer as text, cut off after `max_bytes` with a note that says so."""
+def result_of(result: CallToolResult) -> ToolResult:
+    """A tool's answer as text."""
     texts = [text for part in result.content if (text := _text(part))]
     if not texts and result.structured_content is not None:
         texts = [msgspec.json.encode(result.structured_content).decode()]
     failed = bool(result.is_error)
     whole = "\n".join(texts) or ("The tool failed and did not say why." if failed else "")
-    return ToolResult(text=cut(whole, max_bytes), failed=failed)
-
-
-def cut(text: str, max_bytes: int) -> str:
-    """`text`, shortened to so many bytes of UTF-8 where it has more."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= max_bytes:
-        return text
-    kept = data[:max_bytes].decode("utf-8", "ignore")
-    return f"{kept}\n[Cut off: the tool gave {len(data)} bytes, of which these are the first {max_bytes}.]"
+    return ToolResult(text=whole, failed=failed)
 
 
 def _text(part: Any) -> str:
@@ -56,7 +47,12 @@ def _text(part: Any) -> str:
 
 
 def served_tool(
-    tool: Tool, *, time_limit: float, needs_approval: bool, counted_as: str | None
+    tool: Tool,
+    *,
+    time_limit: float,
+    output_limit: int,
+    needs_approval: bool,
+    counted_as: str | None,
 ) -> ServedTool:
     """A tool as the gateway knows it."""
     hints = (
@@ -69,6 +65,7 @@ def served_tool(
             parameters={"type": "object", **tool.input_schema},
         ),
         time_limit=time_limit,
+        output_limit=output_limit,
         needs_approval=needs_approval,
         counted_as=counted_as,
         hints=hints,

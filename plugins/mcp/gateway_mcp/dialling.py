@@ -14,9 +14,9 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from gateway.net.guard import HostGuard
 from gateway_mcp.config import HttpTransport, ServerConfig
 from gateway_mcp.connection import Dial
-from gateway_mcp.guard import HostGuard
 from gateway_mcp.http import http_client
 
 

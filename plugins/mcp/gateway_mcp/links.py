@@ -109,9 +109,8 @@ class Link:
 class LinkSession:
     """One response's calls, each on the least busy of `links`."""
 
-    def __init__(self, links: Sequence[Link], *, max_output_bytes: int) -> None:
+    def __init__(self, links: Sequence[Link]) -> None:
         self._links = links
-        self._max_bytes = max_output_bytes
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         link = min(self._links, key=lambda each: each.calls)
@@ -119,7 +118,7 @@ class LinkSession:
             result = await link.call(name, arguments)
         except ServerFailure as error:
             return ToolResult(text=f"The tool failed: {error}", failed=True)
-        return result_of(result, max_bytes=self._max_bytes)
+        return result_of(result)
 
 
 class Farewells:
@@ -140,11 +139,9 @@ class Farewells:
 
 
 @asynccontextmanager
-async def own_link(
-    link: Link, farewells: Farewells, *, max_output_bytes: int
-) -> AsyncIterator[LinkSession]:
+async def own_link(link: Link, farewells: Farewells) -> AsyncIterator[LinkSession]:
     """A session on a connection that nobody else has, closed after it."""
     try:
-        yield LinkSession([link], max_output_bytes=max_output_bytes)
+        yield LinkSession([link])
     finally:
         farewells.close(link)

@@ -11,13 +11,14 @@ from contextlib import AbstractAsyncContextManager
 from msgspec import json
 
 from gateway.errors import InvalidRequest, PermissionDenied, Unsupported
+from gateway.net.guard import AddressRefused
 from gateway.protocols import ServedTool, ToolSession
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteConfig
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.content import served_tool
 from gateway_mcp.dialling import dial_http, likely_transports
-from gateway_mcp.guard import AddressRefused, HostGuard
+from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.links import Farewells, Link, own_link
 from gateway_mcp.tool_list import ToolList
 
@@ -51,7 +52,7 @@ _OURS = frozenset(
 class RemoteServers:
     """The servers that requests name, within the rules of `[tools.mcp.remote]`; keeps their tool lists for a while."""
 
-    def __init__(self, config: RemoteConfig, guard: HostGuard, farewells: Farewells) -> None:
+    def __init__(self, config: RemoteConfig, guard: RemoteGuard, farewells: Farewells) -> None:
         self._config = config
         self._farewells = farewells
         self._guard = guard
@@ -93,7 +94,7 @@ class RemoteServer:
         url: str,
         headers: Mapping[str, str],
         config: RemoteConfig,
-        guard: HostGuard,
+        guard: RemoteGuard,
         farewells: Farewells,
     ) -> None:
         self._label = label
@@ -122,9 +123,7 @@ class RemoteServer:
         return await self.tool_list.get()
 
     def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return own_link(
-            self._link(), self._farewells, max_output_bytes=self._config.max_output_bytes
-        )
+        return own_link(self._link(), self._farewells)
 
     async def list_tools(self) -> Sequence[ServedTool]:
         """Ask the server, on a connection for this alone."""
@@ -138,7 +137,11 @@ class RemoteServer:
             raise ServerFailure(f"it has more than {config.max_tools} tools")
         return [
             served_tool(
-                tool, time_limit=config.time_limit, needs_approval=True, counted_as="remote mcp"
+                tool,
+                time_limit=config.time_limit,
+                output_limit=config.max_output_bytes,
+                needs_approval=True,
+                counted_as="remote mcp",
             )
             for tool in found
         ]

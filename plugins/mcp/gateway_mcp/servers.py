@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from gateway.errors import InvalidRequest, Unsupported
+from gateway.net.guard import Resolve, resolve
 from gateway.protocols import ToolServer
 from gateway.wire.tools import McpTool, Tool
 from gateway_mcp.config import McpConfig
 from gateway_mcp.configured import ConfiguredServer
 from gateway_mcp.connection import ServerFailure
-from gateway_mcp.guard import HostGuard, Resolve, resolve
+from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.links import Farewells
 from gateway_mcp.remote import RemoteServers
 
@@ -42,7 +43,7 @@ class McpServers:
             self._configured[label] for label, server in config.servers.items() if server.offer
         ]
         self._remote = RemoteServers(
-            config.remote, HostGuard(config.remote, resolve), self._farewells
+            config.remote, RemoteGuard(config.remote, resolve), self._farewells
         )
 
     async def __aenter__(self) -> McpServers:

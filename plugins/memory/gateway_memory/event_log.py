@@ -20,15 +20,21 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._events)
 
+    @property
+    def complete(self) -> bool:
+        """Whether its last event is there."""
+        return self._complete
+
     def append(self, events: Sequence[bytes], *, last: bool) -> int:
         """Add events, unless the log is complete or dropped; returns how many bytes came in."""
         if self._complete or self._dropped:
             return 0
-        self._events.extend(events)
+        self._events += events
         self._complete = last
-        added = sum(map(len, events))
+        added = len(events[0]) if len(events) == 1 else sum(map(len, events))
         self.size += added
-        self._wake()
+        if self._waiting:
+            self._wake()
         return added
 
     def drop(self) -> None:

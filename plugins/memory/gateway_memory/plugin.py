@@ -20,8 +20,10 @@ class MemoryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The most responses that are kept; the one that was not used for longest goes first."""
     max_conversations: Annotated[int, Meta(ge=1)] = 10_000
     """The most conversations that are kept."""
+    max_completions: Annotated[int, Meta(ge=1)] = 10_000
+    """The most stored chat completions that are kept."""
     max_bytes: Annotated[int, Meta(ge=1)] = 256 * 1024 * 1024
-    """The most bytes of responses, events and conversations together, counted as JSON."""
+    """The most bytes of all of these together, events included, counted as JSON."""
     ttl: Annotated[float, Meta(gt=0)] = 86_400.0
     """Seconds after which what nobody used is forgotten."""
 
@@ -32,6 +34,7 @@ async def open_memory(config: MemoryConfig) -> AsyncIterator[MemoryStore]:
     yield MemoryStore(
         max_responses=config.max_responses,
         max_conversations=config.max_conversations,
+        max_completions=config.max_completions,
         max_bytes=config.max_bytes,
         ttl=config.ttl,
     )

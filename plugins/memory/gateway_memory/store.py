@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from gateway.protocols.prompt import CallRecord
 from gateway.protocols.store import ItemPage, Order, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus, snapshot
 from gateway_memory.chain import Node, release
+from gateway_memory.completions import CompletionTable, KeepsCompletions
 from gateway_memory.conversations import Thread
 from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
@@ -37,13 +40,18 @@ class _Entry:
     def unfinished(self) -> bool:
         return self.record.response.status in ("queued", "in_progress")
 
+    @property
+    def open(self) -> bool:
+        """Whether somebody has to look after it: it runs, or its log has not ended."""
+        return self.unfinished or (self.record.streamed and not self.log.complete)
 
-class MemoryStore:
+
+class MemoryStore(KeepsCompletions):
     """Satisfies `gateway.protocols.ResponseStore` within one process, for use on one event loop.
 
     No method waits while it changes something, so each is atomic. What was not used for `ttl` seconds is forgotten; when
-    there are more than `max_responses`, `max_conversations` or `max_bytes`, what was not used for longest goes first:
-    responses with their events, conversations with their items. Unfinished responses stay. A descendant keeps its
+    there are more than `max_responses`, `max_conversations`, `max_completions` or `max_bytes`, what was not used for longest
+    goes first: responses with their events, conversations with their items, chat completions with their messages. Unfinished responses stay. A descendant keeps its
     ancestors' items, which go on counting. `clock` gives seconds.
     """
 
@@ -52,18 +60,27 @@ class MemoryStore:
         *,
         max_responses: int = 10_000,
         max_conversations: int = 10_000,
+        max_completions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
         ttl: float = 86_400.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_responses = max_responses
         self._max_conversations = max_conversations
+        self._max_completions = max_completions
         self._max_bytes = max_bytes
         self._ttl = ttl
         self._clock = clock
         self._unfinished: dict[str, _Entry] = {}
         self._finished: Shelf[_Entry] = Shelf(clock)
         self._threads: Shelf[Thread] = Shelf(clock)
+        super().__init__(CompletionTable(clock))
+        self._shelves: Sequence[tuple[Shelf[Any], Callable[[str], object]]] = (
+            (self._finished, self._remove),
+            (self._threads, self._remove_thread),
+            (self._completions.shelf, self._completions.remove),
+        )
+        """What is bounded, each with what removes one of its things."""
         self._leases = LeaseTable(clock)
         self._homes: dict[tuple[str | None, str], dict[str, None]] = {}
         """In which of an owner's responses an item is, the last one last."""
@@ -76,7 +93,7 @@ class MemoryStore:
     @property
     def size(self) -> int:
         """Bytes that are kept, counted as JSON."""
-        return self._bytes
+        return self._bytes + self._completions.size
 
     def __len__(self) -> int:
         """How many responses are kept."""
@@ -122,6 +139,20 @@ class MemoryStore:
                     break
         return found
 
+    async def find_results(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, CallRecord]:
+        self._expire()
+        found: dict[str, CallRecord] = {}
+        for item_id in item_ids:
+            for home in reversed(self._homes.get((owner, item_id), {})):
+                entry = self._find(home)
+                if entry is not None and item_id in entry.record.results:
+                    self._use(home, owner)
+                    found[item_id] = entry.record.results[item_id]
+                    break
+        return found
+
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         entry = self._use(response_id, owner)
         if entry is None:
@@ -138,7 +169,7 @@ class MemoryStore:
         node = self._node(record, items, before)
         node.users += 1
         size = len(encode(response)) - len(encode(response.output))
-        size += len(record.request or b"")
+        size += len(record.request or b"") + len(encode(record.results))
         log = EventLog() if before is None else before.log
         self._bytes += size + node.size
         if before is not None:
@@ -153,7 +184,8 @@ class MemoryStore:
             self._unfinished[record.id] = entry
         else:
             self._finished.put(record.id, entry)
-            self._leases.forget(record.id)
+            if not entry.open:
+                self._leases.forget(record.id)
 
     def _node(self, record: StoredResponse, items: Sequence[Item], before: _Entry | None) -> Node:
         size = sum(len(encode(item)) for item in items)
@@ -200,12 +232,16 @@ class MemoryStore:
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False
-    ) -> None:
-        self._expire()
-        entry = self._find(response_id)
-        if entry is not None:
-            self._bytes += entry.log.append(events, last=last)
+    ) -> bool:
+        entry = self._unfinished.get(response_id)
+        if entry is None and last:  # what ends the log of a response that has ended
+            entry = self._finished.get(response_id)
+        if entry is None or entry.log.complete:
+            return False
+        self._bytes += entry.log.append(events, last=last)
+        if self.size > self._max_bytes:
             self._make_room()
+        return True
 
     async def count_events(self, response_id: str) -> int:
         entry = self._find(response_id)
@@ -227,8 +263,13 @@ class MemoryStore:
     async def take_orphans(
         self, holder: str, *, seconds: float, limit: int = 100
     ) -> Sequence[StoredResponse]:
-        taken = self._leases.take(holder, seconds, limit, self._unfinished.__contains__)
-        return [_apart(self._unfinished[response_id].record) for response_id in taken]
+        def orphaned(response_id: str) -> bool:
+            entry = self._find(response_id)
+            return entry is not None and entry.open
+
+        taken = self._leases.take(holder, seconds, limit, orphaned)
+        found = [self._find(response_id) for response_id in taken]
+        return [_apart(entry.record) for entry in found if entry is not None]
 
     async def request_cancel(self, response_id: str) -> None:
         self._leases.request_cancel(response_id)
@@ -319,24 +360,35 @@ class MemoryStore:
 
     def _expire(self) -> None:
         limit = self._clock() - self._ttl
-        while (oldest := self._finished.oldest()) and oldest[1] <= limit:
-            self._remove(oldest[0])
-        while (oldest := self._threads.oldest()) and oldest[1] <= limit:
-            self._remove_thread(oldest[0])
+        for shelf, remove in self._shelves:
+            while (oldest := shelf.oldest()) and oldest[1] <= limit:
+                remove(oldest[0])
 
     def _make_room(self) -> None:
         while len(self) > self._max_responses and (oldest := self._finished.oldest()):
             self._remove(oldest[0])
         while len(self._threads) > self._max_conversations and (oldest := self._threads.oldest()):
             self._remove_thread(oldest[0])
-        while self._bytes > self._max_bytes:
-            response, thread = self._finished.oldest(), self._threads.oldest()
-            if response is not None and (thread is None or response[1] <= thread[1]):
-                self._remove(response[0])
-            elif thread is not None:
-                self._remove_thread(thread[0])
-            else:
-                return
+        completions = self._completions
+        while len(completions.shelf) > self._max_completions and (
+            oldest := completions.shelf.oldest()
+        ):
+            completions.remove(oldest[0])
+        while self.size > self._max_bytes and self._remove_oldest():
+            pass
+
+    def _remove_oldest(self) -> bool:
+        """Remove what was not used for longest, whatever it is; False where there is nothing."""
+        found = [
+            (oldest[1], oldest[0], remove)
+            for shelf, remove in self._shelves
+            if (oldest := shelf.oldest())
+        ]
+        if not found:
+            return False
+        _, key, remove = min(found, key=lambda each: each[0])
+        remove(key)
+        return True
 
 
 def _apart(record: StoredResponse) -> StoredResponse:

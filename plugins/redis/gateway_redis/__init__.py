@@ -1,4 +1,4 @@
-"""The store `redis`: responses, event logs, leases and conversations in one Redis, for any number of gateways.
+"""The store `redis`: responses, event logs, leases, conversations and chat completions in one Redis, for any number of gateways.
 
 Keys, with the prefix `litegate`; what is in braces is the hash tag, so that all of one response is in one slot of a cluster
 and is written by one script:
@@ -21,9 +21,12 @@ and is written by one script:
 `litegate:{wake}:…`, a stream for each process, by which it ends its own blocking read.
 `litegate:conversation:{conv_…}`, a hash: o owner, m the conversation, n items added so far;
     `…:items`, a hash of items by id; `…:order`, a sorted set of ids.
+`litegate:completion:{chatcmpl-…}`, a hash: o owner, n model, k metadata, d the completion with its messages.
+`litegate:completions:=owner`, a sorted set: an owner's completions by time, of which no two are the same;
+    `litegate:{completions}`, a sorted set: all by time, to evict the oldest beyond a number.
 
 All keys of a response live equally long: for ever while it runs, then for `ttl`. Whoever continues it has all its ancestors
-live a little longer than itself. Values are msgpack after one byte that is the version of their form.
+live a little longer than itself. A completion lives for `ttl`. Values are msgpack, or JSON in completions, after one byte that is the version of their form.
 """
 
 from gateway_redis.config import RedisConfig

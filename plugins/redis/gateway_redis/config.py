@@ -26,6 +26,8 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Seconds after which what nobody used is forgotten: from a response's end, or the last that continued it."""
     max_responses: Annotated[int, Meta(ge=1)] = 1_000_000
     """The most finished responses; the oldest go first."""
+    max_completions: Annotated[int, Meta(ge=1)] = 1_000_000
+    """The most stored chat completions; the oldest go first."""
     connect_timeout: Seconds = 2.0
     """Seconds in which a connection must be made."""
     timeout: Seconds = 5.0

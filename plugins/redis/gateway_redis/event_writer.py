@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from gateway.errors import StoreUnavailable
 from gateway_redis import scripts
@@ -22,17 +23,22 @@ _EVENTS = 1000
 _LOST = -2
 
 
+_End: TypeAlias = Literal["1", "0", ""]
+"""Whether a log ends: with these events, with later ones of the same call, or not now."""
+
+
 class _Append:
     """Events that wait to be written to one log."""
 
-    __slots__ = ("done", "events", "last", "lost", "response_id", "size", "token")
+    __slots__ = ("added", "done", "end", "events", "lost", "response_id", "size", "token")
 
-    def __init__(self, response_id: str, events: Sequence[bytes], last: bool, token: str) -> None:
+    def __init__(self, response_id: str, events: Sequence[bytes], end: _End, token: str) -> None:
         self.response_id = response_id
         self.events = events
-        self.last = last
+        self.end = end
         self.token = token
         self.lost = False
+        self.added = True
         self.size = len(events[0]) if len(events) == 1 else sum(map(len, events))
         self.done: asyncio.Future[StoreUnavailable | None] = (
             asyncio.get_running_loop().create_future()
@@ -61,12 +67,17 @@ class EventWriter:
         self._known: dict[str, int] = {}
         """How many events a log has, where this process has written to it: it must not have fewer later."""
 
-    async def append(self, response_id: str, events: Sequence[bytes], *, last: bool) -> None:
-        """Returns when they are stored, or not needed any more."""
+    async def append(self, response_id: str, events: Sequence[bytes], *, last: bool) -> bool:
+        """Returns when they are stored, or not needed any more: then False."""
+        end: _End = "1" if last else ""
         while len(events) > _EVENTS:
-            await self.append(response_id, events[:_EVENTS], last=False)
+            if not await self._append(response_id, events[:_EVENTS], "0" if last else ""):
+                return False
             events = events[_EVENTS:]
-        each = _Append(response_id, events, last, self._tokens.next())
+        return await self._append(response_id, events, end)
+
+    async def _append(self, response_id: str, events: Sequence[bytes], end: _End) -> bool:
+        each = _Append(response_id, events, end, self._tokens.next())
         self._waiting.append(each)
         if self._task is None:
             self._task = asyncio.create_task(self._write())
@@ -79,6 +90,7 @@ class EventWriter:
             raise
         if error is not None:
             raise error
+        return each.added
 
     async def settled(self, response_id: str) -> None:
         """Returns when nothing more waits to be written to that log."""
@@ -159,18 +171,19 @@ class EventWriter:
         for each in batch:
             keys += self._keys.log(each.response_id)
             known = self._known.get(each.response_id, 0)
-            arguments += (each.token, known, "1" if each.last else "", len(each.events))
+            arguments += (each.token, known, each.end, len(each.events))
             arguments += each.events
         for each, length in zip(
             batch, await self._server.run(scripts.APPEND, keys, arguments), strict=True
         ):
             each.lost = length == _LOST
             if length < 0:
+                each.added = False
                 self._let_go(each.response_id)
                 continue
             self._known[each.response_id] = length
-            self._reader.hand_in(each.response_id, each.events, length, each.last)
-            if each.last:
+            self._reader.hand_in(each.response_id, each.events, length, each.end == "1")
+            if each.end == "1":
                 del self._known[each.response_id]
 
     def _let_go(self, response_id: str) -> None:

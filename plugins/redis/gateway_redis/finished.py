@@ -1,4 +1,4 @@
-"""The bound on how many finished responses are kept."""
+"""The bound on how many finished things are kept: responses, and chat completions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 from gateway.errors import StoreUnavailable
 from gateway_redis import scripts
-from gateway_redis.keys import Keys
 from gateway_redis.server import Server
 
 logger = logging.getLogger("gateway_redis")
@@ -18,28 +17,28 @@ _EVICTED_AT_ONCE = 16
 
 
 class FinishedIndex:
-    """Notes which responses have finished, beside the requests, and evicts the oldest beyond a number."""
+    """Notes what has finished, beside the requests, and evicts the oldest beyond a number."""
 
     def __init__(
         self,
         server: Server,
-        keys: Keys,
+        key: str,
         *,
         most: int,
         seconds: float,
         evict: Callable[[str], Awaitable[object]],
     ) -> None:
         self._server = server
-        self._keys = keys
+        self._key = key
         self._most = most
         self._seconds = int(seconds) + 1
         self._evict = evict
         self._new: list[str] = []
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, response_id: str) -> None:
-        """Note a response that has finished."""
-        self._new.append(response_id)
+    def add(self, name: str) -> None:
+        """Note one that has finished."""
+        self._new.append(name)
         if self._task is None:
             self._task = asyncio.create_task(self._note())
 
@@ -53,13 +52,13 @@ class FinishedIndex:
             while self._new:
                 some, self._new = self._new[:_AT_ONCE], self._new[_AT_ONCE:]
                 out = await self._server.run(
-                    scripts.INDEX, [self._keys.index], [self._most, self._seconds, *some]
+                    scripts.INDEX, [self._key], [self._most, self._seconds, *some]
                 )
                 for start in range(0, len(out), _EVICTED_AT_ONCE):
                     some_out = out[start : start + _EVICTED_AT_ONCE]
                     await asyncio.gather(*(self._evict(each.decode()) for each in some_out))
         except StoreUnavailable as error:
             # Those that were not noted expire by their time alone.
-            logger.warning("finished responses could not be counted: %s", error.message)
+            logger.warning("what has finished could not be counted: %s", error.message)
         finally:
             self._task = None

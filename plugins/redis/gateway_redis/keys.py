@@ -16,6 +16,7 @@ class Keys:
         self.log = lru_cache(4096)(self._log)
         """The record and its events; asked for with every event."""
         self.cancel = f"{prefix}:{{cancel}}"
+        self.all_completions = f"{prefix}:{{completions}}"
 
     def response(self, response_id: str) -> list[str]:
         """The record, its events and its children."""
@@ -33,6 +34,13 @@ class Keys:
         """The conversation, its items and their order."""
         own = f"{self._prefix}:conversation:{{{_tag(conversation_id)}}}"
         return [own, f"{own}:items", f"{own}:order"]
+
+    def completion(self, completion_id: str) -> str:
+        return f"{self._prefix}:completion:{{{_tag(completion_id)}}}"
+
+    def completions(self, owner: bytes) -> str:
+        """The completions of an owner, by time."""
+        return f"{self._prefix}:completions:{owner.decode()}"
 
     def item(self, item_id: str, owner: str | None) -> str:
         """The responses of an owner that hold an item."""

@@ -1,4 +1,4 @@
-"""What is stored, as bytes: msgpack, after one byte that is the version of the form."""
+"""What is stored, as bytes: msgpack or JSON, after one byte that is the version of the form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gateway.protocols import StoredResponse
+from gateway.protocols import StoredCompletion, StoredResponse
+from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 
@@ -27,11 +28,18 @@ def pack(value: object) -> bytes:
     return VERSION + _ENCODER.encode(value)
 
 
-class Unpacker(Generic[T]):
-    """Reads what `pack` wrote."""
+def pack_json(value: object) -> bytes:
+    """Likewise, as JSON: for what holds a client's own JSON, whose numbers may be of any size."""
+    return VERSION + encode(value)
 
-    def __init__(self, type_: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(type_)
+
+class Unpacker(Generic[T]):
+    """Reads what `pack` wrote, or `pack_json`."""
+
+    def __init__(self, type_: object, *, json: bool = False) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] | msgspec.json.Decoder[T] = (
+            msgspec.json.Decoder(type_) if json else msgspec.msgpack.Decoder(type_)
+        )
 
     def __call__(self, packed: bytes, *, of: str) -> T | None:
         """What was stored; None, with a line in the log, for what cannot be read. `of` says whose it is."""
@@ -49,6 +57,8 @@ unpack_record: Unpacker[StoredResponse] = Unpacker(StoredResponse)
 unpack_items: Unpacker[list[Item]] = Unpacker(list[Item])
 unpack_item: Unpacker[Item] = Unpacker(Item)
 unpack_conversation: Unpacker[Conversation] = Unpacker(Conversation)
+unpack_completion: Unpacker[StoredCompletion] = Unpacker(StoredCompletion, json=True)
+unpack_metadata: Unpacker[dict[str, str]] = Unpacker(dict[str, str], json=True)
 _IDS: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[Any])
 
 _PREFIX = "resp_"

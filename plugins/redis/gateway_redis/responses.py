@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from gateway.protocols import UNFINISHED, StoredResponse
+from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
 from gateway.wire.items import Item
 from gateway.wire.response import ResponseStatus
 from gateway_redis import scripts
@@ -56,7 +56,7 @@ class ResponseRecords:
         """Until when (`time.monotonic`, ms) a response lives at least, as this process has seen to it."""
         self._finished = FinishedIndex(
             server,
-            keys,
+            keys.index,
             most=config.max_responses,
             seconds=config.ttl,
             evict=partial(self._remove, mode="*"),
@@ -161,6 +161,25 @@ class ResponseRecords:
                 if record is not None:
                     items = (*record.input, *record.response.output)
                     found |= {item.id: item for item in items if item.id in wanted}
+        return found
+
+    async def find_results(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, CallRecord]:
+        """In two round trips, and one for each response that has some."""
+        homes = await self._homes.find(item_ids, owner)
+        responses = list(dict.fromkeys(one for ids in homes.values() for one in ids))
+        found: dict[str, CallRecord] = {}
+        for record in await asyncio.gather(
+            *(self.get(response_id, owner=owner) for response_id in responses)
+        ):
+            here = {} if record is None else {k: v for k, v in record.results.items() if k in homes}
+            if record is not None and here:
+                found |= here
+                await asyncio.gather(
+                    self._touch([record.id], False),
+                    self._homes.put(record.id, here, owner, live=self._ttl),
+                )
         return found
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:

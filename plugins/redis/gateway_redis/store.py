@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
-from gateway.protocols import UNFINISHED, StoredResponse
-from gateway.protocols.store import ItemPage, Order
+from gateway.protocols import UNFINISHED, CallRecord, StoredCompletion, StoredResponse
+from gateway.protocols.store import CompletionPage, ItemPage, Order
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
+from gateway_redis.completions import CompletionTable
 from gateway_redis.config import RedisConfig
 from gateway_redis.conversations import ConversationTable
 from gateway_redis.event_reader import EventReader
@@ -31,12 +32,14 @@ class RedisStore:
         self._writer = EventWriter(server, keys, tokens, self._reader, outage=config.outage)
         self._leases = LeaseTable(server, keys)
         self._conversations = ConversationTable(server, keys, ttl=config.ttl)
+        self._completions = CompletionTable(server, keys, config)
 
     async def close(self) -> None:
         """Finish what was begun, and stop waiting. The connections are not the store's to close."""
         await self._reader.close()
         await self._writer.close()
         await self._records.close()
+        await self._completions.close()
 
     @property
     def shared(self) -> bool:
@@ -64,6 +67,11 @@ class RedisStore:
     ) -> Mapping[str, Item]:
         return await self._records.find_items(item_ids, owner=owner)
 
+    async def find_results(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, CallRecord]:
+        return await self._records.find_results(item_ids, owner=owner)
+
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
         deleted = await self._records.delete(response_id, owner=owner)
         if deleted:
@@ -73,8 +81,8 @@ class RedisStore:
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False
-    ) -> None:
-        await self._writer.append(response_id, events, last=last)
+    ) -> bool:
+        return await self._writer.append(response_id, events, last=last)
 
     async def count_events(self, response_id: str) -> int:
         await self._writer.settled(response_id)
@@ -153,3 +161,33 @@ class RedisStore:
         self, conversation_id: str, item_id: str, *, owner: str | None = None
     ) -> bool:
         return await self._conversations.delete_item(conversation_id, item_id, owner)
+
+    async def put_completion(self, record: StoredCompletion) -> None:
+        await self._completions.put(record)
+
+    async def get_completion(
+        self, completion_id: str, *, owner: str | None = None
+    ) -> StoredCompletion | None:
+        return await self._completions.get(completion_id, owner)
+
+    async def update_completion(
+        self, completion_id: str, metadata: Mapping[str, str], *, owner: str | None = None
+    ) -> StoredCompletion | None:
+        return await self._completions.update(completion_id, metadata, owner)
+
+    async def delete_completion(self, completion_id: str, *, owner: str | None = None) -> bool:
+        return await self._completions.delete(completion_id, owner)
+
+    async def list_completions(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 20,
+        order: Order = "asc",
+        model: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> CompletionPage | None:
+        return await self._completions.page(
+            after=after, limit=limit, order=order, model=model, metadata=metadata or {}, owner=owner
+        )

@@ -14,7 +14,7 @@ from gateway_llamacpp.generation import Generation
 from gateway_llamacpp.gguf_header import read_metadata
 from gateway_llamacpp.loading import TINY_MODEL
 from gateway_llamacpp.recovery import ends_inside_character, recover
-from gateway_llamacpp.stopping import StopStrings
+from gateway.engines.stopping import StopStrings
 from gateway_llamacpp.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(read_metadata(TINY_MODEL))

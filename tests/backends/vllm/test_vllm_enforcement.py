@@ -139,21 +139,27 @@ def test_what_is_enforced_holds(served: Any, name: str) -> None:
 
 
 def test_text_is_free_until_a_call_begins_and_the_call_is_well_formed(served: Any) -> None:
+    """Which seed says what differs between processors: free text before a call is looked for among many."""
     [trigger] = served.engine.tokenizer.encode("<tool_call>")
     calls: list[str] = []
-    for seed in range(3):
+    after_free_text = 0
+    for seed in range(40):
         request = served.ask(
             adapter="noise",
             temperature=2.0,
             seed=seed,
             max_tokens=250,
             constraint=Triggered("<tool_call>", CALL),
-            logit_bias={trigger: LIKELY},
+            # Half as likely as not to begin at once, and still within a few tokens.
+            logit_bias={trigger: LIKELY - 3 * (seed % 4)},
         )
         text = "".join(output.text for output in served.generate(request))
-        assert not text.startswith("<tool_call>"), "free text comes first in these seeds"
-        calls += complete_calls(text)
-    assert calls
+        made = complete_calls(text)
+        calls += made
+        after_free_text += bool(made) and not text.startswith("<tool_call>")
+        if after_free_text >= 2:
+            break
+    assert after_free_text >= 2, calls
     assert all(map(is_call, calls)), calls
 
 

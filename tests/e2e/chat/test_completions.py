@@ -83,6 +83,18 @@ def test_usage_is_streamed_where_it_is_asked_for(sdk: OpenAI) -> None:
     assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
+@pytest.mark.parametrize("limit", [0, 1, 9])
+def test_usage_so_far_comes_to_the_usage(raw: httpx.Client, limit: int) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body: Json = {"model": "scripted", "prompt": "one two", "max_tokens": limit, "stream": True}
+    answer = raw.post("/v1/completions", json={**body, "stream_options": options})
+    told = [chunk["usage"] for chunk in parse_chunks(answer.content)]
+    counts = [usage["completion_tokens"] for usage in told]
+    assert counts == sorted(counts)
+    assert told[-2] == told[-1]
+    assert counts[-1] <= limit
+
+
 def test_sixteen_tokens_are_the_default(raw: httpx.Client) -> None:
     made = complete(raw, prompt="a b c d e f g h i j k l m n o p q r s t u v w x y z")
     assert made["usage"]["completion_tokens"] == 16

@@ -343,11 +343,35 @@ class Gapped(MemoryStore):
         return super().read_events(response_id, after=after + 1)
 
 
+class Careless(MemoryStore):
+    """A store whose completions have no owners, move when they are changed, and are listed without end."""
+
+    async def get_completion(self, completion_id: str, *, owner: str | None = None) -> Any:
+        kept = self._completions.shelf.get(completion_id)
+        return None if kept is None else kept.record
+
+    async def update_completion(
+        self, completion_id: str, metadata: Any, *, owner: str | None = None
+    ) -> Any:
+        changed = await super().update_completion(completion_id, metadata, owner=owner)
+        if changed is not None:
+            await self.put_completion(changed)
+        return changed
+
+    async def list_completions(self, **query: Any) -> Any:
+        page = await super().list_completions(**query)
+        return page and structs.replace(page, has_more=bool(page.completions))
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("test", "make"),
     [
         ("test_what_is_got_is_not_shared", Sharing),
+        ("test_completions_have_owners", Careless),
+        ("test_metadata_is_replaced_and_nothing_else", Careless),
+        ("test_a_few_are_found_among_many", Careless),
+        ("test_completions_that_are_put_at_once_are_all_listed_once", lambda: MemoryStore(max_completions=10)),
         ("test_an_owner_sees_only_what_is_theirs", Blind),
         ("test_advancing_needs_the_expected_status", Blind),
         ("test_only_one_of_many_advances", Blind),
@@ -356,7 +380,7 @@ class Gapped(MemoryStore):
         ("test_many_are_put_at_once", lambda: MemoryStore(max_responses=10)),
         ("test_an_item_of_a_megabyte_is_kept", lambda: MemoryStore(max_bytes=1_000_000)),
     ],
-)
+)  # fmt: skip
 async def test_a_store_that_breaks_a_promise_is_caught(
     test: str, make: Callable[[], MemoryStore]
 ) -> None:

@@ -146,7 +146,7 @@ def test_images_go_only_where_the_template_has_a_place_for_them(render: Any) -> 
     assert render.with_template("parts").render_text(turn) == "<user>what<image>is it</user>"
     with pytest.raises(InvalidRequest) as caught:
         render.with_template("chatml").render(turn)
-    assert caught.value.param == "input[0]"
+    assert caught.value.param == "input[0].content[1].type"
 
 
 def test_a_template_that_takes_only_parts_gets_parts(render: Any) -> None:

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
+from gateway.net.guard import AddressRefused, refusal
+from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
 from gateway_mcp.config import RemoteConfig
-from gateway_mcp.guard import AddressRefused, HostGuard, refusal
-from gateway_mcp.http import GuardedTransport, LimitedTransport, TooLarge, http_client
+from gateway_mcp.guard import RemoteGuard
+from gateway_mcp.http import http_client
 
 PUBLIC = "93.184.216.34"
 
@@ -78,11 +80,11 @@ def test_an_address_hidden_in_ipv6_is_judged_as_itself(address: Any) -> None:
         assert (refusal(hidden, allow_private=False) is None) == (alone is None)
 
 
-def guard(hosts: Sequence[str], addresses: Any = (PUBLIC,), **fields: Any) -> HostGuard:
+def guard(hosts: Sequence[str], addresses: Any = (PUBLIC,), **fields: Any) -> RemoteGuard:
     async def resolve(host: str, port: int) -> Sequence[str]:
         return list(addresses.pop(0) if isinstance(addresses, list) else addresses)
 
-    return HostGuard(RemoteConfig(enabled=True, allow_hosts=list(hosts), **fields), resolve)
+    return RemoteGuard(RemoteConfig(enabled=True, allow_hosts=list(hosts), **fields), resolve)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mcp.types import TextContent, Tool
 from gateway.protocols import ServedTool, ToolDefinition
 from gateway_mcp.config import ServerConfig
 from gateway_mcp.connection import Connection, ConnectionLost, ServerFailure
-from gateway_mcp.content import cut, result_of, served_tool
+from gateway_mcp.content import result_of, served_tool
 from gateway_mcp.dialling import dial_configured
 from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, Link
 from gateway_mcp.tool_list import ToolList
@@ -179,12 +179,6 @@ async def test_the_old_list_serves_while_the_server_is_away() -> None:
     assert await tools.get() == named("tool")
 
 
-def test_results_are_cut_between_characters() -> None:
-    assert cut("é" * 10, 20) == "é" * 10
-    shortened = cut("é" * 10, 5)
-    assert shortened.startswith("éé\n[Cut off: the tool gave 20 bytes")
-
-
 def test_what_is_no_text_is_named() -> None:
     from mcp.types import CallToolResult
 
@@ -196,18 +190,18 @@ def test_what_is_no_text_is_named() -> None:
             {"type": "resource", "resource": {"uri": "a:b", "text": "inside"}},
         ]
     }
-    result = result_of(CallToolResult.model_validate(raw), max_bytes=1000)
+    result = result_of(CallToolResult.model_validate(raw))
     assert result.text == (
         "See:\n[image/png, 3 bytes: cannot be shown here]\n[paper: https://a.net/p]\ninside"
     )
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {"n": 1}})
-    assert result_of(structured, max_bytes=1000).text == '{"n":1}'
+    assert result_of(structured).text == '{"n":1}'
     silent = CallToolResult.model_validate({"content": [], "isError": True})
-    assert result_of(silent, max_bytes=1000).failed
-    assert result_of(silent, max_bytes=1000).text
+    assert result_of(silent).failed
+    assert result_of(silent).text
 
 
 def test_a_schema_is_always_of_an_object() -> None:
     tool = Tool.model_validate({"name": "t", "inputSchema": {"properties": {"a": {}}}})
-    served = served_tool(tool, time_limit=1, needs_approval=False, counted_as=None)
+    served = served_tool(tool, time_limit=1, output_limit=9, needs_approval=False, counted_as=None)
     assert served.definition.parameters == {"type": "object", "properties": {"a": {}}}

@@ -15,7 +15,7 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteConfig
-from gateway_mcp.guard import HostGuard
+from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.links import Farewells
 from gateway_mcp.remote import KEPT_LISTS, RemoteServers
 
@@ -240,7 +240,7 @@ def test_a_server_with_too_many_tools_is_refused(
 
 def test_lists_are_kept_apart_by_owner_and_credentials_and_not_for_ever() -> None:
     config = RemoteConfig(enabled=True, allow_hosts=["*"])
-    servers = RemoteServers(config, HostGuard(config), Farewells())
+    servers = RemoteServers(config, RemoteGuard(config), Farewells())
 
     def kept(owner: str | None, token: str) -> object:
         tool = McpTool(server_label="x", server_url="https://a.net/mcp", authorization=token)

@@ -8,7 +8,9 @@ import random
 
 import pytest
 
+from gateway.protocols import CompletionPage
 from gateway.testing import ResponseStoreContract, check_plugin
+from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
@@ -94,10 +96,13 @@ async def test_events_count() -> None:
     store = MemoryStore(max_bytes=50_000)
     done = record()
     await store.put(done)
-    await store.append_events(done.id, [b"x" * 30_000])
+    await store.append_events(done.id, [b"x" * 30_000], last=True)
     assert store.size > 30_000
-    await store.append_events(done.id, [b"x" * 30_000])
-    assert store.size == 0
+    other = record()
+    await store.put(other)
+    await store.append_events(other.id, [b"x" * 30_000], last=True)
+    assert await store.get(done.id) is None
+    assert 30_000 < store.size < 50_000
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
@@ -233,3 +238,43 @@ async def test_readers_leave_nothing_behind() -> None:
         await reader.aclose()
     log = store._unfinished[running.id].log
     assert log._waiting == []
+
+
+async def test_chat_completions_are_bounded_by_number_time_and_size() -> None:
+    clock = Clock()
+    store = MemoryStore(max_completions=2, max_bytes=20_000, ttl=100, clock=clock)
+    first, second, third = (completion(text=str(number)) for number in range(3))
+    for each in (first, second):
+        await store.put_completion(each)
+        clock.now += 1
+    assert await store.get_completion(first.id) is not None
+    clock.now += 1
+    await store.put_completion(third)
+    assert await store.get_completion(second.id) is None, "it was not used for longest"
+    page = await store.list_completions()
+    assert page is not None
+    assert [each.id for each in page.completions] == [first.id, third.id]
+    each_size = store.size // 2
+    large = completion(text="x" * (20_000 - 3 * each_size // 2))
+    await store.put_completion(large)
+    assert await store.get_completion(large.id) is not None
+    assert await store.get_completion(third.id) is None
+    assert store.size <= 20_000
+    assert await store.update_completion(large.id, {"a": "b"}) is not None
+    clock.now += 100
+    assert await store.get_completion(large.id) is None
+    assert await store.list_completions() == CompletionPage(completions=[], has_more=False)
+    assert store.size == 0
+
+
+async def test_the_bytes_of_completions_are_counted_exactly() -> None:
+    store = MemoryStore()
+    kept = completion(owner="ada")
+    await store.put_completion(kept)
+    size = store.size
+    await store.put_completion(kept)
+    assert store.size == size
+    await store.update_completion(kept.id, {"a": "b"}, owner="ada")
+    assert store.size == size + len('"a":"b"')
+    assert await store.delete_completion(kept.id, owner="ada")
+    assert store.size == 0

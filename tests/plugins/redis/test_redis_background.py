@@ -78,9 +78,10 @@ class FaultyStore(RedisStore):
         done: bool = await self._step(record.id, lambda: put(record, expected=expected))
         return done
 
-    async def append_events(self, response_id: str, events: Any, *, last: bool = False) -> None:
+    async def append_events(self, response_id: str, events: Any, *, last: bool = False) -> bool:
         append = super().append_events
-        await self._step(response_id, lambda: append(response_id, events, last=last))
+        added: bool = await self._step(response_id, lambda: append(response_id, events, last=last))
+        return added
 
     async def count_events(self, response_id: str) -> int:
         count = super().count_events

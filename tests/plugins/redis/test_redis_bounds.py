@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from gateway.protocols import CompletionPage
+from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
@@ -267,3 +269,47 @@ async def _one_response(store: RedisStore) -> None:
     done = record(response_id=kept.id, streamed=True, input_=kept.input, output=output)
     assert await store.advance(done, expected=("in_progress",))
     await store.append_events(kept.id, [b"y"], last=True)
+
+
+async def test_chat_completions_are_forgotten_after_their_time(
+    open_store: Open, client: Redis
+) -> None:
+    store = await open_store(ttl=0.4)
+    kept = completion(owner="ada")
+    await store.put_completion(kept)
+    await asyncio.sleep(0.2)
+    assert await store.update_completion(kept.id, {"a": "b"}, owner="ada") is not None
+    page = await store.list_completions(owner="ada")
+    assert page is not None
+    assert [each.id for each in page.completions] == [kept.id]
+    await asyncio.sleep(0.3)
+    assert await store.get_completion(kept.id, owner="ada") is None, "an update adds no time"
+    assert await store.list_completions(owner="ada") == CompletionPage(completions=[], has_more=False)  # fmt: skip
+    assert set(await client.keys()) <= {b"litegate:{completions}"}
+
+
+async def test_the_oldest_chat_completions_go_first(open_store: Open, client: Redis) -> None:
+    store = await open_store(max_completions=5)
+    made = [completion(owner=f"owner-{number % 2}") for number in range(20)]
+    for each in made:
+        await store.put_completion(each)
+    await settled(client, 5 + 2 + 1)
+    for each in made[:-5]:
+        assert await store.get_completion(each.id, owner=each.owner) is None
+    listed = []
+    for owner in ("owner-0", "owner-1"):
+        page = await store.list_completions(owner=owner)
+        assert page is not None
+        assert not page.has_more
+        listed += [each.id for each in page.completions]
+    assert sorted(listed) == sorted(each.id for each in made[-5:])
+
+
+async def test_completions_are_shared_by_gateways_of_one_prefix(open_store: Open) -> None:
+    one, other, stranger = await open_store(), await open_store(), await open_store(prefix="else")
+    kept = completion()
+    await one.put_completion(kept)
+    found = await other.get_completion(kept.id)
+    assert found is not None
+    assert found.id == kept.id
+    assert await stranger.get_completion(kept.id) is None

@@ -1,6 +1,7 @@
 -- Add events to logs.
 -- KEYS: record, events of each
--- ARGV, for each: token, how many events the log is known to have, whether it ends ("1" or ""), number of events, events
+-- ARGV, for each: token, how many events the log is known to have, whether it ends ("1", "0": with a later call, or ""),
+--   number of events, events
 -- Returns for each how many events its log has now, or -1: deleted or over, -2: events that were there are lost.
 local out, at = {}, 1
 for index = 1, #KEYS, 2 do
@@ -20,21 +21,21 @@ for index = 1, #KEYS, 2 do
     answer = -2
   else
     length = length + count
-    if count > 0 or last ~= '' then
+    if count > 0 or last == '1' then
       -- An end without events comes right after the last event.
       local entry = { 'XADD', log, string.format(count > 0 and '%.0f-0' or '%.0f-1', length) }
       for event = at, at + count - 1 do
         entry[#entry + 1] = 'e'
         entry[#entry + 1] = ARGV[event]
       end
-      if last ~= '' then
+      if last == '1' then
         entry[#entry + 1] = 'end'
         entry[#entry + 1] = '1'
       end
       redis.call(unpack(entry))
     end
     redis.call('HSET', record, 'n', length, 'w', token)
-    if last ~= '' then redis.call('HSET', record, 'z', '1') end
+    if last == '1' then redis.call('HSET', record, 'z', '1') end
     local left = redis.call('PTTL', record)
     if left > 0 then redis.call('PEXPIRE', log, left) end
     answer = length

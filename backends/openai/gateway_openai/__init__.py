@@ -1,0 +1,62 @@
+"""Any OpenAI-compatible server as an engine at message level: registered as `openai`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gateway.hookspecs import (
+    EngineContext,
+    MakeFormat,
+    MakeRenderer,
+    OpenEngine,
+    Register,
+    hookimpl,
+)
+from gateway.protocols import Engine, ModelInfo, ModelProfile
+from gateway_openai.config import OpenAIConfig, Takes
+from gateway_openai.native import make_native
+from gateway_openai.renderer import UpstreamRenderer
+
+__all__ = ["OpenAIConfig", "Takes", "gateway_register_engines", "open_openai"]
+
+
+@asynccontextmanager
+async def open_openai(config: OpenAIConfig, context: EngineContext) -> AsyncIterator[Engine]:
+    """Find the upstream's replicas and yield the engine; leaving closes all connections."""
+    from gateway_openai.opening import open_upstream
+
+    async with open_upstream(config, context) as engine:
+        yield engine
+
+
+@hookimpl
+def gateway_register_engines(register: Register[OpenEngine]) -> None:
+    register(
+        "openai",
+        open_openai,
+        config=OpenAIConfig,
+        summary="any OpenAI-compatible server, at message level, with any number of replicas",
+    )
+
+
+@hookimpl
+def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
+    register(
+        "openai",
+        UpstreamRenderer,
+        config=OpenAIConfig,
+        summary="messages or items for the upstream of the engine openai",
+    )
+
+
+@hookimpl
+def gateway_register_parsers(register: Register[MakeFormat]) -> None:
+    register("native", make_native, summary="for engines whose upstream parses its output itself")
+
+
+@hookimpl(tryfirst=True)
+def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
+    if model.engine != "openai":
+        return None
+    return ModelProfile(renderer="openai", parser="native", why="its upstream prompts and parses")

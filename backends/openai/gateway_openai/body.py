@@ -1,0 +1,159 @@
+"""A request's body: what the renderer made, and how to sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, OneOf, Regex
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TextFormat
+from gateway_openai.config import OpenAIConfig
+from gateway_openai.tools import format_fields
+
+_OF_BOTH = ("temperature", "top_p")
+_BEYOND: dict[str, tuple[object, ...]] = {
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "seed": (),
+    "stop": ((),),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "min_tokens": (0,),
+    "stop_token_ids": ((),),
+    "bad_words": ((),),
+    "ignore_eos": (False,),
+    "include_stop_str_in_output": (False,),
+}
+"""What not every upstream takes, each with the values that say nothing."""
+
+
+def body_of(request: EngineRequest, config: OpenAIConfig, model: str) -> dict[str, Any]:
+    """The JSON body. Raises `Unsupported` for what the upstream cannot do, and `InvalidRequest`, naming the parameter."""
+    prompt = request.prompt
+    if not isinstance(prompt, ChatPrompt):
+        raise Unsupported("This model takes messages, not tokens.", param="prompt")
+    if request.adapter is not None:
+        raise Unsupported("The upstream of this model has no adapters.", param="model")
+    chat = config.api == "chat"
+    body: dict[str, Any] = {
+        "model": model,
+        "messages" if chat else "input": prompt.messages,
+        "stream": True,
+        # What the turn says of a text format says more than the constraint that it comes to.
+        **_engines(request, config),
+        **prompt.extra,
+    }
+    if prompt.tools:
+        body["tools"] = prompt.tools
+    if prompt.tool_choice is not None:
+        body["tool_choice"] = prompt.tool_choice
+    if not chat:
+        body["store"] = False
+    elif config.stream_usage:
+        body["stream_options"] = {"include_usage": True}
+    body.update(_sampling(request.sampling, config))
+    _forward(request, body, config)
+    body.update(config.extra_body)
+    return body
+
+
+def _sampling(sampling: Sampling, config: OpenAIConfig) -> dict[str, Any]:
+    chat = config.api == "chat"
+    fields: dict[str, Any] = {}
+    if sampling.max_tokens is not None:
+        if sampling.max_tokens < 1:
+            raise InvalidRequest("max_tokens must be at least 1.", param="max_output_tokens")
+        fields[config.max_tokens_field if chat else "max_output_tokens"] = sampling.max_tokens
+    for name in _OF_BOTH:
+        if (value := getattr(sampling, name)) is not None:
+            fields[name] = value
+    for name, nothing in _BEYOND.items():
+        value = getattr(sampling, name)
+        if value is None or value in nothing:
+            continue
+        _need(name, config)
+        fields[name] = {str(k): v for k, v in value.items()} if name == "logit_bias" else value
+    if sampling.prompt_logprobs is not None:
+        raise Unsupported(
+            "The upstream of this model gives no log probabilities of the prompt.",
+            param="prompt_logprobs",
+        )
+    if (top := sampling.logprobs) is not None:
+        if not config.takes.logprobs:
+            raise Unsupported(
+                "The upstream of this model gives no log probabilities. Leave the parameter out.",
+                param="logprobs",
+            )
+        if chat:
+            fields["logprobs"] = True
+        else:
+            fields["include"] = ["message.output_text.logprobs"]
+        if top:
+            fields["top_logprobs"] = top
+    return fields
+
+
+def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
+    """What self-hosted engines take besides."""
+    fields: dict[str, Any] = {}
+    if request.cache_salt is not None:
+        _need("cache_salt", config)
+        fields["cache_salt"] = request.cache_salt
+    if request.priority:
+        _need("priority", config)
+        fields["priority"] = request.priority
+    constraint = request.constraint
+    match constraint:
+        case None:
+            pass
+        case JsonSchema(schema):
+            wanted = TextFormat(kind="json_schema", schema=schema, strict=True)
+            fields.update(format_fields(wanted, config))
+        case JsonObject():
+            fields.update(format_fields(TextFormat(kind="json_object"), config))
+        case _:
+            outputs = _structured(constraint)
+            _need("structured_outputs", config)
+            fields["structured_outputs"] = outputs
+    return fields
+
+
+def _structured(constraint: Constraint) -> dict[str, Any]:
+    """vLLM's `structured_outputs`, for what is no text format."""
+    match constraint:
+        case Regex(pattern):
+            return {"regex": pattern}
+        case Grammar(definition=definition):
+            return {"grammar": definition}
+        case OneOf(options) if all(isinstance(option, Const) for option in options):
+            return {"choice": [option.text for option in options if isinstance(option, Const)]}
+        case _:
+            raise Unsupported(
+                "The upstream of this model cannot be told of such a structure.",
+                param="structured_outputs",
+            )
+
+
+def _need(name: str, config: OpenAIConfig) -> None:
+    if not config.extends(name):
+        raise Unsupported(
+            f"The upstream of this model does not take {name}. Leave it out.", param=name
+        )
+
+
+def _forward(request: EngineRequest, body: dict[str, Any], config: OpenAIConfig) -> None:
+    """What the client said of how it wants to be served."""
+    chat = config.api == "chat"
+    for name in config.forward:
+        value = request.hints.get(name)
+        if value is None:
+            continue
+        if name == "reasoning_summary":
+            if not chat:
+                body["reasoning"] = {**body.get("reasoning", {}), "summary": value}
+        elif name == "verbosity" and not chat:
+            body["text"] = {**body.get("text", {}), "verbosity": value}
+        else:
+            body[name] = value

@@ -1,0 +1,92 @@
+"""What both APIs' readers share: deltas, counts and the end become engine outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.deltas import BlockEnded, MessageStarted, TextDelta
+from gateway.protocols import EngineOutput, EngineRequest, FinishReason, TokenLogprob
+from gateway_openai.blocks import Blocks
+from gateway_openai.errors import Translator
+from gateway_openai.scores import Scores, UpstreamLogprob
+
+
+class DeltaBuilder:
+    """One answer being read. Satisfies `gateway_remote.generation.Builder`."""
+
+    def __init__(self, request: EngineRequest, translator: Translator) -> None:
+        turn, wanted = request.turn, request.sampling.logprobs
+        one_call = turn is not None and bool(turn.tools) and not turn.parallel_tool_calls
+        self.blocks = Blocks(one_call=one_call)
+        self.translator = translator
+        self.complete = False
+        self.count = 0
+        self.reasoning = 0
+        self.prompt: int | None = None
+        self.cached: int | None = None
+        self._scores = None if wanted is None else Scores(wanted)
+        self._text = ""
+        self._chars = 0
+        self._logprobs: list[TokenLogprob] = []
+        self._finish: FinishReason | None = None
+        self._stop_reason: str | int | None = None
+        self._cut = False
+
+    @property
+    def finished(self) -> bool:
+        return self._finish is not None
+
+    def text(self, text: str, tokens: Sequence[UpstreamLogprob] | None = None) -> None:
+        """More of the answer's text, with the tokens that came along."""
+        scores = self._scores
+        if scores is None:
+            self.blocks.write(TextDelta(text))
+            return
+        scores.add(tokens or ())
+        self._logprobs += scores.take(text)
+        if text:
+            self.blocks.write(TextDelta(text, self._chars))
+            self._text += text
+            self._chars += len(text)
+
+    def new_message(self, phase: str | None) -> None:
+        """A message begins. `phase` is the API's."""
+        match phase:
+            case "commentary" | "final_answer":
+                self.blocks.write(MessageStarted(phase))
+            case _:
+                self.blocks.write(BlockEnded())
+
+    def end(self, finish: FinishReason, stop_reason: str | int | None = None) -> None:
+        """The output is over; usage may follow. Raises ValueError for what was left without sense."""
+        self.blocks.finish(cut=finish not in ("stop", "error"))
+        self._finish, self._stop_reason = finish, stop_reason
+
+    def cut(self) -> None:
+        self._cut = True
+
+    def take(self) -> EngineOutput | None:
+        last = self._finish is not None and (self.complete or self._cut)
+        ready = self.blocks.ready
+        if not last:
+            # What a finished answer still has to say waits for the counts: whoever stops at its last call gets them.
+            if self._finish is not None or not (ready or self._logprobs):
+                return None
+            self.blocks.ready = []
+            if self._scores is None:
+                return EngineOutput(deltas=ready)
+            output = EngineOutput(text=self._text, logprobs=self._logprobs, deltas=ready)
+            self._text, self._logprobs = "", []
+            return output
+        self.blocks.ready = []
+        return EngineOutput(
+            text=self._text,
+            logprobs=None if self._scores is None else self._logprobs,
+            deltas=ready,
+            finish_reason=self._finish,
+            stop_reason=self._stop_reason,
+            prompt_tokens=self.prompt or 0,
+            cached_tokens=self.cached,
+            output_tokens=self.count,
+            reasoning_tokens=self.reasoning,
+        )

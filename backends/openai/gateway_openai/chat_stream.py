@@ -1,0 +1,167 @@
+"""Chunks of Chat Completions as deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.deltas import ReasoningDelta, RefusalDelta
+from gateway.protocols import EngineRequest, FinishReason
+from gateway_openai.building import DeltaBuilder
+from gateway_openai.errors import Translator, UpstreamError
+from gateway_openai.scores import UpstreamLogprob
+
+_FINISH: dict[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "error": "error",
+    "insufficient_system_resource": "error",  # DeepSeek: interrupted
+    "abort": "abort",
+}
+"""Reasons that are no natural end; whatever else there is, calls among them, is one."""
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Custom(Struct):
+    name: str | None = None
+    input: str | None = None
+
+
+class _CallPart(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+    custom: _Custom | None = None
+
+
+class _Delta(Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_CallPart] | None = None
+
+
+class _Logprobs(Struct):
+    content: list[UpstreamLogprob] | None = None
+
+
+class _Choice(Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _PromptDetails(Struct):
+    cached_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: UpstreamError | str | None = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class ChatBuilder(DeltaBuilder):
+    """One choice."""
+
+    def __init__(
+        self, request: EngineRequest, translator: Translator, reasoning_fields: Sequence[str]
+    ) -> None:
+        super().__init__(request, translator)
+        self._reasoning_fields = reasoning_fields
+        self._last_key: object = None
+        self._keys = 0
+
+    def read(self, choice: _Choice) -> None:
+        """One chunk's choice."""
+        delta = choice.delta
+        if delta is not None:
+            self._read_delta(delta, choice.logprobs)
+        if choice.finish_reason and not self.finished:
+            self.end(_FINISH.get(choice.finish_reason, "stop"), choice.stop_reason)
+
+    def _read_delta(self, delta: _Delta, logprobs: _Logprobs | None) -> None:
+        reasoning = None
+        for name in self._reasoning_fields:
+            reasoning = reasoning or getattr(delta, name)
+        if reasoning:
+            self.blocks.write(ReasoningDelta(reasoning))
+        tokens = logprobs.content if logprobs is not None else None
+        if delta.content or (tokens and not reasoning):
+            self.text(delta.content or "", tokens)
+        if delta.refusal:
+            self.blocks.write(RefusalDelta(delta.refusal))
+        if delta.tool_calls:
+            for part in delta.tool_calls:
+                self._read_call(part)
+
+    def _read_call(self, part: _CallPart) -> None:
+        """Servers differ: an index or none, an id in each part or in the first, all calls under index 0."""
+        blocks = self.blocks
+        key: object = part.index
+        if key is None:
+            known = part.id is None or self._same(self._last_key, part.id)
+            key = self._last_key if known and self._last_key is not None else ("new", part.id)
+        call = blocks.call(key)
+        if call is None or (part.id and call.call_id and part.id != call.call_id):
+            call = blocks.start(key, part.id or None, custom=part.custom is not None)
+        elif call.call_id is None and part.id:
+            call.call_id = part.id
+        self._last_key = key
+        told = part.custom or part.function
+        if told is None:
+            return
+        if told.name and not call.name:
+            call.name = told.name
+        given = told.input if isinstance(told, _Custom) else told.arguments
+        if isinstance(given, dict):
+            given = msgspec.json.encode(given).decode()
+        blocks.arguments(call, given or "")
+
+    def _same(self, key: object, call_id: str) -> bool:
+        call = self.blocks.call(key)
+        return call is not None and call.call_id in (None, call_id)
+
+
+def read_chat(event: bytes, builder: ChatBuilder) -> None:
+    """Hand a chunk to the builder. Raises `msgspec.DecodeError` for what is none, and what an error in it means."""
+    chunk = _decode(event)
+    if chunk.error is not None:
+        error = chunk.error if isinstance(chunk.error, UpstreamError) else None
+        raise builder.translator.event(error or UpstreamError(message=str(chunk.error)))
+    for choice in chunk.choices or ():
+        if choice.index == 0:
+            builder.read(choice)
+    usage = chunk.usage
+    if usage is not None:
+        builder.prompt = usage.prompt_tokens
+        builder.count = usage.completion_tokens or 0
+        if usage.prompt_tokens_details is not None:
+            builder.cached = usage.prompt_tokens_details.cached_tokens
+        if usage.completion_tokens_details is not None:
+            builder.reasoning = usage.completion_tokens_details.reasoning_tokens or 0

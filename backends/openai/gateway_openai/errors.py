@@ -1,0 +1,131 @@
+"""What an upstream's errors mean: for the client, who is told its words but neither its address nor its keys; for the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from email.utils import parsedate_to_datetime
+from time import time
+
+import msgspec
+from msgspec import Struct
+
+from gateway.errors import GatewayError, InvalidRequest
+from gateway_remote.failures import ReplicaBusy, ReplicaFailure
+
+logger = logging.getLogger("gateway.openai")
+
+_REFUSALS = (400, 404, 413, 422)
+_LONGEST_WAIT = 60.0
+"""Seconds for which a replica that asks to wait is left alone at most."""
+_TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
+_PARAMETERS = {
+    "messages": "input",
+    "input": "input",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "text": "text.format",
+}
+"""The first word of an upstream's parameter, where the gateway's own API calls the thing otherwise."""
+
+
+class UpstreamError(Struct):
+    """The `error` of an answer or of an event."""
+
+    message: str | None = None
+    type: str | None = None
+    param: str | None = None
+    code: int | str | None = None
+
+
+class _Envelope(Struct):
+    error: UpstreamError | str | None = None
+    message: str | None = None
+    detail: str | list[object] | None = None
+    type: str | None = None
+    param: str | None = None
+    code: int | str | None = None
+
+
+_decode = msgspec.json.Decoder(_Envelope, strict=False).decode
+
+
+class Translator:
+    """Turns an upstream's errors into the gateway's."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """`secrets` are what nobody must be told: keys, addresses."""
+        words = sorted({each for each in secrets if len(each) > 3}, key=len, reverse=True)
+        self._secrets = re.compile("|".join(map(re.escape, words))) if words else None
+
+    def clean(self, text: str) -> str:
+        """`text` without secrets, in one line of bounded length."""
+        text = " ".join(text.split())
+        if self._secrets is not None:
+            text = self._secrets.sub("…", text)
+        return text if len(text) <= 1000 else f"{text[:999]}…"
+
+    def answer(self, status: int, body: bytes, retry_after: str | None) -> Exception:
+        """What an answer that is no success means. Satisfies `gateway_remote.client.Meaning`."""
+        error = _read(body)
+        said = self.clean(error.message or "no reason given")
+        if status in _REFUSALS:
+            return self.refusal(error, f"The upstream server refused the request ({status}).")
+        if status == 429:
+            return ReplicaBusy(f"it asks to wait (429): {said}", _seconds(retry_after))
+        if status in (401, 403):
+            logger.error(
+                "the upstream refuses the gateway itself (%d): %s; check api_key and headers",
+                status,
+                said,
+            )
+        return ReplicaFailure(f"HTTP {status}: {said}")
+
+    def event(self, error: UpstreamError) -> Exception:
+        """What an error in a stream means."""
+        kind, code = error.type or "", str(error.code or "")
+        if code == "429" or "rate_limit" in kind or "rate_limit" in code:
+            return ReplicaBusy(f"it asks to wait: {self.clean(error.message or '')}", 1.0)
+        numbered = code.isdecimal() and int(code) in _REFUSALS
+        if numbered or kind == "invalid_request_error" or code == "invalid_prompt":
+            return self.refusal(error, "The upstream server refused the request.")
+        said = self.clean(error.message or "no reason given")
+        return ReplicaFailure(f"it failed on the request: {said}")
+
+    def refusal(self, error: UpstreamError, otherwise: str) -> GatewayError:
+        """The 400 for the client, with the upstream's words and the gateway's name of the parameter."""
+        message = self.clean(error.message) if error.message else otherwise
+        code = error.code if isinstance(error.code, str) and not error.code.isdecimal() else None
+        if code == "context_length_exceeded" or _TOO_LONG.search(message):
+            return InvalidRequest(message, param="input", code="context_length_exceeded")
+        first = re.split(r"[.\[]", error.param or "")[0]
+        return InvalidRequest(message, param=_PARAMETERS.get(first, error.param), code=code)
+
+
+def _read(body: bytes) -> UpstreamError:
+    """What a body says, in whichever shape. A body that is not JSON comes from something in between: it is not passed on."""
+    try:
+        envelope = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return UpstreamError()
+    if isinstance(envelope.error, UpstreamError):
+        return envelope.error
+    message = envelope.error or envelope.message
+    if message is None and envelope.detail:
+        message = str(envelope.detail)
+    return UpstreamError(message, envelope.type, envelope.param, envelope.code)
+
+
+def _seconds(retry_after: str | None) -> float:
+    """Of a Retry-After, in seconds or as a date."""
+    value = (retry_after or "").strip()
+    try:
+        wanted = float(value)
+    except ValueError:
+        try:
+            wanted = parsedate_to_datetime(value).timestamp() - time()
+        except ValueError:
+            wanted = 1.0
+    return min(_LONGEST_WAIT, max(0.1, wanted))

@@ -1,0 +1,65 @@
+"""A turn as the input of the Responses API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import UNSET
+
+from gateway.protocols import Turn
+from gateway.wire import items as wire
+from gateway_openai.config import OpenAIConfig
+from gateway_openai.history import Call, Output, entries
+from gateway_openai.parts import response_content, response_output
+
+
+def input_items(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
+    """Items without ids: the upstream stores nothing, and knows none. Raises `InvalidRequest`, naming the item."""
+    told: list[dict[str, Any]] = []
+    for param, entry in entries(turn):
+        match entry:
+            case wire.Message():
+                message: dict[str, Any] = {
+                    "type": "message",
+                    "role": entry.role,
+                    "content": response_content(entry.content, param, config),
+                }
+                if entry.phase is not UNSET:
+                    message["phase"] = entry.phase
+                told.append(message)
+            case wire.Reasoning():
+                if config.send_reasoning and (reasoning := _reasoning(entry)):
+                    told.append(reasoning)
+            case Call():
+                told.append(_call(entry, config))
+            case Output():
+                kind = (
+                    "custom_tool_call" if entry.custom and config.custom_tools else "function_call"
+                )
+                told.append(
+                    {
+                        "type": f"{kind}_output",
+                        "call_id": entry.call_id,
+                        "output": response_output(entry.output, param, config),
+                    }
+                )
+    return told
+
+
+def _reasoning(item: wire.Reasoning) -> dict[str, Any] | None:
+    content = [] if item.content is UNSET else item.content
+    texts = [{"type": "reasoning_text", "text": part.text} for part in content if part.text]
+    if not texts:
+        return None
+    return {"type": "reasoning", "summary": [], "content": texts}
+
+
+def _call(call: Call, config: OpenAIConfig) -> dict[str, Any]:
+    head = {"call_id": call.call_id, "name": call.name}
+    if call.custom and config.custom_tools:
+        return {"type": "custom_tool_call", **head, "input": call.arguments}
+    arguments = call.arguments
+    if call.custom:
+        arguments = json.dumps({"input": arguments}, ensure_ascii=False)
+    return {"type": "function_call", **head, "arguments": arguments}

@@ -1,0 +1,117 @@
+"""Tools, the choice among them and text formats, as the two APIs write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.constraints import Grammar, Regex
+from gateway.errors import Unsupported
+from gateway.protocols import NamedTool, TextFormat, ToolDefinition, Turn
+from gateway_openai.config import OpenAIConfig
+
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def tool_fields(turn: Turn, config: OpenAIConfig) -> dict[str, Any]:
+    """`tools`, `tool_choice` and `parallel_tool_calls`. Raises `Unsupported`."""
+    if not turn.tools:
+        return {}
+    if not config.takes.tools:
+        raise Unsupported("The upstream of this model takes no tools.", param="tools")
+    _refuse_grammars(turn, config)
+    fields: dict[str, Any] = {"tools": [_tool(tool, config) for tool in turn.tools]}
+    match turn.tool_choice:
+        case "auto":
+            pass
+        case "none" | "required" as choice:
+            fields["tool_choice"] = choice
+        case NamedTool(name):
+            fields["tool_choice"] = _choice(name, turn, config)
+    if not turn.parallel_tool_calls and config.takes.parallel_tools:
+        fields["parallel_tool_calls"] = False
+    return fields
+
+
+def format_fields(wanted: TextFormat, config: OpenAIConfig) -> dict[str, Any]:
+    """The text format, as `response_format` or `text`. Raises `Unsupported`."""
+    if wanted.kind == "text":
+        return {}
+    known = config.takes.json_schema if wanted.kind == "json_schema" else config.takes.json_object
+    if not known:
+        raise Unsupported(
+            f"The upstream of this model cannot give a text format of type '{wanted.kind}'.",
+            param="text.format",
+        )
+    chat = config.api == "chat"
+    form: dict[str, Any] = {"type": wanted.kind}
+    if wanted.kind == "json_schema":
+        schema: dict[str, Any] = {"name": wanted.name or "answer", "schema": wanted.schema or {}}
+        if wanted.description:
+            schema["description"] = wanted.description
+        if wanted.strict or not chat:
+            schema["strict"] = wanted.strict
+        form |= {"json_schema": schema} if chat else schema
+    return {"response_format": form} if chat else {"text": {"format": form}}
+
+
+def is_custom(tool: ToolDefinition, config: OpenAIConfig) -> bool:
+    """Whether the upstream is told of a free-text tool as what it is."""
+    return tool.kind == "custom" and config.custom_tools
+
+
+def _tool(tool: ToolDefinition, config: OpenAIConfig) -> dict[str, Any]:
+    chat = config.api == "chat"
+    told: dict[str, Any] = {"name": tool.name}
+    description = tool.description or ""
+    if is_custom(tool, config):
+        kind = "custom"
+        if (grammar := _grammar(tool)) is not None:
+            told["format"] = (
+                {"type": "grammar", "grammar": grammar} if chat else {"type": "grammar", **grammar}
+            )
+    else:
+        kind = "function"
+        told["parameters"] = tool.parameters or NO_ARGUMENTS
+        # The Responses API takes a function for strict where nothing is said.
+        if tool.strict or not chat:
+            told["strict"] = tool.strict
+        if tool.kind == "custom" and (grammar := _grammar(tool)) is not None:
+            description += (
+                f"\n\nThe input must fit this {grammar['syntax']} grammar:\n{grammar['definition']}"
+            )
+    if description:
+        told["description"] = description
+    return {"type": kind, kind: told} if chat else {"type": kind, **told}
+
+
+def _grammar(tool: ToolDefinition) -> dict[str, str] | None:
+    match tool.grammar:
+        case Grammar(syntax, definition):
+            return {"syntax": syntax, "definition": definition}
+        case Regex(pattern):
+            return {"syntax": "regex", "definition": pattern}
+        case _:
+            return None
+
+
+def _refuse_grammars(turn: Turn, config: OpenAIConfig) -> None:
+    """A grammar can be enforced on custom tools alone. Where the model need not call, it is told, and left to the model."""
+    choice = turn.tool_choice
+    if config.custom_tools or choice in ("auto", "none"):
+        return
+    for tool in turn.tools:
+        forced = choice == "required" or choice == NamedTool(tool.name)
+        if forced and tool.grammar is not None:
+            raise Unsupported(
+                f"The upstream of this model cannot enforce the grammar of the tool '{tool.name}'. Leave the grammar out, "
+                "or let the model choose.",
+                param="tool_choice",
+            )
+
+
+def _choice(name: str, turn: Turn, config: OpenAIConfig) -> dict[str, Any]:
+    custom = any(tool.name == name and is_custom(tool, config) for tool in turn.tools)
+    kind = "custom" if custom else "function"
+    if config.api == "chat":
+        return {"type": kind, kind: {"name": name}}
+    return {"type": kind, "name": name}

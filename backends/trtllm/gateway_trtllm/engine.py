@@ -1,0 +1,290 @@
+"""The engine: requests into TensorRT-LLM's `LLM`, its outputs out of it. Imports TensorRT-LLM."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import uuid
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from tensorrt_llm import SamplingParams  # type: ignore[import-not-found,unused-ignore]
+from tensorrt_llm.executor import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+from tensorrt_llm.llmapi import (  # type: ignore[import-not-found,unused-ignore]
+    GuidedDecodingParams,
+    RequestError,
+)
+
+from gateway.engines.tokenizer import HfTokenizer
+from gateway.errors import (
+    ConfigurationError,
+    EngineError,
+    GatewayError,
+    InvalidRequest,
+    Unsupported,
+)
+from gateway.hookspecs import EngineContext
+from gateway.protocols import (
+    Capability,
+    EngineOutput,
+    EngineRequest,
+    ModelInfo,
+    TokensPrompt,
+)
+from gateway_trtllm.config import Config
+from gateway_trtllm.errors import failed, refused
+from gateway_trtllm.generation import Generation
+from gateway_trtllm.lifeline import Lifeline
+from gateway_trtllm.model_info import hf_tokenizer, max_length, model_info, vocabulary_size
+from gateway_trtllm.sampling import priority, sampling_arguments
+
+if TYPE_CHECKING:
+    from gateway_trtllm.guided import Guide
+
+logger = logging.getLogger("gateway.trtllm")
+
+_EVERYWHERE: frozenset[Capability] = frozenset({"tokens", "logprobs", "prompt_logprobs"})
+
+
+class TrtllmEngine:
+    """TensorRT-LLM in process. Its model runs in workers that it starts; this one sends requests and reads tokens."""
+
+    def __init__(
+        self, llm: Any, config: Config, context: EngineContext, lifeline: Lifeline
+    ) -> None:
+        self._llm = llm
+        self._life = lifeline
+        self._tokenizer = HfTokenizer(hf_tokenizer(llm, context))
+        self._info = model_info(llm, config, context)
+        self._ends = self._info.eos_token_ids
+        self._length = max_length(llm, config, context)
+        self._vocabulary = vocabulary_size(llm, len(hf_tokenizer(llm, context)))
+        self._takes = frozenset(inspect.signature(llm.generate_async).parameters)
+        """What this version's `generate_async` takes."""
+        self._traces = bool(getattr(llm.args, "otlp_traces_endpoint", None))
+        self._guide: Guide | None = None
+        self._capabilities = _EVERYWHERE
+        if config.guided_decoding != "none":
+            # It imports xgrammar, which is needed only here.
+            from gateway_trtllm.guided import Guide
+
+            self._guide = Guide(config, self._tokenizer, self._ends)
+            self._capabilities |= self._guide.capabilities
+        self._adapters = _adapters(config)
+        if self._adapters:
+            self._capabilities |= {"adapters"}
+        self._running: dict[str, Any] = {}
+        self._begun: set[str] = set()
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._capabilities
+
+    @property
+    def tokenizer(self) -> HfTokenizer:
+        return self._tokenizer
+
+    @property
+    def running(self) -> int:
+        """Requests that have given a token, and not all of them."""
+        return len(self._begun)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not given a token yet: queued, or in the middle of their prompt."""
+        return len(self._running) - len(self._begun)
+
+    def end_requests(self) -> None:
+        """Take nothing new, and abort what still runs."""
+        self._life.close()
+        for result in list(self._running.values()):
+            _abort(result)
+
+    def forget(self) -> None:
+        """Let go of TensorRT-LLM, which is about to end."""
+        self._llm = None
+
+    async def health(self) -> None:
+        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
+        await self._life.look()
+
+    async def check(self, request: EngineRequest) -> None:
+        """Refuse at once what `generate` would refuse. Starts nothing."""
+        self._life.require()
+        self._arguments(request, self._prompt(request))
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        """Generate for `request`; closing the generator, or cancelling its task, aborts it in TensorRT-LLM."""
+        self._life.require()
+        prompt = self._prompt(request)
+        arguments = self._arguments(request, prompt)
+        generation = Generation(self._tokenizer, request.sampling, ends=self._ends)
+        try:
+            result = self._llm.generate_async({"prompt_token_ids": prompt}, **arguments)
+        except Exception as error:  # its validation raises several kinds, a dead executor others
+            raise await self._explain(error, began=False) from error
+        key = uuid.uuid4().hex
+        self._running[key] = result
+        finished = False
+        try:
+            while True:
+                try:
+                    with self._life.waits():
+                        await anext(result)
+                except StopAsyncIteration:
+                    raise EngineError("TensorRT-LLM's output ended without a finish.") from None
+                except GatewayError:
+                    raise
+                except (
+                    Exception
+                ) as error:  # the workers' errors come as several kinds, bare ones among them
+                    raise await self._explain(error, began=True) from error
+                # The result is the same object each time, and changes with the next step: read at once.
+                made = result.outputs[0]
+                finished = made.finish_reason is not None
+                output = generation.feed(
+                    list(made.token_ids_diff),
+                    made.logprobs_diff if request.sampling.logprobs is not None else (),
+                    made.finish_reason,
+                    made.stop_reason,
+                )
+                if key not in self._begun:
+                    self._begun.add(key)
+                    output.prompt_tokens = len(prompt)
+                    output.cached_tokens = getattr(result, "cached_tokens", None)
+                    if request.sampling.prompt_logprobs is not None:
+                        output.prompt_logprobs = generation.prompt_logprobs(
+                            prompt, made.prompt_logprobs or ()
+                        )
+                ended = output.finish_reason is not None
+                if ended and not finished:
+                    # A stop string, which TensorRT-LLM does not know of.
+                    _abort(result)
+                    finished = True
+                yield output
+                if ended:
+                    return
+        finally:
+            self._running.pop(key, None)
+            self._begun.discard(key)
+            if not finished:
+                _abort(result)
+
+    async def _explain(self, error: Exception, *, began: bool) -> GatewayError:
+        """What a client is told of `error`. Raises `EngineUnavailable` instead where it is the engine's death."""
+        if isinstance(error, RequestError):
+            return failed(error) if began else refused(error)
+        if not began and isinstance(error, ValueError | TypeError):
+            return refused(error)
+        await self._life.look(f"{type(error).__name__}: {error}")
+        return EngineError(f"TensorRT-LLM failed on this request: {type(error).__name__}: {error}")
+
+    def _prompt(self, request: EngineRequest) -> list[int]:
+        prompt = request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported("This engine takes prompts as tokens, not as messages.")
+        if request.multi_modal:
+            raise Unsupported("This engine takes text only.", param="input")
+        ids = list(prompt.token_ids)
+        if not ids:
+            raise InvalidRequest("The prompt is empty.", param="input")
+        limit, why = self._length - 1, f"context is {self._length} tokens for input and output"
+        step = getattr(self._llm.args, "max_num_tokens", None)
+        if step and not getattr(self._llm.args, "enable_chunked_prefill", False) and step < limit:
+            limit, why = step, f"max_num_tokens is {step}, without chunked prefill"
+        if len(ids) > limit:
+            raise InvalidRequest(
+                f"The input has {len(ids)} tokens, and the model's {why}. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
+        if min(ids) < 0 or max(ids) >= self._vocabulary:
+            wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
+            raise InvalidRequest(
+                f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
+                param="input",
+            )
+        return ids
+
+    def _arguments(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+        """The keyword arguments of `generate_async`."""
+        made: dict[str, Any] = {
+            "sampling_params": self._sampling(request, len(prompt)),
+            "streaming": True,
+        }
+        adapter = self._adapter(request)
+        if adapter is not None:
+            made["lora_request"] = adapter
+        if request.sampling.prompt_logprobs is not None:
+            # What comes from the prefix cache has no log probabilities: a salt of its own finds nothing there.
+            made["cache_salt"] = uuid.uuid4().hex
+        elif request.cache_salt:
+            made["cache_salt"] = request.cache_salt
+        if request.priority:
+            if "priority" not in self._takes:
+                raise Unsupported(
+                    "This version of TensorRT-LLM does not schedule by priority. Leave priority out.",
+                    param="priority",
+                )
+            made["priority"] = priority(request.priority)
+        if request.trace_headers and self._traces and "trace_headers" in self._takes:
+            made["trace_headers"] = request.trace_headers
+        return made
+
+    def _sampling(self, request: EngineRequest, prompt_length: int) -> Any:
+        arguments = sampling_arguments(
+            request.sampling,
+            room=self._length - prompt_length,
+            ends=self._ends,
+            vocabulary=self._vocabulary,
+        )
+        if request.constraint is not None:
+            if self._guide is None:
+                raise Unsupported(
+                    'This model enforces nothing: its server has guided_decoding = "none".'
+                )
+            guide = self._guide.constrain(arguments, request)
+            if guide is not None:
+                arguments["guided_decoding"] = GuidedDecodingParams(**guide)
+        try:
+            return SamplingParams(**arguments)
+        except (ValueError, TypeError) as error:
+            raise refused(error) from error
+
+    def _adapter(self, request: EngineRequest) -> Any | None:
+        if request.adapter is None:
+            return None
+        adapter = self._adapters.get(request.adapter)
+        if adapter is None:
+            raise InvalidRequest(
+                f"There is no adapter '{request.adapter}'; known: {', '.join(self._adapters) or 'none'}.",
+                param="model",
+                code="model_not_found",
+            )
+        return adapter
+
+
+def _adapters(config: Config) -> dict[str, Any]:
+    made = {}
+    for number, (name, path) in enumerate(config.lora_modules.items(), start=1):
+        try:
+            made[name] = LoRARequest(name, number, os.path.expanduser(path))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"TensorRT-LLM cannot use the adapter '{name}': {error}"
+            ) from error
+    return made
+
+
+def _abort(result: Any) -> None:
+    try:
+        result.abort()
+    except (
+        Exception
+    ) as error:  # an executor that has gone has nothing to abort, and says so in several ways
+        logger.debug("A request could not be aborted: %r", error)

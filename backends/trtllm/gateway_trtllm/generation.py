@@ -1,0 +1,143 @@
+"""From TensorRT-LLM's tokens to engine outputs: one generation's text, log probabilities and end. Pure, synchronous.
+
+TensorRT-LLM's own text gives out the beginning of a stop string before it knows what it is, and has the end token's text
+in it where special tokens are kept. So it is asked for tokens only, and text is made here from their bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gateway.engines.alignment import Scored, TextAligner, as_prompt, scored
+from gateway.engines.stopping import StopStrings
+from gateway.engines.tokenizer import HfTokenizer
+from gateway.errors import EngineError
+from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob
+
+_FINISH: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "cancelled": "abort"}
+
+
+class Logprob(Protocol):
+    """TensorRT-LLM's class of this name; `rank` is 1 for the most likely token."""
+
+    logprob: float
+    rank: int | None
+
+
+class Generation:
+    """The state of one generation. `feed` until an output has a finish reason; then it is over."""
+
+    def __init__(
+        self, tokenizer: HfTokenizer, sampling: Sampling, *, ends: tuple[int, ...]
+    ) -> None:
+        self._sampling = sampling
+        self._piece = tokenizer.piece
+        self._hidden = tokenizer.special_ids if sampling.skip_special_tokens else frozenset()
+        self._ending = frozenset(sampling.stop_token_ids)
+        if not sampling.ignore_eos:
+            self._ending |= frozenset(ends)
+        self._stops = StopStrings(sampling.stop)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._aligner = None
+        if sampling.logprobs is not None:
+            self._aligner = TextAligner(self._piece, self._hidden)
+        self._unsearched = sampling.min_tokens or 0
+        """How many tokens are still to come in whose text no stop string counts."""
+
+    def feed(
+        self,
+        ids: Sequence[int],
+        logprobs: Sequence[Mapping[int, Logprob]],
+        finish_reason: str | None,
+        stop_reason: str | int | None = None,
+    ) -> EngineOutput:
+        """The output of the tokens that one step has added.
+
+        Raises `EngineError` where TensorRT-LLM ends for no reason that a client could be told.
+        """
+        finish = _finish(finish_reason)
+        ended_by_token = finish == "stop" and bool(ids) and ids[-1] in self._ending
+        hides_end = ended_by_token and not self._sampling.include_stop_str_in_output
+        text, stop = self._text(ids[:-1] if hides_end else ids, last=finish is not None)
+        if stop is not None:
+            finish, stop_reason, hides_end = "stop", stop, False
+        elif ended_by_token:
+            stop_reason = ids[-1]
+        given = EngineOutput(text=text, token_ids=ids, finish_reason=finish)
+        if finish is not None:
+            given.stop_reason = stop_reason
+        if self._aligner is not None:
+            given.logprobs = self._aligner.push(
+                self._scored(ids, logprobs), text, ended_by_token=hides_end, last=finish is not None
+            )
+            # Held with their log probabilities: an output has one of each for every token.
+            given.token_ids = [token.token_id for token in given.logprobs]
+        return given
+
+    def _text(self, ids: Sequence[int], *, last: bool) -> tuple[str, str | None]:
+        """The text that may go out, and the stop string that it ended with."""
+        early = min(self._unsearched, len(ids))
+        self._unsearched -= early
+        text = ""
+        if early:
+            text, _, _ = self._stops.feed(self._decode(ids[:early]), searching=False)
+        new = self._decode(ids[early:])
+        if last:
+            new += self._utf8.decode(b"", True)
+        allowed, stop, _ = self._stops.feed(new)
+        text += allowed
+        if stop is not None:
+            return text + (stop if self._sampling.include_stop_str_in_output else ""), stop
+        return text + (self._stops.rest() if last else ""), None
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        piece, hidden = self._piece, self._hidden
+        return self._utf8.decode(b"".join([piece(i)[1] for i in ids if i not in hidden]))
+
+    def _scored(
+        self, ids: Sequence[int], logprobs: Sequence[Mapping[int, Logprob]]
+    ) -> list[Scored]:
+        if len(ids) != len(logprobs):
+            raise EngineError(
+                f"TensorRT-LLM gave log probabilities for {len(logprobs)} of {len(ids)} tokens."
+            )
+        wanted = self._sampling.logprobs or 0
+        return [
+            _score(i, entry, wanted, self._piece) for i, entry in zip(ids, logprobs, strict=True)
+        ]
+
+    def prompt_logprobs(
+        self, prompt: Sequence[int], told: Sequence[Mapping[int, Logprob]]
+    ) -> list[TokenLogprob | None]:
+        """A prompt's tokens. `told` begins with the second token, and ends with the first that was generated."""
+        if len(told) < len(prompt) - 1:
+            raise EngineError(
+                f"TensorRT-LLM gave log probabilities for {len(told)} of {len(prompt) - 1} prompt tokens."
+            )
+        wanted = self._sampling.prompt_logprobs or 0
+        made: list[TokenLogprob | None] = [None]
+        for token_id, entry in zip(prompt[1:], told, strict=False):
+            made.append(as_prompt(_score(token_id, entry, wanted, self._piece), self._piece))
+        return made
+
+
+def _score(token_id: int, entry: Mapping[int, Logprob], wanted: int, piece: Any) -> Scored:
+    """A token with the `wanted` most likely ones at its place: it is among the entries, and last if it is none of them."""
+    own = entry.get(token_id)
+    if own is None:
+        raise EngineError(f"TensorRT-LLM gave no log probability for the token {token_id}.")
+    best = sorted(((each.logprob, i) for i, each in entry.items()), reverse=True)[:wanted]
+    return scored(token_id, own.logprob, [(i, value) for value, i in best], piece)
+
+
+def _finish(reason: str | None) -> FinishReason | None:
+    if reason is None:
+        return None
+    if reason == "timeout":
+        raise EngineError("TensorRT-LLM ended this request at its own time limit.")
+    finish = _FINISH.get(reason)
+    if finish is None:
+        raise EngineError(f"TensorRT-LLM ended this request with '{reason}'.")
+    return finish

@@ -1,0 +1,59 @@
+"""Stored chat completions: what is kept of an answer that was made with `store: true`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from gateway.protocols import Sampling, StoredCompletion
+from gateway.wire.chat import ChatCompletion, ChatRequest
+from gateway.wire.common import JsonObject
+from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
+
+
+class ToKeep(Struct, frozen=True, kw_only=True):
+    """What an answer is stored with."""
+
+    owner: str | None
+    sent: JsonObject
+    """The request's body."""
+    metadata: dict[str, str]
+    sampling: Sampling
+
+    def record(self, completion: ChatCompletion) -> StoredCompletion:
+        """The completion as it is stored: without what only plain answers, or only streams, can tell."""
+        sent, sampling = self.sent, self.sampling
+        fields: dict[str, Any] = msgspec.structs.asdict(completion)
+        fields |= {"prompt_logprobs": UNSET, "prompt_token_ids": UNSET}
+        fields["choices"] = [
+            msgspec.structs.replace(choice, token_ids=UNSET) for choice in completion.choices
+        ]
+        kept = StoredChatCompletion(
+            **fields,
+            metadata=self.metadata,
+            input_user=sent.get("user"),
+            seed=sampling.seed,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            response_format=sent.get("response_format"),
+            tools=sent.get("tools"),
+            tool_choice=sent.get("tool_choice"),
+        )
+        return StoredCompletion(
+            completion=kept,
+            messages=stored_messages(completion.id, sent["messages"]),
+            owner=self.owner,
+        )
+
+
+def to_keep(request: ChatRequest, sampling: Sampling, owner: str | None) -> ToKeep | None:
+    """What an answer to `request` is stored with; None where it is not."""
+    if not request.store:
+        return None
+    return ToKeep(
+        owner=owner, sent=request.sent, metadata=request.metadata or {}, sampling=sampling
+    )

@@ -1,0 +1,114 @@
+"""Citation marks in a model's text: `【3†L5-L9】`, which the tools' results teach it, and what the client sees in their place.
+
+A mark of a known source becomes a Markdown link, `([example.com](https://example.com/page))`, as OpenAI's own answers have
+it, with a space before it where none is; its annotation covers the link without that space. Any other text stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
+
+from gateway.protocols import Source
+
+_MARK = re.compile(r"【(\d{1,9})†([^【】\n]{0,64})】")
+_LINES = re.compile(r"L(\d{1,9})(?:-L?\d{1,9})?(?:[,;] ?L\d{1,9}(?:-L?\d{1,9})?)*")
+_BEGUN = re.compile(r"【(?:\d{1,9}(?:†[^【】\n]{0,64})?)?")
+_NO_SPACE_AFTER = frozenset(" \t\n([{\"'")
+
+
+class Citation(Struct, frozen=True):
+    """A mark, and the link that stands for it."""
+
+    source: Source
+    link: str
+
+
+Piece: TypeAlias = str | Citation
+
+
+class CitationReader:
+    """Turns the pieces of a text into text and citations. What comes out depends on the characters fed, not on their cutting.
+
+    Holds back what may yet become a mark, at most 76 characters. Linear.
+    """
+
+    def __init__(self, sources: Mapping[int, Sequence[Source]]) -> None:
+        """`sources` by their cursors."""
+        self._sources = sources
+        self._held = ""
+        self._last = " "
+
+    def feed(self, text: str) -> list[Piece]:
+        """What `text` completes."""
+        if not self._held and "【" not in text:
+            if text:
+                self._last = text[-1]
+            return [text] if text else []
+        text, self._held = self._held + text, ""
+        plain: list[str] = []
+        pieces: list[Piece] = []
+        pos = 0
+        while (start := text.find("【", pos)) >= 0:
+            plain.append(text[pos:start])
+            if mark := _MARK.match(text, start):
+                pos = mark.end()
+                source = self._cited(int(mark[1]), mark[2])
+                if source is None:
+                    plain.append(mark[0])
+                    continue
+                before = "".join(plain)
+                if (before[-1:] or self._last) not in _NO_SPACE_AFTER:
+                    before += " "
+                pieces += (before, Citation(source, link_to(source.url)))
+                self._last = ")"
+                plain = []
+                continue
+            if _BEGUN.fullmatch(text, start):
+                pos, self._held = len(text), text[start:]
+                break
+            plain.append("【")
+            pos = start + 1
+        plain.append(text[pos:])
+        if rest := "".join(plain):
+            pieces.append(rest)
+            self._last = rest[-1]
+        return [piece for piece in pieces if piece]
+
+    def _cited(self, cursor: int, told: str) -> Source | None:
+        """The source that a mark means; a mark of several lines means that of its first."""
+        lines = _LINES.fullmatch(told)
+        if lines is None:
+            return None
+        line = int(lines[1])
+        for source in self._sources.get(cursor, ()):
+            if source.lines is None or source.lines[0] <= line <= source.lines[1]:
+                return source
+        return None
+
+    def finish(self) -> list[Piece]:
+        """What was held when the text ended; the reader can be used for another text then."""
+        held, self._held, self._last = self._held, "", " "
+        return [held] if held else []
+
+
+def link_to(url: str) -> str:
+    """A URL as a Markdown link under the name of its host, in parentheses."""
+    try:
+        host = (urlsplit(url).hostname or url).removeprefix("www.")
+    except ValueError:
+        host = url
+    safe = quote(url, safe=";/?:@&=+$,#!~*'%-._")
+    return f"([{host}]({safe}))"
+
+
+def by_cursor(sources: Iterable[Source]) -> dict[int, list[Source]]:
+    """Sources by their cursors, in their order."""
+    found: dict[int, list[Source]] = {}
+    for source in sources:
+        found.setdefault(source.cursor, []).append(source)
+    return found

@@ -1,0 +1,108 @@
+"""`gateway doctor --generate`: open the models, and check the whole contract of their engines by real generations."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from gateway.cli.common import configuration
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.plugins import load_plugins
+from gateway.protocols import Engine
+from gateway.selection import ModelPlan, resolve_model
+
+Result: TypeAlias = Literal["ok", "failed", "not offered"]
+
+CHECK_SECONDS = 300.0
+"""How long one check may take: a large model thinks for some time."""
+
+
+class Line(Struct, frozen=True):
+    """One check's result."""
+
+    what: str
+    result: Result
+    detail: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.what:28} {self.result}{detail} ({self.seconds:.1f} s)"
+
+
+def self_test(arguments: argparse.Namespace) -> int:
+    """Test the models that are asked for, one after the other; 1 if a check of one failed.
+
+    `MODEL` and `--engine` are as for `gateway serve`; `--engine` alone chooses the configured models with that engine.
+    """
+    alone = arguments.model is not None
+    config = configuration(
+        arguments, model=arguments.model, engine=arguments.engine if alone else None
+    )
+    plugins = load_plugins(config.plugins)
+    plans = [resolve_model(name, model, plugins) for name, model in config.models.items()]
+    if arguments.engine is not None and not alone:
+        chosen = [plan for plan in plans if plan.engine.name == arguments.engine]
+        if not chosen:
+            used = ", ".join(sorted({plan.engine.name for plan in plans})) or "none"
+            raise ConfigurationError(
+                f"no model of {config.source} has the engine '{arguments.engine}' (they have: {used}); name a MODEL"
+            )
+        plans = chosen
+    failed = False
+    for plan in plans:
+        failed = asyncio.run(_test(plan)) or failed
+    return 1 if failed else 0
+
+
+async def _test(plan: ModelPlan) -> bool:
+    """Print a line for each check; whether one failed."""
+    print(f"{plan.name}: engine {plan.engine.name} {plan.engine.version} ({plan.why})", flush=True)
+    counts: dict[Result, int] = {"ok": 0, "failed": 0, "not offered": 0}
+    begun = time.monotonic()
+    try:
+        async with plan.engine.make(plan.engine_config, plan.context) as engine:
+            print(Line("opens", "ok", seconds=time.monotonic() - begun), flush=True)
+            async for line in _lines(engine):
+                print(line, flush=True)
+                counts[line.result] += 1
+    except Exception as error:  # a plugin may raise anything; the other models are still tested
+        print(Line("opens and closes", "failed", _words(error), time.monotonic() - begun))
+        counts["failed"] += 1
+    told = ", ".join(f"{number} {result}" for result, number in counts.items())
+    print(f"{plan.name}: {told}\n", flush=True)
+    return counts["failed"] > 0
+
+
+async def _lines(engine: Engine) -> AsyncIterator[Line]:
+    # What the tests use, and the running gateway does not.
+    from gateway.testing.engine_checks import CHECKS, CheckFailed, NotOffered, Probe
+
+    probe = Probe(engine)
+    for check in CHECKS:
+        begun = time.monotonic()
+        result: Result = "ok"
+        detail = ""
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await check.run(probe)
+        except NotOffered as error:
+            result, detail = "not offered", str(error)
+        except CheckFailed as error:
+            result, detail = "failed", str(error)
+        except TimeoutError:
+            result, detail = "failed", f"not over within its time, at most {CHECK_SECONDS:.0f} s"
+        except Exception as error:  # an engine may raise anything; the other checks go on
+            result, detail = "failed", _words(error)
+        yield Line(check.what, result, detail, time.monotonic() - begun)
+
+
+def _words(error: Exception) -> str:
+    message = error.message if isinstance(error, GatewayError) else str(error)
+    kind = "" if isinstance(error, ConfigurationError) else f"{type(error).__name__}: "
+    return f"{kind}{' '.join(message.split())}"

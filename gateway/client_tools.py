@@ -1,0 +1,269 @@
+"""The API's own tools that the client runs: `shell`, `local_shell`, `apply_patch`, `tool_search`.
+
+No model that is hosted here knows them by itself, so each is told as a function, whatever the family; what the model calls
+becomes the item that the API has for it, and the items of earlier calls become the same arguments again.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from gateway.errors import Unsupported
+from gateway.protocols import ToolDefinition
+from gateway.wire import items
+from gateway.wire import tools as wire
+from gateway.wire.common import type_of
+
+ClientCallType: TypeAlias = Literal[
+    "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"
+]
+ClientCall: TypeAlias = (
+    items.LocalShellCall | items.ShellCall | items.ApplyPatchCall | items.ToolSearchCall
+)
+
+CLIENT_TOOLS = ("apply_patch", "local_shell", "shell", "tool_search")
+"""Their types, which are also the names that the model is told."""
+
+_PREFIXES: dict[ClientCallType, str] = {
+    "local_shell_call": items.ID_PREFIXES[items.LocalShellCall],
+    "shell_call": items.ID_PREFIXES[items.ShellCall],
+    "apply_patch_call": items.ID_PREFIXES[items.ApplyPatchCall],
+    "tool_search_call": items.ID_PREFIXES[items.ToolSearchCall],
+}
+
+
+def id_prefix(kind: ClientCallType) -> str:
+    """How the ids of these items begin."""
+    return _PREFIXES[kind]
+
+
+# What the model is told.
+
+_TIMEOUT = {"type": "integer", "description": "Milliseconds after which it is stopped."}
+
+_LOCAL_SHELL = ToolDefinition(
+    name="local_shell",
+    description="Runs a program on the user's computer and returns its output.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": 'The program and its arguments, such as ["bash", "-lc", "ls -l"].',
+            },
+            "working_directory": {"type": "string", "description": "Where to run it."},
+            "timeout_ms": _TIMEOUT,
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+
+_SHELL = ToolDefinition(
+    name="shell",
+    description="Runs shell commands on the user's computer and returns what each wrote and its exit code.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "commands": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Shell command lines; they may run at the same time.",
+            },
+            "timeout_ms": _TIMEOUT,
+            "max_output_length": {
+                "type": "integer",
+                "description": "The most characters of output to return for each command.",
+            },
+        },
+        "required": ["commands"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+
+_APPLY_PATCH = ToolDefinition(
+    name="apply_patch",
+    description=(
+        "Creates, changes or deletes one file of the user's. In `diff`, each line of a new file begins with '+'. For a "
+        "change, each place begins with a line '@@' (and, if that helps to find it, the class or function that it is in), "
+        "followed by some unchanged lines that begin with a space, old lines that begin with '-' and new lines that begin "
+        "with '+'; there are no line numbers."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            "path": {"type": "string", "description": "The file's path, relative to the project."},
+            "diff": {"type": "string", "description": "Empty where a file is deleted."},
+        },
+        "required": ["type", "path", "diff"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+
+_TOOL_SEARCH = ToolDefinition(
+    name="tool_search",
+    description="Finds further tools for a task. Those that it finds can be called afterwards.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What a tool is needed for."},
+            "limit": {"type": "integer", "description": "The most tools to return."},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+def client_tool(tool: wire.Tool) -> tuple[ToolDefinition, ClientCallType] | None:
+    """What the model is told of a tool that the client runs, and the item that its calls become; None for other tools."""
+    match tool:
+        case wire.LocalShellTool():
+            return _LOCAL_SHELL, "local_shell_call"
+        case wire.ApplyPatchTool():
+            return _APPLY_PATCH, "apply_patch_call"
+        case wire.ShellTool() if runs_locally(tool):
+            told = _SHELL.description or ""
+            skills = "".join(f"\n- {line}" for line in _skills(tool))
+            if skills:
+                told += f"\nSkills are folders with instructions in SKILL.md; read them as needed:{skills}"
+            return msgspec.structs.replace(_SHELL, description=told), "shell_call"
+        case wire.ToolSearchTool(execution="client"):
+            schema = None if tool.parameters is UNSET else tool.parameters
+            definition = msgspec.structs.replace(
+                _TOOL_SEARCH,
+                description=tool.description or _TOOL_SEARCH.description,
+                parameters=schema or _TOOL_SEARCH.parameters,
+            )
+            return definition, "tool_search_call"
+        case _:
+            return None
+
+
+def runs_locally(tool: wire.ShellTool) -> bool:
+    """Whether the client runs the commands: unless it asks for a container."""
+    return not isinstance(tool.environment, dict) or tool.environment.get("type") == "local"
+
+
+def _skills(tool: wire.ShellTool) -> Iterator[str]:
+    environment = tool.environment if isinstance(tool.environment, dict) else {}
+    skills = environment.get("skills")
+    for skill in skills if isinstance(skills, list) else ():
+        if isinstance(skill, dict):
+            yield f"{skill.get('name', '')} ({skill.get('path', '')}): {skill.get('description', '')}"
+
+
+# What the model calls.
+
+
+def client_call(
+    kind: ClientCallType, item_id: str, call_id: str, arguments: str
+) -> ClientCall | None:
+    """The finished item of a call; None where the arguments are not what the item needs, so that it cannot be shown so.
+
+    Read as models write: one command without its list, a number as a string, nulls for what is left out.
+    """
+    try:
+        given = msgspec.json.decode(arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(given, dict):
+        return None
+    given = {key: value for key, value in given.items() if value is not None}
+    try:
+        match kind:
+            case "local_shell_call":
+                local = _convert(_local_action(given), items.LocalShellAction)
+                return items.LocalShellCall(id=item_id, call_id=call_id, action=local)
+            case "shell_call":
+                action = _convert(_shell_action(given), items.ShellAction)
+                where = items.LocalEnvironment()
+                return items.ShellCall(
+                    id=item_id, call_id=call_id, action=action, environment=where
+                )
+            case "apply_patch_call":
+                inner = given.get("operation", given)
+                operation: Any = msgspec.convert(
+                    inner, items.CreateFile | items.UpdateFile | items.DeleteFile
+                )
+                return items.ApplyPatchCall(id=item_id, call_id=call_id, operation=operation)
+            case "tool_search_call":
+                return items.ToolSearchCall(id=item_id, call_id=call_id, arguments=given)
+    except msgspec.ValidationError:
+        return None
+
+
+def _convert(given: dict[str, Any], into: Any) -> Any:
+    return msgspec.convert(given, into, strict=False)
+
+
+def _local_action(given: dict[str, Any]) -> dict[str, Any]:
+    command = given.get("command")
+    line = isinstance(command, str)
+    return {**given, "type": "exec", "command": ["sh", "-c", command] if line else command}
+
+
+def _shell_action(given: dict[str, Any]) -> dict[str, Any]:
+    commands = given.get("commands", given.get("command"))
+    if isinstance(commands, str):
+        commands = [commands]
+    elif "commands" not in given and isinstance(commands, list):
+        commands = [shlex.join(map(str, commands))]  # one program and its arguments
+    return {**given, "commands": commands}
+
+
+def call_arguments(call: ClientCall) -> dict[str, Any]:
+    """The arguments that such a call is made with: what the model is shown of it afterwards."""
+    match call:
+        case items.LocalShellCall():
+            given = msgspec.to_builtins(call.action)
+            del given["type"]
+            return {key: value for key, value in given.items() if value not in (None, {})}
+        case items.ShellCall():
+            given = msgspec.to_builtins(call.action)
+            return {key: value for key, value in given.items() if value is not None}
+        case items.ApplyPatchCall():
+            return {
+                **msgspec.to_builtins(call.operation),
+                "diff": getattr(call.operation, "diff", ""),
+            }
+        case items.ToolSearchCall():
+            return call.arguments if isinstance(call.arguments, dict) else {}
+
+
+# Tools that come with items.
+
+
+def brought_tools(
+    history: Sequence[items.Item], own: Sequence[items.Item]
+) -> list[tuple[str, wire.Tool]]:
+    """The tools that items bring into a conversation, oldest first, each with the parameter that it is in.
+
+    They are functions and free-text tools of the client's, in namespaces or not; others must be in `tools`.
+    """
+    brought: list[tuple[str, wire.Tool]] = []
+    for where, part in (("previous_response_id", history), ("input", own)):
+        for index, item in enumerate(part):
+            if isinstance(item, items.AdditionalTools | items.ToolSearchOutput):
+                for at, tool in enumerate(item.tools):
+                    param = f"input[{index}].tools[{at}]" if where == "input" else where
+                    if not isinstance(
+                        tool, wire.FunctionTool | wire.CustomTool | wire.NamespaceTool
+                    ):
+                        raise Unsupported(
+                            f"An item cannot bring tools of type '{type_of(tool)}'. Send them in 'tools'.",
+                            param=param,
+                            code="unsupported_tool",
+                        )
+                    brought.append((param, tool))
+    return brought

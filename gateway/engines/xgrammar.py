@@ -1,0 +1,271 @@
+"""A constraint tree as what engines with xgrammar enforce: a schema, pattern or grammar, or a structural tag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Literal, assert_never
+
+from msgspec import Struct
+
+from gateway.constraints import (
+    Const,
+    Constraint,
+    FreeText,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OneOf,
+    Regex,
+    Repeat,
+    Sequence,
+    Triggered,
+)
+from gateway.engines.json_schemas import bounds_lengths, passed_over
+from gateway.engines.triggers import after_trigger
+from gateway.errors import Unsupported
+
+Format = dict[str, Any]
+"""A format of xgrammar's structural tags, as its JSON."""
+_SPELT_OUT = 32
+"""Up to how many repetitions of what has special tokens are written one by one."""
+
+
+class Enforcement(Struct, frozen=True, kw_only=True):
+    """What the translation depends on besides the tree."""
+
+    backend: Literal["xgrammar", "guidance"] = "xgrammar"
+    max_json_whitespace: int | None = None
+    special: Mapping[str, int] = {}
+    """Ids of the special tokens by their text."""
+    ending: frozenset[int] = frozenset()
+    """Ids that end an output."""
+    takes_lark: bool = True
+    """Whether a grammar that stands alone may be Lark."""
+    lark_to_ebnf: Callable[[str], str]
+    schema_to_ebnf: Callable[[Mapping[str, Any], int | None], str]
+    """Both raise ValueError for what they cannot read; the number is `max_json_whitespace`."""
+
+
+def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
+    """The keyword arguments of vLLM's `StructuredOutputsParams`, which TensorRT-LLM's `GuidedDecodingParams` has too;
+    None where anything is allowed.
+
+    Raises `Unsupported` for what cannot be enforced, naming it.
+    """
+    if constraint == FreeText():
+        return None
+    if by.backend == "xgrammar":
+        _refuse_dropped(constraint)
+    single = _single(constraint, by)
+    if single is not None:
+        return single
+    if by.backend != "xgrammar":
+        raise Unsupported(
+            f'vLLM\'s structured outputs backend "{by.backend}" enforces single schemas, patterns and grammars, not '
+            f'{type(constraint).__name__}; "xgrammar" does.'
+        )
+    tag = {"type": "structural_tag", "format": _format(constraint, by)}
+    return {"structural_tag": json.dumps(tag)}
+
+
+def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int]:
+    """The special tokens that the constraint does not speak of.
+
+    xgrammar takes every token for the text that it is written with, so that `<|im_start|>` may stand in any JSON
+    string; left out of the text afterwards, the string would be another one than was checked.
+    """
+    literals = "\0".join(_literals(constraint))
+    return [
+        token_id
+        for text, token_id in by.special.items()
+        if token_id not in by.ending and text not in literals
+    ]
+
+
+def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
+    """The kinds that the engines know under names of their own."""
+    guidance = by.backend == "guidance"
+    unbounded = by.max_json_whitespace is None
+    match constraint:
+        case JsonSchema(schema) if guidance or (unbounded and not bounds_lengths(schema)):
+            return {"json": schema}
+        case JsonObject() if guidance or unbounded:
+            return {"json_object": True}
+        case Regex(pattern):
+            return {"regex": _pattern(pattern, by)}
+        case Grammar("lark", definition) if by.takes_lark and (guidance or "::=" not in definition):
+            # vLLM tells the two syntaxes apart by this sign.
+            return {"grammar": definition}
+        case Grammar("gbnf", definition):
+            return {"grammar": definition}
+        case OneOf(options) if guidance and options:
+            texts = [option.text for option in options if isinstance(option, Const)]
+            return {"choice": texts} if len(texts) == len(options) else None
+        case Const(text) if guidance:
+            return {"choice": [text]}
+    return None
+
+
+def _format(node: Constraint, by: Enforcement) -> Format:
+    inside = partial(_format, by=by)
+    match node:
+        case Const(text):
+            return _const(text, by)
+        case JsonSchema(schema):
+            return _json(schema, by)
+        case JsonObject():
+            return _json({"type": "object"}, by)
+        case Regex(pattern):
+            return {"type": "regex", "pattern": _pattern(pattern, by)}
+        case Grammar("lark", definition):
+            try:
+                return {"type": "grammar", "grammar": by.lark_to_ebnf(definition)}
+            except ValueError as error:
+                raise Unsupported(f"The Lark grammar cannot be enforced: {error}") from error
+        case Grammar(_, definition):
+            return {"type": "grammar", "grammar": definition}
+        case FreeText(None):
+            return {"type": "any_text"}
+        case FreeText(until):
+            free = {"type": "any_text", "excludes": [until]}
+            return _sequence([free, _const(until or "", by)])
+        case Sequence(parts):
+            return _sequence(list(map(inside, parts)))
+        case OneOf(()):
+            raise Unsupported("A choice between no options cannot be enforced.")
+        case OneOf((option,)):
+            return inside(option)
+        case OneOf(options):
+            return {"type": "or", "elements": list(map(inside, options))}
+        case Repeat(_, _, 0):
+            return _const("", by)
+        case Repeat(body, least, most):
+            return _repeated(inside(body), least, most)
+        case Triggered(trigger, body):
+            return {
+                "type": "dispatch",
+                "rules": [[trigger, inside(after_trigger(body, trigger))]],
+                "loop": True,
+            }
+        case _:
+            assert_never(node)
+
+
+def _repeated(content: Format, least: int, most: int | None) -> Format:
+    match least, most:
+        case 0, 1:
+            return {"type": "optional", "content": content}
+        case 0, None:
+            return {"type": "star", "content": content}
+        case 1, None:
+            return {"type": "plus", "content": content}
+    if _has_token(content) and max(least, most or 0) <= _SPELT_OUT:
+        # Token formats inside `repeat` can end vLLM's engine (xgrammar 0.2.8).
+        rest = _sequence([])
+        if most is None:
+            rest = {"type": "star", "content": content}
+        for _ in range((most or least) - least):
+            rest = {"type": "optional", "content": _sequence([content, rest])}
+        return _sequence([*[content] * least, rest])
+    return {"type": "repeat", "min": least, "max": -1 if most is None else most, "content": content}
+
+
+def _has_token(made: Format) -> bool:
+    inside = [*made.get("elements", ()), *(rule[1] for rule in made.get("rules", ()))]
+    if "content" in made:
+        inside.append(made["content"])
+    return made["type"] == "token" or any(map(_has_token, inside))
+
+
+def _json(schema: Mapping[str, Any], by: Enforcement) -> Format:
+    if bounds_lengths(schema):
+        # Not by xgrammar's own way from schema to tokens: see `grammars`.
+        return {"type": "grammar", "grammar": by.schema_to_ebnf(schema, by.max_json_whitespace)}
+    made: Format = {"type": "json_schema", "json_schema": schema}
+    if by.max_json_whitespace is not None:
+        made["max_whitespace_cnt"] = by.max_json_whitespace
+    return made
+
+
+def _sequence(elements: list[Format]) -> Format:
+    flat: list[Format] = []
+    for element in elements:
+        flat += element["elements"] if element["type"] == "sequence" else [element]
+    flat = [element for element in flat if element != {"type": "const_string", "value": ""}]
+    if not flat:
+        return {"type": "const_string", "value": ""}
+    return flat[0] if len(flat) == 1 else {"type": "sequence", "elements": flat}
+
+
+def _const(text: str, by: Enforcement) -> Format:
+    """The text, its special tokens as the tokens that they are, and not spelt out in others."""
+    for special, token_id in by.special.items():
+        if special not in text:
+            continue
+        if token_id in by.ending:
+            raise Unsupported(
+                f"'{special}' ends this model's output, so that it cannot be enforced inside."
+            )
+        before, after = text.split(special, 1)
+        token: Format = {"type": "token", "token": token_id}
+        return _sequence([_const(before, by), token, _const(after, by)])
+    return {"type": "const_string", "value": text}
+
+
+def _pattern(pattern: str, by: Enforcement) -> str:
+    """xgrammar's `.` stands for line ends too, everybody else's does not."""
+    if by.backend != "xgrammar" or "." not in pattern:
+        return pattern
+    made: list[str] = []
+    escaped = in_class = False
+    for character in pattern:
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character == ".":
+            character = r"[^\n]"
+        made.append(character)
+    return "".join(made)
+
+
+def nodes(constraint: Constraint) -> Iterator[Constraint]:
+    """The tree's nodes, a parent before its children."""
+    yield constraint
+    match constraint:
+        case Sequence(parts) | OneOf(parts):
+            for part in parts:
+                yield from nodes(part)
+        case Repeat(body) | Triggered(_, body):
+            yield from nodes(body)
+
+
+def _literals(constraint: Constraint) -> Iterator[str]:
+    for node in nodes(constraint):
+        match node:
+            case Const(text) | Regex(text) | Grammar(_, text) | Triggered(text):
+                yield text
+            case FreeText(str(until)):
+                yield until
+            case JsonSchema(schema):
+                yield json.dumps(schema, ensure_ascii=False)
+
+
+def _refuse_dropped(constraint: Constraint) -> None:
+    for node in nodes(constraint):
+        if isinstance(node, JsonSchema) and (keyword := passed_over(node.schema)) is not None:
+            raise UnenforceableSchemaError(node, keyword)
+
+
+class UnenforceableSchemaError(Unsupported):
+    """A schema of the tree says what the backend cannot enforce."""
+
+    def __init__(self, node: JsonSchema, keyword: str) -> None:
+        super().__init__(f"The JSON schema's {keyword} cannot be enforced by this engine.")
+        self.node = node

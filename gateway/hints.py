@@ -1,0 +1,25 @@
+"""What a request says that does not change what is asked for, but how it is served: handed to engines that pass requests on."""
+
+from __future__ import annotations
+
+from gateway.wire.chat import ChatRequest
+from gateway.wire.request import ResponseRequest
+
+_NAMES = (
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "service_tier",
+)
+
+
+def hints_of(request: ResponseRequest | ChatRequest) -> dict[str, str]:
+    """Those that the client sent, by the API's names; besides, `verbosity` and `reasoning_summary`."""
+    given = {name: getattr(request, name, None) for name in _NAMES}
+    if isinstance(request, ChatRequest):
+        given["verbosity"] = request.verbosity
+    else:
+        given["verbosity"] = request.text.verbosity or None
+        given["reasoning_summary"] = request.reasoning.summary if request.reasoning else None
+    return {name: value for name, value in given.items() if value}

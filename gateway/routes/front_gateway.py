@@ -1,0 +1,144 @@
+"""What fronts use of the gateway: prompts, counts, and answers that their own writers write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.choices import AnswerRun
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.front_run import WrittenChoice
+from gateway.generation import Generation, GenerationSettings, Generator
+from gateway.protocols import AnswerWriter, AsgiApp, Ask, ListedModel, TokensPrompt, Turn
+from gateway.routes.front_answers import StreamedAnswer, WholeAnswer
+from gateway.sampling import with_defaults
+from gateway.served import ServedModel, Services
+
+
+class PreparedAnswer:
+    """Satisfies `gateway.protocols.Answer`."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        settings: GenerationSettings,
+        first: Generation,
+        services: Services,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._first = first
+        self._services = services
+
+    @property
+    def model(self) -> str:
+        return self._model.name
+
+    @property
+    def prompt_tokens(self) -> int:
+        prompt = self._first.request.prompt
+        return len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
+
+    def stream(
+        self,
+        writer: AnswerWriter,
+        *,
+        headers: Mapping[str, str] = {},
+        content_type: str = "text/event-stream; charset=utf-8",
+        idle_seconds: float | None = None,
+    ) -> AsgiApp:
+        return StreamedAnswer(
+            self._run(writer),
+            writer,
+            headers=headers,
+            content_type=content_type,
+            idle_seconds=idle_seconds,
+        )
+
+    def whole(
+        self,
+        writer: AnswerWriter,
+        *,
+        headers: Mapping[str, str] = {},
+        content_type: str = "application/json",
+    ) -> AsgiApp:
+        return WholeAnswer(self._run(writer), headers=headers, content_type=content_type)
+
+    def _run(self, writer: AnswerWriter) -> AnswerRun:
+        services = self._services
+        generator = Generator(self._model, self._settings, services.metrics)
+        choice = WrittenChoice(generator, self._first, writer)
+        return AnswerRun(self._model, services, [choice])
+
+
+class FrontGateway:
+    """Satisfies `gateway.protocols.Gateway`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def models(self) -> Sequence[ListedModel]:
+        return [_listed(model) for model in self._services.models.values()]
+
+    def model(self, name: str) -> ListedModel:
+        return _listed(self._services.known_model(name))
+
+    async def prepare(self, ask: Ask) -> PreparedAnswer:
+        services = self._services
+        model = services.model(ask.model)
+        settings = _settings(ask, model)
+        generator = Generator(model, settings, services.metrics)
+        first = await generator.fitting(_turn(ask, model))
+        return PreparedAnswer(model, settings, first, services)
+
+    async def count_tokens(self, ask: Ask) -> int:
+        services = self._services
+        model = services.model(ask.model)
+        generator = Generator(model, _settings(ask, model), services.metrics)
+        prompt = (await generator.prepare(_turn(ask, model))).request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported(
+                f"The engine of '{model.name}' counts its tokens itself; they are not known here.",
+                param="model",
+            )
+        return len(prompt.token_ids)
+
+    def seal(self, text: str, owner: str | None) -> str:
+        return self._services.sealer.seal(text, owner)
+
+    def unseal(self, sealed: str, owner: str | None) -> str | None:
+        try:
+            return self._services.sealer.open(sealed, owner, "")
+        except InvalidRequest:
+            return None
+
+    def unknown_parameters(self, path: str) -> None:
+        self._services.metrics.unknown_parameters(path)
+
+
+def _listed(model: ServedModel) -> ListedModel:
+    return ListedModel(
+        name=model.name,
+        created=model.created,
+        max_model_len=model.info.max_model_len,
+        description=model.config.description or model.info.description,
+    )
+
+
+def _settings(ask: Ask, model: ServedModel) -> GenerationSettings:
+    return GenerationSettings(
+        sampling=with_defaults(ask.sampling, model),
+        cache_salt=ask.cache_salt,
+        priority=ask.priority,
+        trace_headers=ask.trace_headers,
+        size=ask.size,
+    )
+
+
+def _turn(ask: Ask, model: ServedModel) -> Turn:
+    configured = model.config.chat_template_kwargs
+    if not configured:
+        return ask.turn
+    kwargs = {**configured, **ask.turn.chat_template_kwargs}
+    return msgspec.structs.replace(ask.turn, chat_template_kwargs=kwargs)

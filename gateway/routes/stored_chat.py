@@ -1,0 +1,128 @@
+"""/v1/chat/completions: those that were made with `store: true`."""
+
+from __future__ import annotations
+
+import re
+
+from litestar import delete, get, post
+from litestar.params import FromPath
+from litestar.types import ASGIApp
+
+from gateway.errors import NotFound, Unsupported
+from gateway.pages import page_query
+from gateway.protocols import ResponseStore, StoredCompletion
+from gateway.routes.answers import json_answer
+from gateway.routes.body import read_body
+from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.wire.request import decode_metadata
+from gateway.wire.stored_chat import (
+    ChatMessageList,
+    DeletedChatCompletion,
+    completion_list,
+    decode_update,
+)
+
+_METADATA = re.compile(r"metadata\[(.+)\]", re.DOTALL)
+
+
+@get("/v1/chat/completions")
+async def list_chat_completions(request: HttpRequest) -> ASGIApp:
+    """A page of the stored completions, of one model and with some metadata if that is asked for."""
+    params = request.query_params
+    query = page_query(params, default_order="asc")
+    wanted = {
+        found[1]: value for key, value in params.items() if (found := _METADATA.fullmatch(key))
+    }
+    page = await _store(request).list_completions(
+        after=query.after,
+        limit=query.limit,
+        order=query.order,
+        model=_model(request, params.get("model")),
+        metadata=decode_metadata(wanted),
+        owner=owner_of(request),
+    )
+    if page is None:
+        raise _unknown(query.after or "", param="after")
+    return json_answer(completion_list(list(page.completions), has_more=page.has_more))
+
+
+@get("/v1/chat/completions/{completion_id:str}")
+async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
+    """A stored completion."""
+    return json_answer((await _record(request, completion_id)).completion)
+
+
+@post("/v1/chat/completions/{completion_id:str}", status_code=200)
+async def update_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
+    """Replace a stored completion's metadata."""
+    metadata = decode_update(await read_body(request))
+    record = await _store(request).update_completion(
+        completion_id, metadata, owner=owner_of(request)
+    )
+    if record is None:
+        raise _unknown(completion_id)
+    return json_answer(record.completion)
+
+
+@delete("/v1/chat/completions/{completion_id:str}", status_code=200)
+async def delete_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
+    """Forget a stored completion and its messages."""
+    if not await _store(request).delete_completion(completion_id, owner=owner_of(request)):
+        raise _unknown(completion_id)
+    return json_answer(DeletedChatCompletion(id=completion_id))
+
+
+@get("/v1/chat/completions/{completion_id:str}/messages")
+async def list_chat_messages(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
+    """A page of the messages that a stored completion was made from."""
+    query = page_query(request.query_params, default_order="asc")
+    messages = list((await _record(request, completion_id)).messages)
+    if query.order == "desc":
+        messages.reverse()
+    ids = [message["id"] for message in messages]
+    if query.after is not None:
+        if query.after not in ids:
+            raise NotFound(
+                f"Message with id '{query.after[:100]}' not found.",
+                param="after",
+                code="message_not_found",
+            )
+        messages = messages[ids.index(query.after) + 1 :]
+    shown = messages[: query.limit]
+    return json_answer(
+        ChatMessageList(
+            data=shown,
+            first_id=shown[0]["id"] if shown else None,
+            last_id=shown[-1]["id"] if shown else None,
+            has_more=len(messages) > query.limit,
+        )
+    )
+
+
+def _model(request: HttpRequest, name: str | None) -> str | None:
+    """The name that completions were made under, where an alias of it is asked for."""
+    if not name:
+        return None
+    return services_of(request).aliases.get(name, name)
+
+
+def _store(request: HttpRequest) -> ResponseStore:
+    store = services_of(request).store
+    if store is None:
+        raise Unsupported('This server stores nothing (store = "none").')
+    return store
+
+
+async def _record(request: HttpRequest, completion_id: str) -> StoredCompletion:
+    record = await _store(request).get_completion(completion_id, owner=owner_of(request))
+    if record is None:
+        raise _unknown(completion_id)
+    return record
+
+
+def _unknown(completion_id: str, *, param: str | None = None) -> NotFound:
+    return NotFound(
+        f"Chat completion with id '{completion_id[:100]}' not found. Only those made with store: true are kept.",
+        param=param,
+        code="chat_completion_not_found",
+    )

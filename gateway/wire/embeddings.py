@@ -1,0 +1,144 @@
+"""Embeddings: the request, and its answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.wire.common import Value, Wire
+from gateway.wire.decoding import convert, decode_object, missing, name_type
+from gateway.wire.sampling import MAX_INT
+
+EncodingFormat: TypeAlias = Literal["float", "base64"]
+TokenIds: TypeAlias = list[Annotated[int, Meta(ge=0, le=MAX_INT)]]
+Input: TypeAlias = str | list[int]
+"""Text, or token ids."""
+
+MAX_DIMENSIONS = 1_000_000
+"""Beyond any model; which numbers of dimensions a model has is another question."""
+
+
+class EmbeddingsRequest(Wire, kw_only=True):
+    """The body of `POST /v1/embeddings`. `inputs` are what `input` comes to."""
+
+    model: str | None = None
+    inputs: list[Input] = []
+    several: bool = False
+    """Whether `input` is a list of inputs, so that an error can name one of them."""
+    encoding_format: EncodingFormat = "float"
+    dimensions: Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)] | None = None
+    user: str | None = None
+    add_special_tokens: bool | None = None
+    priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] | None = None
+    unknown: list[str] = []
+    """Names of parameters that nobody knows."""
+
+
+_REFUSED = {
+    "messages": "Messages are not embedded on this server. Send their text as input.",
+    "truncate_prompt_tokens": "Inputs are not cut on this server. Send shorter ones.",
+    "embed_dtype": "Vectors have 32-bit floats on this server. Leave embed_dtype out.",
+    "endianness": "Vectors in base64 are little-endian on this server. Leave endianness out.",
+    "use_activation": "Vectors are as the model's own configuration has them. Leave use_activation out.",
+    "normalize": "Vectors are as the model's own configuration has them. Leave normalize out.",
+}
+_NOT_OF_THE_API = ("inputs", "several", "unknown")
+_KNOWN = {
+    "input",
+    *_REFUSED,
+    *(field.encode_name for field in msgspec.structs.fields(EmbeddingsRequest)),
+} - set(_NOT_OF_THE_API)
+
+
+def decode_embeddings_request(body: bytes, *, max_inputs: int) -> EmbeddingsRequest:
+    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    raw = decode_object(body)
+    given = {key: value for key, value in raw.items() if value is not None}
+    sent = given.pop("input", None)
+    for name in _NOT_OF_THE_API:
+        given.pop(name, None)
+    request = convert(given, EmbeddingsRequest, "")
+    for name, message in _REFUSED.items():
+        if given.get(name) not in (None, [], ""):
+            raise Unsupported(message, param=name)
+    if sent is None:
+        raise missing("input", "Send a string, a list of token ids, or a list of either.")
+    request.inputs, request.several = _inputs(sent, max_inputs)
+    request.unknown = sorted(raw.keys() - _KNOWN)
+    return request
+
+
+def _inputs(raw: Any, most: int) -> tuple[list[Input], bool]:
+    if isinstance(raw, str):
+        return [_text(raw, "input")], False
+    if not isinstance(raw, list):
+        raise _wrong("input", raw)
+    if not raw:
+        raise _empty("input", "array")
+    if type(raw[0]) is int:
+        return [convert(raw, TokenIds, "input")], False
+    if len(raw) > most:
+        raise InvalidRequest(
+            f"Invalid 'input': at most {most} inputs can be embedded at once, and these are {len(raw)}. Send several "
+            "requests.",
+            param="input",
+            code="array_above_max_length",
+        )
+    return [_input(each, f"input[{index}]") for index, each in enumerate(raw)], True
+
+
+def _input(raw: Any, param: str) -> Input:
+    if isinstance(raw, str):
+        return _text(raw, param)
+    if not isinstance(raw, list):
+        raise _wrong(param, raw)
+    if not raw:
+        raise _empty(param, "array")
+    return convert(raw, TokenIds, param)
+
+
+def _text(text: str, param: str) -> str:
+    if not text:
+        raise _empty(param, "string")
+    return text
+
+
+def _empty(param: str, kind: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid '{param}': empty {kind}. An input has at least one character or token.",
+        param=param,
+        code=f"empty_{kind}",
+    )
+
+
+def _wrong(param: str, raw: Any) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid type for '{param}': expected a string or token ids, but got {name_type(raw)} instead.",
+        param=param,
+        code="invalid_type",
+    )
+
+
+class Embedding(Value, frozen=True, kw_only=True):
+    """One vector: numbers, or the base64 of their little-endian 32-bit floats."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(Value, frozen=True, kw_only=True):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(Value, frozen=True, kw_only=True):
+    """The answer. Each of `data` is an `Embedding`, encoded already."""
+
+    object: Literal["list"] = "list"
+    data: list[msgspec.Raw]
+    model: str
+    usage: EmbeddingUsage

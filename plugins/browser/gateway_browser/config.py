@@ -1,0 +1,114 @@
+"""`[tools.browser]` in `gateway.toml`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+
+BUILT_IN: Final = ("searxng", "brave", "exa", "local")
+_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+
+
+class SearxngConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tools.browser.searxng]`: an instance of SearXNG whose settings allow the format `json`."""
+
+    url: str
+    """Where the instance is: `https://searx.example.com`."""
+    engines: list[str] = []
+    """The engines to ask; empty: those that the instance chooses."""
+    categories: list[str] = []
+    language: str = ""
+    """Such as `en` or `de-DE`; empty: as the instance has it."""
+    safesearch: Annotated[int, Meta(ge=0, le=2)] = 0
+    headers: dict[str, str] = {}
+    """Sent with every request, for an instance that asks who is there."""
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+
+class BraveConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tools.browser.brave]`: the Brave Search API."""
+
+    api_key: str
+    url: str = "https://api.search.brave.com/res/v1/web/search"
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+
+class ExaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tools.browser.exa]`: the Exa API."""
+
+    api_key: str
+    url: str = "https://api.exa.ai/search"
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+
+class LocalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tools.browser.local]`: an index over the HTML, Markdown and text files of a folder, made at the start."""
+
+    path: str
+    """The folder; relative to the working directory."""
+    base_url: str = "http://local.invalid/"
+    """What stands before a file's path in the URL under which it is found, opened and cited."""
+
+    def __post_init__(self) -> None:
+        _check_url(self.base_url)
+
+
+class BrowserConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[tools.browser]`."""
+
+    provider: str
+    """Who searches: `searxng`, `brave`, `exa`, `local`, or `package.module:function` of another distribution."""
+    searxng: SearxngConfig | None = None
+    brave: BraveConfig | None = None
+    exa: ExaConfig | None = None
+    local: LocalConfig | None = None
+    options: dict[str, Any] = {}
+    """What a provider of another distribution is given."""
+    results: Annotated[int, Meta(ge=1, le=50)] = 10
+    """Results of a search, where the model asks for no number; half and twice that for a low and high
+    `search_context_size`."""
+    view_characters: Annotated[int, Meta(ge=200)] = 6000
+    """How much of a page is shown at once; likewise."""
+    allow_hosts: tuple[str, ...] = ("*",)
+    """Hosts whose pages may be opened: `example.com`, `*.example.com`, `example.com:8443`, or `*` for every host."""
+    allow_private: bool = False
+    """Whether these may be at addresses of this machine and of private networks."""
+    max_page_bytes: Count = 2_097_152
+    """How much of a page is read; the rest is left out, with a note."""
+    max_pages: Count = 64
+    """How many pages a response keeps to scroll, search and follow links in."""
+    max_redirects: Annotated[int, Meta(ge=0)] = 5
+    time_limit: Seconds = 20.0
+    """Seconds for one search, and for one page."""
+    output_limit: Annotated[int, Meta(ge=1000)] = 65_536
+    """Bytes that the model reads of one result at most."""
+    user_agent: str = "Litegate"
+
+    def __post_init__(self) -> None:
+        if self.provider in BUILT_IN:
+            if getattr(self, self.provider) is None:
+                raise ValueError(
+                    f'provider = "{self.provider}" needs a table [tools.browser.{self.provider}]'
+                )
+        elif not _REFERENCE.match(self.provider):
+            raise ValueError(
+                f"`provider` is {', '.join(BUILT_IN)} or package.module:function, not {self.provider!r}"
+            )
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a URL begins with http:// or https:// and names a host")

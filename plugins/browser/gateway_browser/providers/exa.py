@@ -1,0 +1,58 @@
+"""The Exa API: https://exa.ai/docs/reference/search."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from msgspec import Struct
+
+from gateway_browser.config import ExaConfig
+from gateway_browser.providers import SearchHit, SearchQuery
+from gateway_browser.providers.http import api_client, ask, plain
+
+_SNIPPET = 600
+"""Characters of each page's text."""
+
+
+class _Result(Struct):
+    url: str
+    title: str | None = None
+    text: str | None = None
+
+
+class _Answer(Struct):
+    results: list[_Result] = []
+
+
+class Exa:
+    """A `SearchProvider`."""
+
+    def __init__(self, config: ExaConfig, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self._url = config.url
+
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
+        body: dict[str, Any] = {
+            "query": query.text,
+            "numResults": query.count,
+            "contents": {"text": {"maxCharacters": _SNIPPET}},
+        }
+        if query.domains:
+            body["includeDomains"] = list(query.domains)
+        if query.place.country:
+            body["userLocation"] = query.place.country.upper()
+        request = self._client.build_request("POST", self._url, json=body)
+        answer = await ask(self._client, request, _Answer)
+        return [
+            SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.text)[:_SNIPPET])
+            for each in answer.results
+        ]
+
+
+@asynccontextmanager
+async def open_exa(config: ExaConfig) -> AsyncIterator[Exa]:
+    async with api_client({"x-api-key": config.api_key}) as client:
+        yield Exa(config, client)

@@ -1,0 +1,61 @@
+"""Asking a search engine's API."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import httpx2
+import msgspec
+
+from gateway.net.http import LimitedTransport, TooLarge
+from gateway_browser.providers import ProviderFailure
+
+T = TypeVar("T")
+
+_MAX_BYTES = 4_194_304
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+
+
+@asynccontextmanager
+async def api_client(headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client for one API. Whoever asks limits the time."""
+    transport = LimitedTransport(httpx2.AsyncHTTPTransport(), _MAX_BYTES)
+    async with httpx2.AsyncClient(
+        transport=transport,
+        headers={"accept": "application/json", "accept-encoding": "identity", **headers},
+        timeout=None,  # the session has a limit for the whole search
+    ) as client:
+        yield client
+
+
+async def ask(client: httpx2.AsyncClient, request: httpx2.Request, answer: type[T]) -> T:
+    """The API's answer. Raises `ProviderFailure`, whatever goes wrong."""
+    try:
+        response = await client.send(request)
+    except (httpx2.HTTPError, TooLarge) as error:
+        raise ProviderFailure(
+            f"the search engine cannot be reached ({type(error).__name__})"
+        ) from None
+    if response.status_code != 200:
+        raise ProviderFailure(f"the search engine answered with HTTP status {response.status_code}")
+    try:
+        return msgspec.json.decode(response.content, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProviderFailure("the search engine's answer cannot be read") from None
+
+
+def plain(text: str | None) -> str:
+    """A snippet without markup, in one line."""
+    return " ".join(html.unescape(_TAG.sub("", text or "")).split())
+
+
+def restricted(text: str, domains: tuple[str, ...]) -> str:
+    """A query with the operators that most engines know for domains."""
+    if not domains:
+        return text
+    sites = " OR ".join(f"site:{domain}" for domain in domains)
+    return f"{text} ({sites})" if len(domains) > 1 else f"{text} {sites}"

@@ -1,0 +1,55 @@
+"""SearXNG: https://docs.searxng.org/dev/search_api."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx2
+from msgspec import Struct
+
+from gateway_browser.config import SearxngConfig
+from gateway_browser.providers import SearchHit, SearchQuery
+from gateway_browser.providers.http import api_client, ask, plain, restricted
+
+
+class _Result(Struct):
+    url: str
+    title: str | None = None
+    content: str | None = None
+
+
+class _Answer(Struct):
+    results: list[_Result] = []
+
+
+class Searxng:
+    """A `SearchProvider`."""
+
+    def __init__(self, config: SearxngConfig, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self._url = config.url.rstrip("/") + "/search"
+        self._parameters = {
+            "format": "json",
+            "safesearch": str(config.safesearch),
+            "engines": ",".join(config.engines),
+            "categories": ",".join(config.categories),
+            "language": config.language,
+        }
+
+    async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
+        """SearXNG takes no number of results, and no place."""
+        parameters = {"q": restricted(query.text, query.domains), **self._parameters}
+        given = {name: value for name, value in parameters.items() if value}
+        request = self._client.build_request("GET", self._url, params=given)
+        answer = await ask(self._client, request, _Answer)
+        return [
+            SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.content))
+            for each in answer.results
+        ]
+
+
+@asynccontextmanager
+async def open_searxng(config: SearxngConfig) -> AsyncIterator[Searxng]:
+    async with api_client(config.headers) as client:
+        yield Searxng(config, client)

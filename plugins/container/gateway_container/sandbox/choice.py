@@ -1,0 +1,88 @@
+"""Choosing the isolation at start, by trying it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+
+from gateway.errors import ConfigurationError
+from gateway_container.config import MIB, SandboxConfig
+from gateway_container.jail.spec import Limits
+from gateway_container.sandbox.answers import Ran
+from gateway_container.sandbox.isolation import Engine, Isolation, Jail
+from gateway_container.sandbox.process import SandboxEnded, start_sandbox
+
+logger = logging.getLogger("gateway.container")
+
+
+def limits_of(config: SandboxConfig, memory: int | None = None) -> Limits:
+    """The limits of one container; `memory` in bytes, where a request asks for less."""
+    return Limits(
+        memory=min(config.max_memory_bytes, memory or config.max_memory_bytes),
+        disk=config.max_disk_bytes,
+        processes=config.max_processes,
+        open_files=config.max_open_files,
+        cpu_seconds=config.max_cpu_seconds,
+    )
+
+
+async def choose_isolation(config: SandboxConfig, tool: str) -> Isolation:
+    """The best isolation that works here, said in one line of the log.
+
+    Raises `ConfigurationError` where there is none, unless the configuration says `unsafe = true`.
+    """
+    candidates: list[Isolation] = []
+    if config.isolation in ("auto", "namespaces"):
+        candidates.append(Jail(config, namespaces=True))
+    if config.isolation in ("auto", "engine") and config.engine is not None:
+        candidates.append(Engine(config))
+    failures: list[str] = []
+    for isolation in candidates:
+        failure = await _failure(isolation, config)
+        if failure is None:
+            logger.info("%s: code is kept apart by %s", tool, _described(isolation, config))
+            return isolation
+        failures.append(f"{isolation.description.partition(' (')[0]}: {failure}")
+    if config.unsafe:
+        unsafe = Jail(config, namespaces=False)
+        logger.warning("%s: code is kept apart by %s", tool, unsafe.description)
+        return unsafe
+    raise ConfigurationError(
+        f"[tools.{tool}]: this machine cannot keep code apart ({'; '.join(failures)}). Allow user namespaces, name a "
+        "container engine (`engine`, `image`), or say `unsafe = true` to run code as the gateway's own user."
+    )
+
+
+async def _failure(isolation: Isolation, config: SandboxConfig) -> str | None:
+    """Why no sandbox can be had by it; None: it can."""
+    limits = limits_of(config, 256 * MIB)
+    name = f"litegate-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        sandbox = await start_sandbox(isolation, name, limits, seconds=config.start_timeout)
+    except SandboxEnded as ended:
+        return str(ended)
+    try:
+        command = (
+            ["python3", "-c", "1"] if isinstance(isolation, Engine) else ["/bin/sh", "-c", ":"]
+        )
+        ran = await sandbox.ask("run", Ran, seconds=10.0, command=command, limit=1000)
+    except SandboxEnded as ended:
+        return str(ended)
+    finally:
+        await sandbox.close()
+    return None if ran.code == 0 else ran.failed or ran.stderr or f"exit code {ran.code}"
+
+
+def _described(isolation: Isolation, config: SandboxConfig) -> str:
+    if not isinstance(isolation, Jail):
+        return isolation.description
+    from gateway_container.jail.cgroup import bounded_by
+
+    bounds = bounded_by(config.cgroup)
+    groups = (
+        f"cgroups ({', '.join(bounds)})"
+        if bounds
+        else "no cgroups (memory is limited for each process only)"
+    )
+    return f"{isolation.description}, {groups}"

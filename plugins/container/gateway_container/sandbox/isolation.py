@@ -1,0 +1,234 @@
+"""How sandboxes are kept apart here: what this machine has, chosen once at start, and never less without being told so."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from gateway.errors import ConfigurationError
+from gateway_container.config import SandboxConfig
+from gateway_container.jail.seccomp import is_known
+from gateway_container.jail.spec import Limits
+
+logger = logging.getLogger("gateway.container")
+
+FOLDER = "/mnt/data"
+"""Where code in a sandbox works, as in OpenAI's containers."""
+
+_INSIDE = resources.files("gateway_container") / "inside"
+_PACKAGE = Path(__file__).parents[1]
+_PROGRAMS = ("__init__.py", "agent.py", "cells.py", "interpreter.py", "processes.py")
+_SCRATCH = "/tmp"  # noqa: S108 - the sandbox's own
+_LAID = f"{_SCRATCH}/.agent"
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives",
+    "/etc/ssl/certs", "/etc/localtime",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "MPLBACKEND": "Agg",
+}
+
+
+_AGENT = ("-I", "-S", "-X", "utf8")
+_CELLS = ("-I", "-B", "-X", "utf8")
+"""The options of the interpreter of cells: it sees the packages that are installed with it."""
+
+
+class Launch(Struct, frozen=True):
+    """A program to start, and what it reads first."""
+
+    command: list[str]
+    preamble: bytes = b""
+    end: list[str] = []
+    """A command that ends the sandbox, where ending the program may not."""
+    folder: str | None = None
+    """A folder to remove when the sandbox has ended."""
+
+
+class Isolation(Protocol):
+    """A way to keep sandboxes apart."""
+
+    @property
+    def description(self) -> str:
+        """What it is, as a part of a sentence."""
+        ...
+
+    def launch(self, name: str, limits: Limits) -> Launch:
+        """The program that runs the agent in a new sandbox. `name` is unique on this machine."""
+        ...
+
+
+def programs() -> dict[str, str]:
+    """The texts of what runs inside, by their names in the package `inside`."""
+    return {name: (_INSIDE / name).read_text(encoding="utf-8") for name in _PROGRAMS}
+
+
+def _start_agent(folder: str, python: str) -> str:
+    """The line of Python that runs the agent, whose package is in `folder`."""
+    interpreter = [python, *_CELLS, f"{folder}/inside/interpreter.py"]
+    return (
+        f"import sys; sys.path.insert(0, {folder!r}); sys.dont_write_bytecode = True; "
+        f"from inside.agent import main; main({interpreter!r})"
+    )
+
+
+class _Interpreter(Struct, frozen=True):
+    """Python in a sandbox, and the folders that it needs."""
+
+    path: str
+    shown: list[str]
+    hidden: list[str]
+
+
+class Jail:
+    """The keeper of `gateway_container.jail`: namespaces and all that goes with them, or, if told so, limits alone."""
+
+    def __init__(self, config: SandboxConfig, *, namespaces: bool) -> None:
+        self._config = config
+        self._namespaces = namespaces
+        self._python = _interpreter(config.python)
+
+    @property
+    def description(self) -> str:
+        if not self._namespaces:
+            return "NOTHING but resource limits (unsafe = true): code can do what the gateway's user can"
+        calls = "seccomp" if is_known() else f"no seccomp (unknown on {platform.machine()})"
+        return f"namespaces (user, mount, pid, net, ipc, uts, cgroup), {calls}, resource limits"
+
+    def launch(self, name: str, limits: Limits) -> Launch:
+        python = self._python
+        folder = None if self._namespaces else tempfile.mkdtemp(prefix=f"{name}-")
+        inside = folder or FOLDER
+        laid = f"{folder}/.agent" if folder else "/run"
+        spec = {
+            "namespaces": self._namespaces,
+            "parent": os.getpid(),
+            "command": [python.path, *_AGENT, "-c", _start_agent(laid, python.path)],
+            "environment": {
+                **_ENVIRONMENT,
+                "HOME": inside,
+                "MPLCONFIGDIR": f"{folder or _SCRATCH}/.matplotlib",
+            },
+            "files": {f"{laid}/inside/{name}": text for name, text in programs().items()},
+            "shown": _outermost([*_SYSTEM, *python.shown, *_with_targets(self._config.readable)]),
+            "hidden": python.hidden,
+            "folder": inside,
+            "cgroup": self._config.cgroup,
+            "limits": msgspec.to_builtins(limits),
+        }
+        start = (
+            f"import sys; sys.path.insert(0, {str(_PACKAGE)!r}); "
+            "from jail.keeper import main; sys.exit(main())"
+        )
+        return Launch(
+            [os.path.realpath(sys.executable), "-I", "-S", "-X", "utf8", "-c", start],
+            json.dumps(spec).encode() + b"\n",
+            folder=folder,
+        )
+
+
+class Engine:
+    """A container engine that is asked for each sandbox: `docker run`, `podman run`."""
+
+    def __init__(self, config: SandboxConfig) -> None:
+        assert config.engine is not None
+        assert config.image is not None
+        self._engine, self._image = config.engine, config.image
+
+    @property
+    def description(self) -> str:
+        return f"the container engine {self._engine}, image {self._image}"
+
+    def launch(self, name: str, limits: Limits) -> Launch:
+        loader = "\n".join(
+            (
+                "import os",
+                f"os.makedirs({_LAID!r} + '/inside')",
+                f"for name, text in {programs()!r}.items():",
+                f"    open({_LAID!r} + '/inside/' + name, 'w').write(text)",
+                _start_agent(_LAID, "python3"),
+            )
+        )
+        command = [
+            self._engine, "run", "--rm", "--interactive", "--init", "--name", name,
+            "--network", "none", "--read-only", "--cap-drop", "ALL",
+            "--security-opt", "no-new-privileges", "--user", "1000:1000",
+            "--memory", str(limits.memory), "--memory-swap", str(limits.memory),
+            "--pids-limit", str(limits.processes),
+            "--ulimit", f"nofile={limits.open_files}", "--ulimit", f"cpu={limits.cpu_seconds}",
+            "--ulimit", f"fsize={limits.disk}", "--ulimit", "core=0",
+            "--tmpfs", f"{FOLDER}:rw,nosuid,nodev,size={limits.disk},mode=1777",
+            "--tmpfs", f"{_SCRATCH}:rw,nosuid,nodev,size={limits.disk},mode=1777",
+            "--workdir", FOLDER, "--env", f"HOME={FOLDER}",
+            *(each for pair in _ENVIRONMENT.items() for each in ("--env", "=".join(pair))),
+            self._image, "python3", *_AGENT, "-c", loader,
+        ]  # fmt: skip
+        return Launch(command, end=[self._engine, "kill", name])
+
+
+def _interpreter(path: str | None) -> _Interpreter:
+    """The interpreter at `path`, or the one that this environment was made from; there the gateway's packages are hidden."""
+    if path is not None:
+        return _Interpreter(path, _prefixes(path), [])
+    path = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    if not os.path.exists(path):
+        path = os.path.realpath(sys.executable)
+    own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_homes()}
+    return _Interpreter(path, [sys.base_prefix, os.path.realpath(path)], sorted(own))
+
+
+def _prefixes(path: str) -> list[str]:
+    """The folders of an interpreter: its own, and that of the one its virtual environment was made from."""
+    if not os.access(path, os.X_OK):
+        raise ConfigurationError(f"python = {path!r} is not a program that can be run.")
+    prefixes = [os.path.dirname(os.path.dirname(path))]
+    link = path
+    while os.path.islink(link):
+        link = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+        prefixes.append(os.path.dirname(os.path.dirname(link)))
+    return list(dict.fromkeys(prefixes))
+
+
+def _homes() -> set[str]:
+    """Where the gateway and its plugins are imported from."""
+    import gateway
+
+    return {
+        os.path.dirname(os.path.dirname(os.path.abspath(gateway.__file__))),
+        str(_PACKAGE.parent),
+    }
+
+
+def _with_targets(paths: list[str]) -> list[str]:
+    """`paths`, and what they lead to."""
+    return [each for path in paths for each in (os.path.normpath(path), os.path.realpath(path))]
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    """`paths` without those that lie in another."""
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if not any(path.startswith(other.rstrip("/") + "/") for other in paths)
+    ]
+
+
+def environment() -> Mapping[str, str]:
+    """What the launching program has of the gateway's environment: where engines are found, and nothing else."""
+    kept = ("PATH", "HOME", "DOCKER_HOST", "CONTAINER_HOST", "XDG_RUNTIME_DIR")
+    return {name: os.environ[name] for name in kept if name in os.environ}

@@ -1,0 +1,195 @@
+"""One sandbox: a process that runs the agent, and the requests that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import shutil
+import signal
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from gateway_container.jail.spec import Limits
+from gateway_container.sandbox.answers import Ready
+from gateway_container.sandbox.isolation import Isolation, Launch, environment
+
+logger = logging.getLogger("gateway.container")
+
+AnswerT = TypeVar("AnswerT")
+
+_MAX_LINE = 32 * 1_048_576
+"""Of an answer: some images in base64. A sandbox that says more is ended."""
+_MARGIN = 5.0
+"""Seconds that the agent gets on top of a request's own limit; then it is taken for dead."""
+_TO_END = 3.0
+"""Seconds for a sandbox to be ended in order; then it is killed."""
+
+
+class SandboxEnded(Exception):
+    """The sandbox is gone, with all its state. Its text says why, as a sentence."""
+
+
+class _Head(Struct):
+    id: int = 0
+
+
+class Sandbox:
+    """Made by `start_sandbox`. Ends when it is closed, when its agent dies, or with the gateway, however that ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process, launch: Launch) -> None:
+        self._process = process
+        self._launch = launch
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._ended: str | None = None
+        self._reader = asyncio.create_task(self._read())
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def process_id(self) -> int:
+        """Of the program that was started here."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._ended is None
+
+    async def greet(self, preamble: bytes, seconds: float) -> None:
+        """Send what the program reads first, and wait until its agent is ready. Raises `SandboxEnded`."""
+        pipe = self._process.stdin
+        assert pipe is not None
+        answer = self._waiting[0] = asyncio.get_running_loop().create_future()
+        pipe.write(preamble)
+        try:
+            ready = msgspec.json.decode(await asyncio.wait_for(answer, seconds), type=Ready)
+        except TimeoutError:
+            raise SandboxEnded(f"The container did not start within {seconds:g} seconds.") from None
+        except msgspec.DecodeError:
+            raise SandboxEnded("The container answered nonsense as it started.") from None
+        finally:
+            del self._waiting[0]
+        if ready.failed is not None:
+            raise SandboxEnded(f"The container did not start: {ready.failed}.")
+
+    async def ask(self, do: str, kind: type[AnswerT], *, seconds: float, **fields: Any) -> AnswerT:
+        """Send a request; `seconds` is its time limit, which the agent keeps.
+
+        Raises `SandboxEnded`. Cancelling it stops what was asked for.
+        """
+        if self._ended is not None:
+            raise SandboxEnded(self._ended)
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({"id": number, "do": do, "seconds": seconds, **fields})
+            line = await asyncio.wait_for(answer, seconds + _MARGIN)
+        except TimeoutError:
+            self._end("The container did not answer and was ended.")
+            raise SandboxEnded(self._ended or "") from None
+        except asyncio.CancelledError:
+            if self._ended is None:
+                self._send({"id": next(self._numbers), "do": "stop", "which": number})
+            raise
+        finally:
+            self._waiting.pop(number, None)
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.DecodeError:
+            self._end("The container answered nonsense and was ended.")
+            raise SandboxEnded(self._ended or "") from None
+
+    async def close(self) -> None:
+        """End the sandbox, and wait until it is gone. Does not raise; may be called again."""
+        self._end("The container was ended.")
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        # Whoever waits may be cancelled; the end goes on.
+        await asyncio.shield(self._closing)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        pipe.write(msgspec.json.encode(message) + b"\n")
+
+    async def _read(self) -> None:
+        pipe = self._process.stdout
+        assert pipe is not None
+        try:
+            while line := await pipe.readuntil():
+                number = msgspec.json.decode(line, type=_Head).id
+                answer = self._waiting.get(number)
+                if answer is not None and not answer.done():
+                    answer.set_result(line)
+        except asyncio.IncompleteReadError:
+            self._end("The container has died; its files and its state are lost.")
+        except (asyncio.LimitOverrunError, msgspec.DecodeError):
+            self._end("The container answered nonsense and was ended.")
+
+    def _end(self, why: str) -> None:
+        if self._ended is not None:
+            return
+        self._ended = why
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(SandboxEnded(why))
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.wait_for(self._process.wait(), _TO_END)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._launch.end:
+            await _run_quietly(self._launch.end)
+        if self._launch.folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._launch.folder, ignore_errors=True)
+
+
+async def start_sandbox(
+    isolation: Isolation, name: str, limits: Limits, *, seconds: float
+) -> Sandbox:
+    """A sandbox whose agent is ready within so many seconds. Raises `SandboxEnded` where there is none."""
+    launch = isolation.launch(name, limits)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *launch.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environment()) if launch.end else {},
+            start_new_session=True,
+            limit=_MAX_LINE,
+        )
+    except OSError as failure:
+        raise SandboxEnded(f"{launch.command[0]} cannot be started: {failure.strerror}.") from None
+    sandbox = Sandbox(process, launch)
+    try:
+        await sandbox.greet(launch.preamble, seconds)
+    except BaseException:  # also where this task is cancelled: nothing is left behind
+        await sandbox.close()
+        raise
+    return sandbox
+
+
+async def _run_quietly(command: list[str]) -> None:
+    with suppress(OSError):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environment()),
+        )
+        await process.wait()

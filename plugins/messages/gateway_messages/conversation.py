@@ -1,0 +1,202 @@
+"""From messages of content blocks to the items that renderers take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.wire import content, items
+from gateway_messages import blocks
+
+Unseal: TypeAlias = Callable[[str], str | None]
+"""The thinking that a signature hides; None where it hides none that can be read here."""
+
+
+class Conversation(Struct, frozen=True):
+    """Items, and for each the path of what it was made of."""
+
+    items: list[items.Item]
+    origins: list[str]
+
+
+def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversation:
+    """The items that `messages` come to, in the order of their blocks.
+
+    Thinking that this server did not write is taken as it stands, and left out where it is hidden. Images in the result
+    of a tool follow it as a message of the user: results are text to most families. Raises `InvalidRequest` for results
+    without a call and calls without a result, `Unsupported` for files.
+    """
+    reader = _Reader(unseal)
+    for index, message in enumerate(messages):
+        reader.read(message, f"messages[{index}]")
+    reader.end()
+    return Conversation(reader.items, reader.origins)
+
+
+class _Reader:
+    def __init__(self, unseal: Unseal) -> None:
+        self.items: list[items.Item] = []
+        self.origins: list[str] = []
+        self._unseal = unseal
+        self._awaited: dict[str, str] = {}
+        """Calls without a result: their paths, by id."""
+        self._parts: list[content.MessageContent] = []
+        """Neighbouring texts and images, which are one message."""
+        self._begun_at = ""
+
+    def read(self, message: blocks.Message, param: str) -> None:
+        if message.role != "user":
+            self._refuse_unanswered()
+        for index, block in enumerate(message.content):
+            self._block(block, message.role, f"{param}.content[{index}]")
+        self._close(message.role)
+        if message.role == "user":
+            self._refuse_unanswered()
+
+    def end(self) -> None:
+        self._refuse_unanswered()
+
+    def _refuse_unanswered(self) -> None:
+        for call_id, param in self._awaited.items():
+            raise InvalidRequest(
+                f"The message after a 'tool_use' block must have its 'tool_result': there is none for '{call_id}'.",
+                param=param,
+            )
+
+    def _block(self, block: blocks.Block, role: blocks.Role, param: str) -> None:
+        match block:
+            case blocks.TextBlock(text=text):
+                if text:
+                    made = content.OutputText if role == "assistant" else content.InputText
+                    self._part(made(text=text), param)
+            case blocks.ImageBlock():
+                self._part(_image(block, param), param)
+            case blocks.DocumentBlock():
+                for part in _document(block, param):
+                    self._part(part, param)
+            case blocks.SearchResultBlock():
+                self._part(_search_result(block), param)
+            case blocks.ToolResultBlock():
+                self._close(role)
+                self._result(block, param)
+            case blocks.ToolUseBlock():
+                self._close(role)
+                arguments = json.dumps(block.input, ensure_ascii=False)
+                self._awaited[block.id] = param
+                self._add(
+                    items.FunctionCall(call_id=block.id, name=block.name, arguments=arguments),
+                    param,
+                )
+            case blocks.ThinkingBlock(thinking=text, signature=signature):
+                self._thought(text or self._unseal(signature or ""), role, param)
+            case blocks.RedactedThinkingBlock(data=data):
+                self._thought(self._unseal(data), role, param)
+
+    def _part(self, part: content.MessageContent, param: str) -> None:
+        if not self._parts:
+            self._begun_at = param
+        self._parts.append(part)
+
+    def _close(self, role: blocks.Role) -> None:
+        if self._parts:
+            message = items.Message(role=role, content=self._parts)
+            self._parts = []
+            self._add(message, self._begun_at)
+
+    def _add(self, item: items.Item, param: str) -> None:
+        self.items.append(item)
+        self.origins.append(param)
+
+    def _thought(self, text: str | None, role: blocks.Role, param: str) -> None:
+        if text:
+            self._close(role)
+            self._add(items.Reasoning(content=[content.ReasoningText(text=text)]), param)
+
+    def _result(self, block: blocks.ToolResultBlock, param: str) -> None:
+        if self._awaited.pop(block.tool_use_id, None) is None:
+            raise InvalidRequest(
+                f"There is no 'tool_use' block with the id '{block.tool_use_id}' in the message before.",
+                param=f"{param}.tool_use_id",
+            )
+        parts = _result_parts(block, param)
+        text = "\n".join(part.text for part in parts if isinstance(part, content.InputText))
+        if block.is_error:
+            text = f"Error: {text}" if text else "Error"
+        self._add(items.FunctionCallOutput(call_id=block.tool_use_id, output=text), param)
+        for part in parts:
+            if isinstance(part, content.InputImage):
+                self._part(part, param)
+
+
+def _result_parts(
+    block: blocks.ToolResultBlock, param: str
+) -> list[content.InputText | content.InputImage]:
+    if block.content is None:
+        return []
+    if isinstance(block.content, str):
+        return [content.InputText(text=block.content)]
+    parts: list[content.InputText | content.InputImage] = []
+    for index, each in enumerate(block.content):
+        where = f"{param}.content[{index}]"
+        match each:
+            case blocks.TextBlock(text=text):
+                parts.append(content.InputText(text=text))
+            case blocks.ImageBlock():
+                parts.append(_image(each, where))
+            case blocks.DocumentBlock():
+                parts += _document(each, where)
+            case blocks.SearchResultBlock():
+                parts.append(_search_result(each))
+            case blocks.ToolReferenceBlock(tool_name=name):
+                # Every tool of a request is in its prompt, so that this one is there already.
+                parts.append(content.InputText(text=f"The tool {name} is available."))
+    return parts
+
+
+def _image(block: blocks.ImageBlock, param: str) -> content.InputImage:
+    match block.source:
+        case blocks.Base64Source(media_type=media_type, data=data):
+            return content.InputImage(image_url=f"data:{media_type};base64,{data}")
+        case blocks.UrlSource(url=url):
+            return content.InputImage(image_url=url)
+        case blocks.FileSource():
+            raise _no_files(param)
+
+
+def _document(
+    block: blocks.DocumentBlock, param: str
+) -> list[content.InputText | content.InputImage]:
+    head = "".join(f"{line}\n" for line in (block.title, block.context) if line)
+    match block.source:
+        case blocks.TextSource(data=text) | blocks.ContentSource(content=str(text)):
+            return [content.InputText(text=head + text)]
+        case blocks.ContentSource(content=list(inner)):
+            parts: list[content.InputText | content.InputImage] = []
+            for index, each in enumerate(inner):
+                if isinstance(each, blocks.TextBlock):
+                    parts.append(content.InputText(text=each.text))
+                else:
+                    parts.append(_image(each, f"{param}.source.content[{index}]"))
+            return [content.InputText(text=head.rstrip("\n")), *parts] if head else parts
+        case blocks.FileSource():
+            raise _no_files(param)
+        case _:
+            raise Unsupported(
+                "Documents are taken as text here. Send a source of type 'text', or of type 'content'.",
+                param=f"{param}.source.type",
+            )
+
+
+def _search_result(block: blocks.SearchResultBlock) -> content.InputText:
+    said = "\n".join(part.text for part in block.content)
+    return content.InputText(text=f"{block.title}\n{block.source}\n{said}")
+
+
+def _no_files(param: str) -> Unsupported:
+    return Unsupported(
+        "Files are not kept here. Send the content itself.", param=f"{param}.source.type"
+    )

@@ -1,0 +1,136 @@
+"""The front: its routes, from a request to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Literal
+
+from gateway.errors import GatewayError
+from gateway.protocols import Answer, AsgiApp, Reply, Route, RouteRequest
+from gateway.wire.common import Value, encode
+from gateway.wire.ids import new_id
+from gateway_messages.answer import Message, Usage
+from gateway_messages.ask import Asked, asked, in_own_words
+from gateway_messages.assembler import MessageAssembler
+from gateway_messages.config import Config
+from gateway_messages.errors import error_reply
+from gateway_messages.events import EventWriter
+from gateway_messages.message import MessageWriter
+from gateway_messages.models import model_info, model_page
+from gateway_messages.request import (
+    MessagesRequest,
+    ThinkingAdaptive,
+    ThinkingEnabled,
+    decode_request,
+)
+from gateway_messages.signatures import Digest, Sealed
+
+VERSION_HEADER = "anthropic-version"
+"""Clients of this API send it; it tells theirs from others on a path that two APIs share."""
+
+
+class TokenCount(Value, frozen=True, kw_only=True):
+    input_tokens: int
+
+
+class MessagesFront:
+    """Satisfies `gateway.protocols.Front`."""
+
+    def __init__(self, config: Config) -> None:
+        self._idle_seconds = config.ping_interval or None
+        self.routes: Sequence[Route] = (
+            Route(method="POST", path="/v1/messages", handle=self._create),
+            Route(method="POST", path="/v1/messages/count_tokens", handle=self._count),
+            Route(method="GET", path="/v1/models", handle=self._models, header=VERSION_HEADER),
+            Route(
+                method="GET",
+                path="/v1/models/{model:path}",
+                handle=self._model,
+                header=VERSION_HEADER,
+            ),
+        )
+
+    def error(self, error: GatewayError, request_id: str) -> Reply:
+        return error_reply(error, request_id)
+
+    async def _create(self, request: RouteRequest) -> AsgiApp:
+        decoded, wanted = await _read(request, "/v1/messages")
+        try:
+            answer = await request.gateway.prepare(wanted.ask)
+        except GatewayError as error:
+            raise in_own_words(error, wanted.origins)  # noqa: B904 (the same error)
+        headers = {"request-id": request.id}
+        message = _begun(answer)
+        if decoded.stream:
+            events = EventWriter(message, request.id)
+            writer = _assembler(events, decoded, request)
+            return answer.stream(writer, headers=headers, idle_seconds=self._idle_seconds)
+        writer = _assembler(MessageWriter(message), decoded, request)
+        return answer.whole(writer, headers=headers)
+
+    async def _count(self, request: RouteRequest) -> Reply:
+        _, wanted = await _read(request, "/v1/messages/count_tokens", counts=True)
+        try:
+            count = await request.gateway.count_tokens(wanted.ask)
+        except GatewayError as error:
+            raise in_own_words(error, wanted.origins)  # noqa: B904 (the same error)
+        return _json(TokenCount(input_tokens=count), request)
+
+    async def _models(self, request: RouteRequest) -> Reply:
+        return _json(model_page(request.gateway.models(), request.query), request)
+
+    async def _model(self, request: RouteRequest) -> Reply:
+        found = request.gateway.model(request.path_parameters["model"])
+        return _json(model_info(found), request)
+
+
+async def _read(
+    request: RouteRequest,
+    path: Literal["/v1/messages", "/v1/messages/count_tokens"],
+    *,
+    counts: bool = False,
+) -> tuple[MessagesRequest, Asked]:
+    body = await request.body()
+    decoded, has_unknown = decode_request(body, counts=counts)
+    if has_unknown:
+        request.gateway.unknown_parameters(path)
+    unseal = partial(request.gateway.unseal, owner=request.owner)
+    return decoded, asked(decoded, unseal, size=len(body), trace_headers=request.trace_headers)
+
+
+def _begun(answer: Answer) -> Message:
+    return Message(
+        id=new_id("msg_"),
+        model=answer.model,
+        usage=Usage(input_tokens=answer.prompt_tokens, output_tokens=0),
+    )
+
+
+def _assembler(
+    writer: EventWriter | MessageWriter, decoded: MessagesRequest, request: RouteRequest
+) -> MessageAssembler:
+    thinking = decoded.thinking
+    omitted = (
+        isinstance(thinking, ThinkingEnabled | ThinkingAdaptive) and thinking.display == "omitted"
+    )
+    seal = partial(request.gateway.seal, owner=request.owner)
+    return MessageAssembler(
+        writer,
+        new_id=new_id,
+        new_signer=partial(Sealed, seal) if omitted else Digest,
+        shows_thinking=not omitted,
+        stop_sequences=tuple(decoded.stop_sequences or ()),
+        hides_output=decoded.max_tokens == 0,
+    )
+
+
+def _json(body: object, request: RouteRequest) -> Reply:
+    return Reply(body=encode(body), headers={"request-id": request.id})
+
+
+@asynccontextmanager
+async def open_messages(config: Config) -> AsyncIterator[MessagesFront]:
+    """The front; nothing to open."""
+    yield MessagesFront(config)

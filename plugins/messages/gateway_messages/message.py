@@ -1,0 +1,105 @@
+"""An answer as one message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.wire.common import encode
+from gateway_messages.answer import (
+    Content,
+    End,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolUseContent,
+    Usage,
+)
+
+INVALID_JSON = "INVALID_JSON"
+"""Under which name an input is shown that is no JSON object: the API's own advice for such an input."""
+
+
+class MessageWriter:
+    """Gathers an answer, and writes it when it is over. See `gateway_messages.assembler.BlockWriter`."""
+
+    def __init__(self, message: Message) -> None:
+        """`message` is the answer before anything of it is known."""
+        self._message = message
+        self._content: list[Content] = []
+        self._call: tuple[str, str] | None = None
+        self._signature: str | None = None
+        self._parts: list[str] = []
+
+    def start(self) -> bytes:
+        return b""
+
+    def open_text(self, index: int) -> bytes:
+        return b""
+
+    def text(self, text: str) -> bytes:
+        self._parts.append(text)
+        return b""
+
+    def open_thinking(self, index: int) -> bytes:
+        return b""
+
+    def thinking(self, text: str) -> bytes:
+        self._parts.append(text)
+        return b""
+
+    def signature(self, signature: str) -> bytes:
+        self._signature = signature
+        return b""
+
+    def open_tool_use(self, index: int, call_id: str, name: str) -> bytes:
+        self._call = call_id, name
+        return b""
+
+    def tool_input(self, text: str) -> bytes:
+        self._parts.append(text)
+        return b""
+
+    def close(self) -> bytes:
+        text = "".join(self._parts)
+        block: Content
+        if self._call is not None:
+            call_id, name = self._call
+            block = ToolUseContent(id=call_id, name=name, input=input_of(text))
+        elif self._signature is not None:
+            block = ThinkingContent(thinking=text, signature=self._signature)
+        else:
+            block = TextContent(text=text)
+        self._content.append(block)
+        self._parts, self._call, self._signature = [], None, None
+        return b""
+
+    def finish(self, end: End) -> bytes:
+        return encode(
+            msgspec.structs.replace(
+                self._message,
+                content=self._content,
+                stop_reason=end.stop_reason,
+                stop_sequence=end.stop_sequence,
+                usage=Usage(**end.counted()),
+            )
+        )
+
+    def fail(self, error: GatewayError) -> bytes:
+        raise AssertionError("a plain answer that fails is an error's")
+
+    def idle(self) -> bytes:
+        return b""
+
+
+def input_of(written: str) -> dict[str, Any]:
+    """A call's input as an object; what is none, or was cut off, stands in one as the text that it is."""
+    if not written.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(written)
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {INVALID_JSON: written}

@@ -1,0 +1,212 @@
+"""The body of `POST /v1/messages` and of `POST /v1/messages/count_tokens`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.wire.common import JsonObject, Tagged, Value, Wire
+from gateway.wire.decoding import convert, decode_object, missing, shortened, wrong_type
+from gateway.wire.sampling import MAX_INT
+from gateway.wire.tools import ToolName
+from gateway_messages.blocks import Message, decode_messages, decode_system
+from gateway_messages.errors import ThreadsUnsupported
+
+MIN_BUDGET = 1024
+"""The least `budget_tokens` of the API."""
+
+Display: TypeAlias = Literal["summarized", "omitted"]
+
+
+class ThinkingEnabled(Tagged, frozen=True, kw_only=True, tag="enabled"):
+    budget_tokens: Annotated[int, Meta(ge=MIN_BUDGET, le=MAX_INT)]
+    display: Display | None = None
+
+
+class ThinkingDisabled(Tagged, frozen=True, kw_only=True, tag="disabled"):
+    pass
+
+
+class ThinkingAdaptive(Tagged, frozen=True, kw_only=True, tag="adaptive"):
+    display: Display | None = None
+
+
+class ThinkingBetweenTools(Tagged, frozen=True, kw_only=True, tag="between_tools"):
+    pass
+
+
+Thinking: TypeAlias = ThinkingEnabled | ThinkingDisabled | ThinkingAdaptive | ThinkingBetweenTools
+
+
+class AutoChoice(Tagged, frozen=True, kw_only=True, tag="auto"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class AnyChoice(Tagged, frozen=True, kw_only=True, tag="any"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class ToolChoice(Tagged, frozen=True, kw_only=True, tag="tool"):
+    name: str
+    disable_parallel_tool_use: bool | None = None
+
+
+class NoChoice(Tagged, frozen=True, kw_only=True, tag="none"):
+    pass
+
+
+Choice: TypeAlias = AutoChoice | AnyChoice | ToolChoice | NoChoice
+
+
+class Tool(Value, frozen=True, kw_only=True):
+    """A tool that the client runs."""
+
+    name: ToolName
+    input_schema: JsonObject
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
+    schema: JsonObject
+
+
+class OutputConfig(Value, frozen=True, kw_only=True):
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: JsonSchemaFormat | None = None
+
+
+class Metadata(Value, frozen=True, kw_only=True):
+    user_id: str | None = None
+
+
+class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
+    """None means that the client did not say, or said null."""
+
+    model: str
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    messages: list[Message] = []
+    system: list[str] = []
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
+    thinking: Thinking | None = None
+    tools: list[Tool] = []
+    tool_choice: Choice | None = None
+    metadata: Metadata | None = None
+    output_config: OutputConfig | None = None
+    output_format: JsonSchemaFormat | None = None
+    """Where the beta of structured outputs had `output_config.format`."""
+    service_tier: Literal["auto", "standard_only"] | None = None
+
+    # Known, so that they can be passed over, or refused where they would change the answer.
+    cache_control: Any = None
+    container: Any = None
+    context_management: Any = None
+    diagnostics: Any = None
+    inference_geo: Any = None
+    mcp_servers: Any = None
+    speed: Any = None
+    thread: Any = None
+
+
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(MessagesRequest))
+_REFUSED = {
+    "container": "Containers are not available in this API here. Leave the parameter out.",
+    "mcp_servers": "MCP servers are not taken from requests in this API here. Leave the parameter out.",
+}
+
+
+def decode_request(body: bytes, *, counts: bool = False) -> tuple[MessagesRequest, bool]:
+    """The request in a body, and whether it has parameters that nobody knows.
+
+    Raises `InvalidRequest`, whose `param` is the path of what is wrong. `counts`: only the prompt is asked for.
+    """
+    raw = decode_object(body)
+    given = {key: value for key, value in raw.items() if value is not None}
+    sent = {name: given.pop(name, None) for name in ("messages", "system", "tools")}
+    request = convert(given, MessagesRequest, "")
+    if request.max_tokens is None and not counts:
+        raise missing("max_tokens", "It is the most tokens to generate.")
+    if sent["messages"] is None:
+        raise missing("messages", "Send a list of messages.")
+    request.messages = decode_messages(sent["messages"])
+    if not request.messages:
+        raise InvalidRequest("'messages' is empty. Send at least one message.", param="messages")
+    if sent["system"] is not None:
+        request.system = decode_system(sent["system"])
+    if sent["tools"] is not None:
+        request.tools = _tools(sent["tools"])
+    _check(request)
+    return request, bool(raw.keys() - _KNOWN)
+
+
+def _check(request: MessagesRequest) -> None:
+    if request.thread is not None:
+        raise ThreadsUnsupported(
+            "Conversations are not kept by this API here. Send all of its messages, without 'thread'.",
+            param="thread",
+        )
+    for name, message in _REFUSED.items():
+        if getattr(request, name):
+            raise Unsupported(message, param=name)
+    for index, sequence in enumerate(request.stop_sequences or ()):
+        if not sequence.strip():
+            raise InvalidRequest(
+                "A stop sequence is more than white space.", param=f"stop_sequences[{index}]"
+            )
+    thinking = request.thinking
+    if (
+        isinstance(thinking, ThinkingEnabled)
+        and request.max_tokens is not None
+        and thinking.budget_tokens >= request.max_tokens
+    ):
+        raise InvalidRequest(
+            "'max_tokens' must be greater than 'thinking.budget_tokens'.", param="max_tokens"
+        )
+    config = request.output_config
+    if request.output_format is not None and config is not None and config.format is not None:
+        raise InvalidRequest(
+            "'output_format' is the older name of 'output_config.format'. Send one of them.",
+            param="output_format",
+        )
+
+
+def _tools(raw: Any) -> list[Tool]:
+    if not isinstance(raw, list):
+        raise wrong_type("tools", "an array of tools", raw)
+    tools: list[Tool] = []
+    names: set[str] = set()
+    for index, each in enumerate(raw):
+        param = f"tools[{index}]"
+        tool = _tool(each, param)
+        if tool.name in names:
+            raise InvalidRequest(
+                f"Two tools are named '{tool.name}'. Give each its own name.", param=f"{param}.name"
+            )
+        names.add(tool.name)
+        tools.append(tool)
+    return tools
+
+
+def _tool(raw: Any, param: str) -> Tool:
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    kind = raw.get("type")
+    if kind not in (None, "custom"):
+        raise Unsupported(
+            f"Tools of type '{shortened(kind)}' are not available here. Give the tool a name, a description and an "
+            "input_schema, and run it yourself.",
+            param=f"{param}.type",
+        )
+    tool = convert(raw, Tool, param)
+    if tool.input_schema.get("type") != "object":
+        raise InvalidRequest(
+            f"'{param}.input_schema.type' must be 'object'.", param=f"{param}.input_schema.type"
+        )
+    return tool

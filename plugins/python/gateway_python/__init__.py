@@ -1,0 +1,5 @@
+"""Python that the gateway runs, in sandboxes: `code_interpreter`, and Harmony's `python`."""
+
+from gateway_python.plugin import gateway_register_tools
+
+__all__ = ["gateway_register_tools"]

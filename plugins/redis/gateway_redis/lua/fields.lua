@@ -1,0 +1,6 @@
+-- Some fields of some hashes.
+-- KEYS: hashes
+-- ARGV: fields
+local found = {}
+for at, key in ipairs(KEYS) do found[at] = redis.call('HMGET', key, unpack(ARGV)) end
+return found

@@ -1,0 +1,271 @@
+"""Upstreams that hang, die, talk nonsense or refuse: what the client is told, what is tried again, what is left over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from gateway.deltas import TextDelta
+from gateway.errors import (
+    ConfigurationError,
+    EngineError,
+    EngineUnavailable,
+    GatewayError,
+    InvalidRequest,
+    RateLimited,
+)
+
+pytestmark = pytest.mark.anyio
+QUICK: dict[str, Any] = {
+    "connect_timeout": 0.5,
+    "first_token_timeout": 0.4,
+    "stall_timeout": 0.4,
+    "wait_for_replica": 0.2,
+    "health_interval": 30.0,
+}
+
+
+async def failure(stub: Any, asker: Any, kind: type[GatewayError], **config: Any) -> Any:
+    async with asker.open(stub, **QUICK, **config) as engine:
+        with pytest.raises(kind) as raised:
+            await asker.ask()
+        assert all(replica.running == 0 for replica in engine._pool.replicas)
+        assert len(engine._client._watch) == 0
+    assert type(raised.value) is kind
+    assert str(stub.port) not in raised.value.message
+    return raised.value
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+async def test_a_refusal_is_a_400_in_the_upstreams_words(
+    stub: Any, asker: Any, status: int
+) -> None:
+    told = {"message": "No such thing.", "param": "top_p", "code": "odd", "type": "invalid"}
+    stub.refuses(status, {"error": told})
+    error = await failure(stub, asker, InvalidRequest)
+    assert (error.message, error.param, error.code) == ("No such thing.", "top_p", "odd")
+    assert len(stub.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("messages[0].content", "input"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("response_format.json_schema", "text.format"),
+        ("tools[0].function.name", "tools[0].function.name"),
+        (None, None),
+    ],
+)
+async def test_parameters_go_by_the_gateways_names(
+    stub: Any, asker: Any, theirs: str | None, ours: str | None
+) -> None:
+    stub.refuses(400, {"error": {"message": "Odd.", "param": theirs}})
+    assert (await failure(stub, asker, InvalidRequest)).param == ours
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"message": "Too long.", "code": "context_length_exceeded"},
+        {"message": "This model's maximum context length is 10 tokens."},
+    ],
+)
+async def test_a_prompt_that_is_too_long_is_known_as_that(
+    stub: Any, asker: Any, told: dict[str, str]
+) -> None:
+    stub.refuses(400, {"error": told})
+    error = await failure(stub, asker, InvalidRequest)
+    assert (error.param, error.code) == ("input", "context_length_exceeded")
+
+
+@pytest.mark.parametrize("body", ["<html>nginx at 10.0.0.1</html>", "", "[]"])
+async def test_a_body_that_is_no_error_object_is_not_passed_on(
+    stub: Any, asker: Any, body: str
+) -> None:
+    stub.refuses(404, body)
+    error = await failure(stub, asker, InvalidRequest)
+    assert error.message == "The upstream server refused the request (404)."
+
+
+@pytest.mark.parametrize(
+    "body", [{"detail": "Not so."}, {"message": "Not so."}, {"error": "Not so."}]
+)
+async def test_other_shapes_of_errors_are_read(stub: Any, asker: Any, body: Any) -> None:
+    stub.refuses(400, body)
+    assert (await failure(stub, asker, InvalidRequest)).message == "Not so."
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_the_operators_business(
+    stub: Any, asker: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.refuses(status, {"error": {"message": "Incorrect API key: sk-very-secret."}})
+    with caplog.at_level(logging.INFO):
+        error = await failure(stub, asker, EngineUnavailable, api_key="sk-very-secret")
+    assert "key" not in error.message
+    assert f"the upstream refuses the gateway itself ({status})" in caplog.text
+    assert "sk-very-secret" not in caplog.text
+    assert stub.headers[-1]["authorization"] == "Bearer sk-very-secret"
+
+
+async def test_what_upstreams_say_names_neither_them_nor_the_key(stub: Any, asker: Any) -> None:
+    said = f"Ask 127.0.0.1:{stub.port} with sk-very-secret and hunter22."
+    stub.refuses(400, {"error": {"message": said}})
+    error = await failure(
+        stub, asker, InvalidRequest, api_key="sk-very-secret", headers={"x-key": "hunter22"}
+    )
+    assert error.message == "Ask … with … and …."
+
+
+async def test_a_limit_comes_with_its_time_and_holds_for_others(stub: Any, asker: Any) -> None:
+    stub.refuses(429, {"error": {"message": "Slow down."}}, **{"retry-after": "7"})
+    async with asker.open(stub, **QUICK) as engine:
+        with pytest.raises(RateLimited) as raised:
+            await asker.ask()
+        assert raised.value.headers == {"retry-after": "7"}
+        with pytest.raises(RateLimited):
+            await asker.ask()
+        assert len(stub.bodies) == 1, "the upstream asked to be left alone"
+        await engine.health()
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_an_upstream_that_is_down_is_a_503(stub: Any, asker: Any, status: int) -> None:
+    stub.refuses(status, {"error": {"message": "CUDA error"}})
+    error = await failure(stub, asker, EngineUnavailable)
+    assert "CUDA" not in error.message
+
+
+async def test_an_upstream_that_is_not_there_is_a_503_and_no_obstacle_to_the_start(
+    stub: Any, asker: Any
+) -> None:
+    await stub.stop()
+    await failure(stub, asker, EngineUnavailable)
+
+
+async def test_a_key_that_is_refused_stops_the_start(stub: Any, asker: Any) -> None:
+    async def refuse(_request: Any) -> Any:
+        return stub_response
+
+    from aiohttp import web
+
+    stub_response = web.json_response({}, status=401)
+    stub._models = refuse
+    await stub.stop()
+    await stub.start()
+    with pytest.raises(ConfigurationError, match="refuses the gateway"):
+        async with asker.open(stub):
+            pass
+
+
+async def test_silence_before_the_first_token_is_a_503(stub: Any, asker: Any) -> None:
+    await failure(stub, asker, EngineUnavailable)
+    stub.says(stub.chunk(role="assistant", content=""), then="hang")
+    await failure(stub, asker, EngineUnavailable)
+
+
+@pytest.mark.parametrize("then", ["hang", "die", "end"])
+async def test_what_breaks_after_the_first_token_is_a_500(stub: Any, asker: Any, then: str) -> None:
+    stub.says(stub.chunk(content="It begins"), then=then)
+    error = await failure(stub, asker, EngineError)
+    assert error.message == "The engine failed in the middle of its output."
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"data: {broken\n\n", b"data: [1, 2]\n\n", b"\x00\xff{]\n\n", b"<html></html>"],
+)
+@pytest.mark.parametrize("begun", [True, False])
+async def test_nonsense_is_a_clear_error(
+    stub: Any, asker: Any, garbage: bytes, *, begun: bool
+) -> None:
+    stub.says(*([stub.chunk(content="x")] if begun else []), garbage)
+    await failure(stub, asker, EngineError if begun else EngineUnavailable)
+
+
+async def test_what_is_no_data_is_passed_over(stub: Any, asker: Any) -> None:
+    odd = [b": ping\r\n\r\n", b"event: chunk\r\nid: 7\r\ndata: {}\r\n\r\n", b"retry: 5\n\n"]
+    stub.says(*odd, stub.chunk(content="Yes"), *odd, stub.chunk("stop"), *odd, stub.done)
+    async with asker.open(stub):
+        assert await asker.deltas() == [TextDelta("Yes")]
+
+
+async def test_an_event_of_any_size_is_refused_beyond_a_bound(stub: Any, asker: Any) -> None:
+    stub.says(stub.chunk(content="x"), b"data: " + b"x" * (17 * 2**20))
+    await failure(stub, asker, EngineError)
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ({"message": "Odd.", "type": "invalid_request_error"}, InvalidRequest),
+        ({"message": "Odd.", "code": 400}, InvalidRequest),
+        ({"message": "Boom.", "type": "server_error"}, EngineUnavailable),
+        ("Boom.", EngineUnavailable),
+        ({"message": "Slow down.", "type": "rate_limit_error"}, RateLimited),
+    ],
+)
+async def test_an_error_in_the_stream_means_the_same(
+    stub: Any, asker: Any, told: Any, kind: type[GatewayError]
+) -> None:
+    stub.says({"error": told})
+    await failure(stub, asker, kind)
+
+
+async def test_without_done_the_end_of_the_answer_is_the_end(stub: Any, asker: Any) -> None:
+    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"))
+    async with asker.open(stub):
+        assert (await asker.ask())[-1].finish_reason == "stop"
+
+
+async def test_an_answer_that_is_whole_but_not_ended_is_used_after_a_while(
+    stub: Any, asker: Any
+) -> None:
+    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, then="hang")
+    async with asker.open(stub, **QUICK):
+        outputs = await asker.ask()
+    assert (outputs[-1].finish_reason, outputs[-1].output_tokens) == ("stop", 5)
+
+
+async def test_another_replica_takes_over_before_the_first_token_and_not_after(
+    stub: Any, asker: Any
+) -> None:
+    other = type(stub)()
+    await other.start()
+    other.says(other.chunk(content="Yes"), other.chunk("stop"), other.done)
+    try:
+        async with asker.open(stub, other, choice="least_loaded", **QUICK) as engine:
+            stub.refuses(500, {})
+            for _ in range(12):
+                assert await asker.deltas() == [TextDelta("Yes")]
+            assert 1 <= len(stub.bodies) <= 5, "the breaker opens"
+            assert engine.metrics()
+            assert {row["status"] for row in engine.describe()} <= {"up", "open", "half_open"}
+    finally:
+        await other.stop()
+
+
+async def test_closing_the_generator_closes_the_request(stub: Any, asker: Any) -> None:
+    stub.says(stub.chunk(content="x"), then="hang")
+    async with asker.open(stub):
+        async with aclosing(asker.engine.generate(asker.request())) as outputs:
+            await anext(outputs)
+            assert stub.running == 1
+        for _ in range(100):
+            if not stub.running:
+                break
+            await asyncio.sleep(0.02)
+    assert (stub.running, stub.aborted) == (0, 1)
+
+
+async def test_connections_are_used_again(stub: Any, asker: Any) -> None:
+    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, stub.done)
+    async with asker.open(stub, health_path="") as engine:
+        for _ in range(5):
+            await asker.ask()
+        assert engine._client.connections_opened == 1

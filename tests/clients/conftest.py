@@ -1,0 +1,93 @@
+"""Gateways for the client libraries, which are installed by `requirements-clients.txt` (see `.ci/run`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.testing.server import RunningGateway, run_gateway
+
+HERE = Path(__file__).parent
+MCP_SERVER = HERE.parent / "plugins" / "mcp" / "mcp_example_server.py"
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """Scripted models in two families, `demo` (Qwen's) and `harmony`, and an MCP server that is called `example`.
+
+    `demo` answers to names of OpenAI's too: several clients send other requests to models that are called so.
+    """
+    folder = tmp_path_factory.mktemp("clients")
+    scenario = str(HERE / "scenario.json")
+    config: dict[str, Any] = {
+        "models": {
+            "demo": {
+                "engine": "scripted",
+                "path": scenario,
+                "aliases": ["gpt-4o", "gpt-5", "gpt-5.5", "gpt-6-sol"],
+            },
+            "harmony": {
+                "engine": "scripted",
+                "path": scenario,
+                "renderer": "harmony",
+                "parser": "harmony",
+            },
+        },
+        "tools": {
+            "mcp": {"servers": {"example": {"command": [sys.executable, str(MCP_SERVER), "stdio"]}}}
+        },
+    }
+    with run_gateway(config, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """The tiny model on llama.cpp, as `tiny`."""
+    config = {"models": {"tiny": {"engine": "llamacpp", "sampling": {"temperature": 0}}}}
+    with run_gateway(config, tmp_path_factory.mktemp("tiny")) as running:
+        yield running
+
+
+@pytest.fixture
+def told(gateway: RunningGateway) -> Any:
+    """`told(model)` is the prompt of the model's latest generation, as text."""
+
+    def text(model: str = "demo") -> str:
+        served = gateway.services.models
+        engine: Any = served[model if model in served else "demo"].engine
+        return str(engine.tokenizer.decode(engine.requests[-1].prompt.token_ids))
+
+    return text
+
+
+@pytest.fixture
+def until_idle(gateway: RunningGateway) -> Any:
+    """`until_idle()` waits until the model does nothing: less long than its slowest script goes on by itself."""
+
+    def wait() -> None:
+        engine: Any = gateway.services.models["demo"].engine
+        until = time.monotonic() + 2
+        while engine.running and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not engine.running, "a generation goes on that nobody waits for"
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """The folder with the npm packages, which `LITEGATE_NODE_MODULES` names."""
+    folder = os.environ.get("LITEGATE_NODE_MODULES")
+    if not folder:
+        pytest.skip("LITEGATE_NODE_MODULES does not say where npm packages are installed")
+    if shutil.which("node") is None:
+        pytest.skip("there is no node here")
+    return Path(folder)

@@ -1,0 +1,147 @@
+"""Codex CLI, `codex exec`, against a running gateway: its tool loop, its patches, its schemas, its sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.testing.server import RunningGateway
+
+CONFIG = """
+model = "{model}"
+model_provider = "litegate"
+web_search = "{search}"
+[model_providers.litegate]
+name = "litegate"
+base_url = "{url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+FREE = "--dangerously-bypass-approvals-and-sandbox"  # this machine may have no sandbox to offer
+
+
+class Codex:
+    """The command with a home and a working folder of its own."""
+
+    def __init__(self, command: Path, url: str, folder: Path) -> None:
+        self._command = command
+        self._url = url
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    def run(self, *arguments: str, model: str = "demo") -> list[dict[str, Any]]:
+        """The events of one `codex exec` that may do all; it must succeed."""
+        done, events = self.try_to_run(FREE, *arguments, model=model)
+        assert done.returncode == 0, (done.stderr, events)
+        assert not [event for event in events if event["type"] in ("error", "turn.failed")], events
+        return events
+
+    def try_to_run(
+        self, *arguments: str, model: str = "demo", search: str = "disabled"
+    ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+        """The events of one `codex exec`, and how it ended."""
+        config = CONFIG.format(model=model, url=self._url, search=search)
+        (self.home / "config.toml").write_text(config)
+        done = subprocess.run(
+            [str(self._command), "exec", "--json", "--skip-git-repo-check", *arguments],
+            cwd=self.work,
+            env={**os.environ, "CODEX_HOME": str(self.home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )  # fmt: skip
+        lines = done.stdout.splitlines()
+        return done, [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def items(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The finished items of one type, without warnings about the model's name."""
+    done = [event["item"] for event in events if event["type"] == "item.completed"]
+    return [item for item in done if item["type"] == kind]
+
+
+def answer(events: list[dict[str, Any]]) -> str:
+    text: str = items(events, "agent_message")[-1]["text"]
+    return text
+
+
+@pytest.fixture
+def codex(node_modules: Path, gateway: RunningGateway, tmp_path: Path) -> Codex:
+    command = node_modules / ".bin" / "codex"
+    if not command.exists():
+        pytest.skip("@openai/codex is not installed there")
+    return Codex(command, gateway.base_url, tmp_path)
+
+
+def test_it_answers_and_counts(codex: Codex) -> None:
+    """As it is configured by default: a sandbox, and a web search without access to the web."""
+    done, events = codex.try_to_run("think first", search="cached")
+    assert done.returncode == 0, events
+    assert answer(events) == "Done thinking."
+    usage = events[-1]["usage"]
+    assert usage["input_tokens"] > 1000
+    assert usage["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("model", ["demo", "gpt-5.5"])
+def test_it_runs_a_command_and_answers_from_it(codex: Codex, told: Any, model: str) -> None:
+    events = codex.run("run a command", model=model)
+    assert [item["text"] for item in items(events, "agent_message")] == [
+        "I run it.",
+        "The command said 42.",
+    ]
+    (command,) = items(events, "command_execution")
+    assert "made-by-42" in command["aggregated_output"]
+    assert command["exit_code"] == 0
+    assert "The shell will tell." in told()
+
+
+def test_it_applies_a_patch(codex: Codex) -> None:
+    """With a free-text tool, which it has for models that it knows."""
+    events = codex.run("apply this patch", model="gpt-5.5")
+    assert (codex.work / "made.txt").read_text() == "by the model\n"
+    assert answer(events) == "The file is made."
+
+
+def test_it_runs_code_that_calls_its_tools(codex: Codex) -> None:
+    """As it asks the latest models: all tools come with an item, in namespaces, and the first is a free-text one."""
+    assert answer(codex.run("run some code", model="gpt-6-sol")) == "The command said 42."
+
+
+def test_a_search_that_nobody_runs_is_told_of(codex: Codex) -> None:
+    """Where it may do all, it asks for a live search; a server without one says so, and what to do."""
+    done, events = codex.try_to_run(FREE, "think first", search="live")
+    assert done.returncode != 0
+    assert "Tools of type 'web_search' are not available" in json.dumps(events)
+
+
+def test_a_schema_is_kept(codex: Codex, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(
+        json.dumps(
+            {
+                "type": "object",
+                "properties": {"done": {"type": "boolean"}},
+                "required": ["done"],
+                "additionalProperties": False,
+            }
+        )
+    )
+    events = codex.run("--output-schema", str(schema), "anything")
+    assert set(json.loads(answer(events))) == {"done"}
+
+
+def test_a_session_goes_on(codex: Codex, told: Any) -> None:
+    codex.run("run a command")
+    events = codex.run("resume", "--last", "and once more")
+    assert answer(events) == "As I said."
+    assert "made-by-42" in told()

@@ -1,0 +1,52 @@
+"""The tool server of `container` holds what tool servers promise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.protocols import FittingToolServer, ToolServer
+from gateway.testing import ToolServerContract
+from gateway.wire.tools import ShellTool
+from gateway_container.config import ContainerConfig
+from gateway_container.plugin import open_shells
+
+CONFIG = ContainerConfig(max_containers=4, time_limit=20.0, offer=True)
+
+
+async def server() -> AsyncIterator[ToolServer]:
+    try:
+        context = open_shells(CONFIG)
+        opened = await context.__aenter__()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+    try:
+        yield opened
+    finally:
+        await context.__aexit__(None, None, None)
+
+
+class TestExec(ToolServerContract):
+    good_call = ("container_exec", {"cmd": ["echo", "hello"]})
+    bad_call = ("container_exec", {"cmd": 7})
+    slow_call = ("container_exec", {"cmd": ["sleep", "30"]})
+
+    @pytest.fixture
+    async def tool_server(self) -> AsyncIterator[ToolServer]:
+        async for opened in server():
+            yield opened
+
+
+class TestShell(ToolServerContract):
+    good_call = ("shell", {"commands": ["echo hello"]})
+    bad_call = ("shell", {"commands": []})
+    slow_call = ("shell", {"commands": ["sleep 30"]})
+
+    @pytest.fixture
+    async def tool_server(self) -> AsyncIterator[ToolServer]:
+        async for opened in server():
+            assert isinstance(opened, FittingToolServer)
+            tool = ShellTool(environment={"type": "container_auto"})
+            yield opened.for_entry(tool, owner="alice")

@@ -1,0 +1,249 @@
+"""What keeps sandboxes apart is chosen at start: the best that there is, and never nothing in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway_container.config import MIB, ContainerConfig
+from gateway_container.jail.seccomp import make_filter, refused
+from gateway_container.jail.spec import Limits
+from gateway_container.sandbox.choice import choose_isolation
+from gateway_container.sandbox.isolation import Engine, Isolation, Jail
+
+PROBE = """
+    import asyncio, logging, sys
+    from gateway.errors import ConfigurationError
+    from gateway_container.config import ContainerConfig
+    from gateway_container.plugin import open_shells
+
+    async def main():
+        async with open_shells(ContainerConfig(unsafe='unsafe' in sys.argv)) as server:
+            async with server.session('resp_1') as session:
+                command = 'id -u; sleep 1000 & setsid sleep 1001 & pwd'
+                print((await session.call('shell', {'commands': [command]})).text)
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(levelname)s %(message)s')
+    try:
+        asyncio.run(main())
+    except ConfigurationError as error:
+        print('refused:', error)
+    """
+
+
+def probe(*words: str, before: str = "true", users: tuple[str, ...] = ("-r",)) -> str:
+    """What the tool says, opened in a user namespace of its own after the shell command `before`."""
+    if shutil.which("unshare") is None:
+        pytest.skip("util-linux's unshare is not installed")
+    line = f'{before}; exec "$0" "$@"'
+    command = ["unshare", "-U", *users, "sh", "-c", line]
+    if subprocess.run([*command[:-1], before], capture_output=True).returncode:
+        pytest.skip("user namespaces are not to be had here, or not of that kind")
+    run = subprocess.run(
+        [*command, sys.executable, "-c", textwrap.dedent(PROBE), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces"
+
+
+def test_without_namespaces_it_refuses_to_start() -> None:
+    said = probe(before=NO_NAMESPACES)
+    assert said.startswith("refused: [tools.container]: this machine cannot keep code apart")
+    assert "namespaces: " in said
+    assert "unsafe = true" in said
+
+
+def test_unsafe_is_said_in_those_words_and_logged() -> None:
+    said = probe("unsafe", before=NO_NAMESPACES)
+    assert "WARNING container: code is kept apart by NOTHING but resource limits" in said
+    assert said.splitlines()[-2] == "0"
+    folder = Path(said.splitlines()[-1])
+    assert folder.name.startswith("litegate-")
+    assert not folder.exists(), "its folder goes with it"
+    assert not any(b"sleep\x00100" in line for line in command_lines()), "and its processes"
+
+
+def command_lines() -> list[bytes]:
+    found: list[bytes] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found.append((entry / "cmdline").read_bytes())
+            except OSError:
+                continue
+    return found
+
+
+def test_a_gateway_without_rights_has_namespaces_too(isolation: Isolation) -> None:
+    said = probe(users=("--map-user=1000", "--map-group=1000"))
+    assert "INFO container: code is kept apart by namespaces" in said
+    assert said.splitlines()[-2:] == ["1000", "/mnt/data"]
+
+
+def test_unsafe_is_not_taken_where_there_is_better(isolation: Isolation) -> None:
+    chosen = asyncio.run(choose_isolation(ContainerConfig(unsafe=True), "container"))
+    assert "namespaces" in chosen.description
+
+
+def test_an_engine_that_is_not_there_is_named() -> None:
+    config = ContainerConfig(isolation="engine", engine="no-such-engine", image="python")
+    with pytest.raises(
+        ConfigurationError, match=r"container engine no-such-engine.*cannot be started"
+    ):
+        asyncio.run(choose_isolation(config, "container"))
+
+
+def test_an_engine_is_asked_for_a_closed_container() -> None:
+    config = ContainerConfig(engine="podman", image="python:3.12-slim")
+    limits = Limits(memory=1, disk=2, processes=3, open_files=4, cpu_seconds=5)
+    launch = Engine(config).launch("litegate-1", limits)
+    command = " ".join(launch.command[: launch.command.index("python:3.12-slim")])
+    for option in (
+        "podman run --rm --interactive",
+        "--network none",
+        "--read-only",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        "--memory 1 --memory-swap 1 --pids-limit 3",
+        "--user 1000:1000",
+    ):
+        assert option in command
+    assert launch.end == ["podman", "kill", "litegate-1"]
+    compile(launch.command[-1], "the agent's loader", "exec")
+
+
+def test_the_program_of_an_engine_is_the_agent(tmp_path: Path) -> None:
+    """What the image's Python is given runs: here with this Python, in a folder in place of the image."""
+    launch = Engine(ContainerConfig(engine="x", image="y")).launch(
+        "litegate-1", Limits(memory=1, disk=1, processes=1, open_files=1, cpu_seconds=1)
+    )
+    code = launch.command[-1].replace("/tmp/.agent", str(tmp_path / "agent"))
+    request = b'{"id": 1, "do": "run", "seconds": 5, "command": ["echo", "hi"], "limit": 100}\n'
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert msgspec.json.decode(process.stdout.readline()) == {"id": 0, "ready": True}
+        process.stdin.write(request)
+        process.stdin.flush()
+        assert msgspec.json.decode(process.stdout.readline())["stdout"] == "hi\n"
+    assert process.returncode == 0, "it ends when the gateway leaves"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"isolation": "engine"},
+        {"engine": "docker"},
+        {"image": "python"},
+        {"python": "python3"},
+        {"readable": ["data"]},
+        {"isolation": "none"},
+        {"max_memory_bytes": 1},
+        {"unsafe": "yes"},
+        {"time_limit": 0},
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, ContainerConfig)
+
+
+def test_a_python_that_is_none_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="/no/such/python"):
+        Jail(ContainerConfig(python="/no/such/python"), namespaces=True)
+
+
+def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
+    isolation: Isolation, tmp_path: Path
+) -> None:
+    """`python` names it; its packages can be imported."""
+    from gateway_container.sandbox.answers import CellRan
+    from gateway_container.sandbox.process import start_sandbox
+
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    [packages] = home.glob("lib/python*/site-packages")
+    (packages / "only_in_this_one.py").write_text("answer = 42\n")
+    tmp_path.chmod(0o755)
+    config = ContainerConfig(python=str(home / "bin" / "python"))
+    limits = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+
+    async def run() -> str:
+        sandbox = await start_sandbox(
+            Jail(config, namespaces=True), "litegate-venv", limits, seconds=20
+        )
+        try:
+            code = "import only_in_this_one as o; print(o.answer)"
+            return (await sandbox.ask("cell", CellRan, seconds=9, code=code, limit=1000)).logs
+        finally:
+            await sandbox.close()
+
+    assert asyncio.run(run()) == "42\n"
+
+
+# The filter of system calls.
+
+
+def run_filter(program: bytes, number: int, architecture: int, argument: int = 0) -> int:
+    """What the filter says of a call, by the rules of classic BPF."""
+    data = struct.pack("=IIQQ", number, architecture, 0, argument)
+    steps = list(struct.iter_unpack("=HBBI", program))
+    accumulator, at = 0, 0
+    while True:
+        code, then, otherwise, value = steps[at]
+        at += 1
+        match code:
+            case 0x20:
+                (accumulator,) = struct.unpack_from("=I", data, value)
+            case 0x15:
+                at += then if accumulator == value else otherwise
+            case 0x25:
+                at += then if accumulator > value else otherwise
+            case 0x45:
+                at += then if accumulator & value else otherwise
+            case 0x06:
+                return int(value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture", "read", "clone"),
+    [("x86_64", 0xC000003E, 0, 56), ("aarch64", 0xC00000B7, 63, 220)],
+)
+def test_the_filter_refuses_what_it_lists_and_nothing_else(
+    machine: str, architecture: int, read: int, clone: int
+) -> None:
+    program = make_filter(machine)
+    allowed, no, later, kill = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
+    listed = set(refused(machine).values())
+    for number in range(451):
+        expected = later if number == 435 else no if number in listed else allowed
+        assert run_filter(program, number, architecture) == expected, number
+    assert read not in listed
+    assert run_filter(program, 451, architecture) == later
+    assert run_filter(program, 0x40000000, architecture) == later
+    assert run_filter(program, read, 0x40000003) == kill
+
+
+def test_the_arguments_that_are_looked_at_are_the_calls_own() -> None:
+    program = make_filter("x86_64")
+    steps = list(struct.iter_unpack("=HBBI", program))
+    loads = [value for code, _, _, value in steps if code == 0x20]
+    assert loads == [4, 0, 16], "architecture, number, first argument: of `struct seccomp_data`"

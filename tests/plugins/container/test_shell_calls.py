@@ -1,0 +1,244 @@
+"""`shell` and `container.exec` through a running gateway: streamed, plain, in the background, and what goes wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.grammar import fold, parse_sse
+from gateway.testing.server import RunningGateway
+
+FAMILIES = ("qwen3", "harmony")
+TOOLS: Any = [{"type": "shell", "environment": {"type": "container_auto"}}]
+
+
+def streamed(
+    gateway: RunningGateway, model: str, asked: str, **body: Any
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All events of a request, and the response that they fold to."""
+    answer = httpx.post(
+        f"{gateway.base_url}/responses",
+        json={"model": model, "stream": True, "tools": TOOLS, "input": asked, **body},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    events = parse_sse(answer.content)
+    return events, fold(events)
+
+
+def nothing_left() -> None:
+    for _ in range(100):
+        if not any("jail.keeper" in line for line in command_lines()):
+            return
+        time.sleep(0.05)
+    raise AssertionError("processes of sandboxes are left")
+
+
+def command_lines() -> list[str]:
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found.append((entry / "cmdline").read_bytes().decode(errors="replace"))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_a_call_and_its_output_are_two_items(container_gateway: RunningGateway, model: str) -> None:
+    events, response = streamed(container_gateway, model, "two commands")
+    call, output, message = response["output"]
+    assert (call["type"], call["status"]) == ("shell_call", "completed")
+    assert call["action"]["commands"] == ["echo o''ne; echo warn >&2", "exit 3"]
+    assert call["environment"]["type"] == "container_reference"
+    assert call["environment"]["container_id"].startswith("cntr_")
+    assert (output["type"], output["status"]) == ("shell_call_output", "completed")
+    assert output["call_id"] == call["call_id"]
+    assert output["output"] == [
+        {"stdout": "one\n", "stderr": "warn\n", "outcome": {"type": "exit", "exit_code": 0}},
+        {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 3}},
+    ]
+    assert message["content"][0]["text"] == "Both ran."
+    kinds = [e["type"].removeprefix("response.") for e in events if e.get("output_index") == 1]
+    assert kinds == [
+        "output_item.added",
+        "shell_call_output_content.delta",
+        "shell_call_output_content.done",
+        "shell_call_output_content.delta",
+        "shell_call_output_content.done",
+        "output_item.done",
+    ]
+    nothing_left()
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
+    container_gateway: RunningGateway, model: str
+) -> None:
+    asked: Any = {"model": model, "input": "two commands", "tools": TOOLS}
+    with container_gateway.client() as client:
+        with client.responses.stream(**asked) as stream:
+            for _ in stream:
+                pass
+            first = stream.get_final_response()
+        plain = client.responses.create(**asked)
+        started = client.responses.create(**asked, background=True)
+        for _ in range(400):
+            later = client.responses.retrieve(started.id)
+            if later.status not in ("queued", "in_progress"):
+                break
+            time.sleep(0.05)
+    for response in (first, plain, later):
+        assert response.status == "completed"
+        assert [item.type for item in response.output] == [
+            "shell_call",
+            "shell_call_output",
+            "message",
+        ]
+        assert response.output[1].output[0].stdout == "one\n"
+    nothing_left()
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_files_are_kept_within_a_response(container_gateway: RunningGateway, model: str) -> None:
+    _, response = streamed(container_gateway, model, "write it")
+    assert response["output"][-1]["content"][0]["text"] == "I have read it."
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("hang please", "Too slow."), ("nonsense", "I misspoke."), ("be big", "It was long.")],
+)
+@pytest.mark.parametrize("model", FAMILIES)
+def test_what_goes_wrong_is_read_by_the_model(
+    container_gateway: RunningGateway, model: str, asked: str, said: str
+) -> None:
+    _, response = streamed(container_gateway, model, asked)
+    assert response["status"] == "completed"
+    assert response["output"][-1]["content"][0]["text"] == said
+    assert len(response["output"][1]["output"][0]["stdout"]) < 70_000
+
+
+def test_a_time_limit_of_the_model_is_an_outcome(container_gateway: RunningGateway) -> None:
+    _, response = streamed(container_gateway, "qwen3", "hang please")
+    [outcome] = response["output"][1]["output"]
+    assert outcome == {"stdout": "begun\n", "stderr": "", "outcome": {"type": "timeout"}}
+
+
+def test_calls_at_once_are_told_in_order(container_gateway: RunningGateway) -> None:
+    _, response = streamed(container_gateway, "qwen3", "twice")
+    kinds = [item["type"] for item in response["output"]]
+    assert kinds == ["shell_call", "shell_call_output"] * 2 + ["message"]
+    assert [item["output"][0]["stdout"] for item in response["output"][1::2]] == [
+        "first\n",
+        "second\n",
+    ]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+def test_a_client_that_leaves_ends_the_commands(
+    container_gateway: RunningGateway, stream: bool
+) -> None:
+    body = {"model": "qwen3", "stream": stream, "tools": TOOLS, "input": "sleep long"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{container_gateway.base_url}/responses", json=body, timeout=1.5)
+    nothing_left()
+
+
+def test_cancelling_a_background_response_ends_the_commands(
+    container_gateway: RunningGateway,
+) -> None:
+    with container_gateway.client() as client:
+        started = client.responses.create(
+            model="qwen3", input="sleep long", tools=TOOLS, background=True
+        )
+        while not any("sleep 60" in line for line in command_lines()):
+            time.sleep(0.05)
+        client.responses.cancel(started.id)
+        for _ in range(100):
+            ended = client.responses.retrieve(started.id)
+            if ended.status == "cancelled":
+                break
+            time.sleep(0.05)
+        assert [(item.type, item.status) for item in ended.output] == [
+            ("shell_call", "completed"),
+            ("shell_call_output", "incomplete"),
+        ]
+    nothing_left()
+
+
+def test_a_kept_container_is_named_by_its_id(
+    start_container: Callable[..., RunningGateway],
+) -> None:
+    gateway = start_container(keep_seconds=60.0)
+    _, first = streamed(gateway, "qwen3", "write it")
+    where = first["output"][0]["environment"]
+    assert where["type"] == "container_reference"
+    _, second = streamed(
+        gateway, "qwen3", "written well", tools=[{"type": "shell", "environment": where}]
+    )
+    assert second["output"][1]["output"][0]["stdout"] == "1234\n"
+    assert second["output"][0]["environment"] == where
+
+
+@pytest.mark.parametrize(
+    ("environment", "status", "param"),
+    [
+        ({"type": "container_reference", "container_id": "cntr_no"}, 404, "container_id"),
+        ({"type": "container_auto", "skills": [{"type": "skill_reference"}]}, 400, "skills"),
+        ({"type": "spaceship"}, 400, "type"),
+    ],
+)
+def test_what_an_environment_cannot_be_is_refused(
+    container_gateway: RunningGateway, environment: Any, status: int, param: str
+) -> None:
+    answer = httpx.post(
+        f"{container_gateway.base_url}/responses",
+        json={
+            "model": "qwen3",
+            "input": "two commands",
+            "tools": [{"type": "shell", "environment": environment}],
+        },
+    )
+    assert answer.status_code == status
+    assert answer.json()["error"]["param"] == f"tools[0].environment.{param}"
+
+
+@pytest.mark.parametrize("environment", [None, {"type": "local"}])
+def test_the_clients_own_shell_stays_the_clients(
+    container_gateway: RunningGateway, environment: Any
+) -> None:
+    tool = (
+        {"type": "shell"} if environment is None else {"type": "shell", "environment": environment}
+    )
+    _, response = streamed(container_gateway, "qwen3", "two commands", tools=[tool])
+    [call] = response["output"]
+    assert call["type"] == "shell_call"
+    assert call["environment"] == {"type": "local"}
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_programs_and_sessions_are_offered_to_all(
+    container_gateway: RunningGateway, model: str
+) -> None:
+    _, response = streamed(container_gateway, model, "exec it", tools=[])
+    call, message = response["output"]
+    assert (call["type"], call["status"], call["server_label"]) == (
+        "mcp_call",
+        "completed",
+        "container",
+    )
+    assert call["output"] == "me in /tmp"
+    assert message["content"][0]["text"] == "Executed."
+    _, response = streamed(container_gateway, model, "start a session", tools=[])
+    started, fed, message = response["output"]
+    assert started["output"] == "[The session 's' goes on.]"
+    assert fed["output"] == "heard\n\n[The session 's' has ended with exit code 5.]"
+    assert message["content"][0]["text"] == "It is over."
+    nothing_left()

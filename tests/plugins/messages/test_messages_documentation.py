@@ -1,0 +1,22 @@
+"""The plugin's README says what its configuration is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from gateway_messages.ask import HIGH_BUDGET, MEDIUM_BUDGET
+from gateway_messages.config import Config
+
+README = (Path(__file__).parents[3] / "plugins" / "messages" / "README.md").read_text("utf-8")
+
+
+def test_each_key_is_in_the_readme_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", README, re.MULTILINE))
+    assert rows == {field.name: str(field.default) for field in msgspec.structs.fields(Config)}
+
+
+def test_the_readme_names_the_budgets_that_count() -> None:
+    assert f"less than {MEDIUM_BUDGET} tokens are low, less than {HIGH_BUDGET}" in README

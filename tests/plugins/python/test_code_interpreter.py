@@ -1,0 +1,327 @@
+"""`code_interpreter` through a running gateway: streamed, plain, in the background, and what goes wrong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.grammar import fold, parse_sse
+from gateway.testing.server import RunningGateway
+
+FAMILIES = ("qwen3", "harmony")
+TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+OUTPUTS: Any = ["code_interpreter_call.outputs"]
+
+
+def streamed(
+    gateway: RunningGateway, model: str, asked: str, **body: Any
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All events of a request, and the response that they fold to."""
+    answer = httpx.post(
+        f"{gateway.base_url}/responses",
+        json={"model": model, "stream": True, "tools": TOOLS, "input": asked, **body},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    events = parse_sse(answer.content)
+    return events, fold(events)
+
+
+def keepers() -> int:
+    """Sandboxes of any gateway of this process that have not ended."""
+    found = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+                status = (entry / "status").read_text()
+            except OSError:
+                continue
+            found += b"jail.keeper" in command and "State:\tZ" not in status
+    return found
+
+
+def none_left() -> None:
+    """All sandboxes end, soon after their responses."""
+    for _ in range(100):
+        if keepers() == 0:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{keepers()} processes of sandboxes are left")
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_a_call_is_streamed_in_its_own_event_family(
+    python_gateway: RunningGateway, model: str
+) -> None:
+    events, response = streamed(python_gateway, model, "please compute", include=OUTPUTS)
+    call, message = response["output"]
+    assert call["type"] == "code_interpreter_call"
+    assert call["status"] == "completed"
+    assert call["code"] == "x = 6 * 7\nprint('product', x)"
+    assert call["outputs"] == [{"type": "logs", "logs": "product 42\n"}]
+    assert re.fullmatch("cntr_[0-9a-f]{48}", call["container_id"])
+    assert message["content"][0]["text"] == "It is 42."
+    kinds = [
+        e["type"].removeprefix("response.")
+        for e in events
+        if e.get("output_index") == 0 and not e["type"].endswith("delta")
+    ]
+    assert kinds == [
+        "output_item.added",
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call_code.done",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "output_item.done",
+    ]
+    added = next(e for e in events if e["type"] == "response.output_item.added")
+    assert added["item"]["container_id"] == call["container_id"]
+    none_left()
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
+    python_gateway: RunningGateway, model: str
+) -> None:
+    asked: Any = {"model": model, "input": "please compute", "tools": TOOLS, "include": OUTPUTS}
+    with python_gateway.client() as client:
+        with client.responses.stream(**asked) as stream:
+            for _ in stream:
+                pass
+            first = stream.get_final_response()
+        plain = client.responses.create(**asked)
+        started = client.responses.create(**asked, background=True)
+        for _ in range(400):
+            later = client.responses.retrieve(started.id)
+            if later.status not in ("queued", "in_progress"):
+                break
+            time.sleep(0.05)
+    for response in (first, plain, later):
+        assert response.status == "completed"
+        assert response.output_text == "It is 42."
+        assert response.output[0].outputs[0].logs == "product 42\n"
+    none_left()
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_variables_are_kept_within_a_response_and_not_beyond(
+    python_gateway: RunningGateway, model: str
+) -> None:
+    with python_gateway.client() as client:
+        first = client.responses.create(model=model, input="remember it", tools=TOOLS)
+        assert first.output_text == "I remembered."
+        kinds = [item.type for item in first.output]
+        assert kinds == ["code_interpreter_call", "code_interpreter_call", "message"]
+        second = client.responses.create(
+            model=model, input="what is y", tools=TOOLS, include=OUTPUTS
+        )
+        assert second.output[0].outputs[0].logs == "False is what I see\n"
+        assert second.output[0].container_id != first.output[0].container_id
+
+
+def test_outputs_are_shown_where_they_are_asked_for(python_gateway: RunningGateway) -> None:
+    _, response = streamed(python_gateway, "qwen3", "please compute")
+    assert response["output"][0]["outputs"] is None
+    assert response["output"][1]["content"][0]["text"] == "It is 42.", (
+        "the model read them all the same"
+    )
+
+
+def test_a_later_turn_still_knows_what_was_printed(python_gateway: RunningGateway) -> None:
+    with python_gateway.client() as client:
+        first = client.responses.create(model="harmony", input="please compute", tools=TOOLS)
+        second = client.responses.create(
+            model="harmony", input="and?", tools=TOOLS, previous_response_id=first.id
+        )
+    assert second.output_text == "It is 42.", "the rule sees 'product 42' in the prompt"
+
+
+def test_what_is_drawn_is_an_image(python_gateway: RunningGateway) -> None:
+    _, response = streamed(python_gateway, "qwen3", "draw it", include=OUTPUTS)
+    [image] = response["output"][0]["outputs"]
+    assert image["type"] == "image"
+    kind, _, data = image["url"].partition(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(data).startswith(b"\x89PNG")
+    assert response["output"][1]["content"][0]["text"] == "Drawn."
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "status"),
+    [
+        ("fail please", "It failed.", "completed"),
+        ("hang please", "Too slow.", "failed"),
+        ("die please", "It died.", "failed"),
+        ("be big", "It was long.", "completed"),
+        ("no text", "It was broken.", "completed"),
+        ("kill all", "All is lost.", "failed"),
+    ],
+)
+@pytest.mark.parametrize("model", FAMILIES)
+def test_what_goes_wrong_is_read_by_the_model(
+    python_gateway: RunningGateway, model: str, asked: str, said: str, status: str
+) -> None:
+    _, response = streamed(python_gateway, model, asked, include=OUTPUTS)
+    call, message = response["output"]
+    assert response["status"] == "completed"
+    assert call["status"] == status
+    assert len(call["outputs"][0]["logs"]) < 70_000 if call["outputs"] else asked == "die please"
+    assert message["content"][0]["text"] == said
+    none_left()
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+def test_a_client_that_leaves_ends_the_sandbox(
+    start_python: Callable[..., RunningGateway], stream: bool
+) -> None:
+    gateway = start_python(time_limit=60.0)
+    body = {"model": "qwen3", "stream": stream, "tools": TOOLS, "input": "hang please"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{gateway.base_url}/responses", json=body, timeout=1.5)
+    none_left()
+    _, response = streamed(gateway, "qwen3", "please compute")
+    assert response["status"] == "completed", "the gateway goes on"
+
+
+def test_cancelling_a_background_response_ends_the_sandbox(
+    start_python: Callable[..., RunningGateway],
+) -> None:
+    gateway = start_python(time_limit=60.0)
+    with gateway.client() as client:
+        started = client.responses.create(
+            model="qwen3", input="hang please", tools=TOOLS, background=True
+        )
+        while keepers() == 0:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        client.responses.cancel(started.id)
+        for _ in range(100):
+            ended = client.responses.retrieve(started.id)
+            if ended.status == "cancelled":
+                break
+            time.sleep(0.05)
+        assert ended.status == "cancelled"
+        assert ended.output[0].status == "incomplete"
+    none_left()
+
+
+def test_a_response_past_its_deadline_ends_the_sandbox(
+    start_python: Callable[..., RunningGateway],
+) -> None:
+    gateway = start_python(time_limit=60.0, server={"request_timeout": 2.0})
+    _, response = streamed(gateway, "qwen3", "hang please")
+    assert response["status"] == "failed"
+    assert response["output"][0]["status"] == "incomplete"
+    none_left()
+
+
+def test_responses_at_once_have_sandboxes_of_their_own(python_gateway: RunningGateway) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        done = list(
+            pool.map(lambda _: streamed(python_gateway, "qwen3", "remember it")[1], range(4))
+        )
+    assert {each["output"][-1]["content"][0]["text"] for each in done} == {"I remembered."}
+    assert len({each["output"][0]["container_id"] for each in done}) == 4
+    none_left()
+
+
+def test_there_are_only_so_many_sandboxes(start_python: Callable[..., RunningGateway]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    gateway = start_python(time_limit=4.0, max_containers=1)
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(streamed, gateway, "qwen3", "hang please")
+        while keepers() == 0:
+            time.sleep(0.05)
+        time.sleep(1)
+        _, response = streamed(gateway, "qwen3", "please compute", include=OUTPUTS)
+        assert hanging.result()[1]["status"] == "completed"
+    [call, *_] = response["output"]
+    assert call["status"] == "failed"
+    assert "in use" in call["outputs"][0]["logs"]
+
+
+# Containers that are named.
+
+
+def test_a_kept_container_is_named_by_its_id(start_python: Callable[..., RunningGateway]) -> None:
+    gateway = start_python(keep_seconds=60.0)
+    with gateway.client() as client:
+        first = client.responses.create(model="qwen3", input="remember it", tools=TOOLS)
+        container = first.output[0].container_id
+        tools: Any = [{"type": "code_interpreter", "container": container}]
+        second = client.responses.create(
+            model="qwen3", input="what is y", tools=tools, include=OUTPUTS
+        )
+        assert second.output[0].container_id == container
+        assert second.output[0].outputs[0].logs == "True is what I see\n"
+    assert keepers() > 0
+
+
+def test_a_kept_container_expires(start_python: Callable[..., RunningGateway]) -> None:
+    gateway = start_python(keep_seconds=0.5)
+    _, response = streamed(gateway, "qwen3", "remember it")
+    none_left()
+    tools = [{"type": "code_interpreter", "container": response["output"][0]["container_id"]}]
+    answer = httpx.post(
+        f"{gateway.base_url}/responses",
+        json={"model": "qwen3", "input": "what is y", "tools": tools},
+    )
+    assert answer.status_code == 404
+    assert answer.json()["error"]["param"] == "tools[0].container"
+
+
+def test_a_container_is_its_owners_alone(start_python: Callable[..., RunningGateway]) -> None:
+    keys = [
+        {"name": name, "sha256": hashlib.sha256((name[0] * 40).encode()).hexdigest()}
+        for name in ("alice", "bob")
+    ]
+    gateway = start_python(keep_seconds=60.0, server={"api_keys": keys})
+    with gateway.client(api_key="a" * 40) as alice, gateway.client(api_key="b" * 40) as bob:
+        first = alice.responses.create(model="qwen3", input="remember it", tools=TOOLS)
+        tools: Any = [{"type": "code_interpreter", "container": first.output[0].container_id}]
+        with pytest.raises(Exception, match="not found") as refused:
+            bob.responses.create(model="qwen3", input="what is y", tools=tools)
+        assert getattr(refused.value, "status_code", None) == 404
+        assert (
+            alice.responses.create(model="qwen3", input="what is y", tools=tools).output_text
+            == "Seen."
+        )
+
+
+@pytest.mark.parametrize(
+    ("container", "param"),
+    [
+        ("cntr_unknown", "tools[0].container"),
+        ({"type": "auto", "file_ids": ["file_1"]}, "tools[0].container.file_ids"),
+        ({"type": "auto", "memory_limit": "64g"}, "tools[0].container.memory_limit"),
+        (
+            {"type": "auto", "network_policy": {"type": "allowlist", "allowed_domains": ["a.b"]}},
+            "tools[0].container.network_policy",
+        ),
+    ],
+)
+def test_what_a_container_cannot_be_is_refused(
+    python_gateway: RunningGateway, container: Any, param: str
+) -> None:
+    answer = httpx.post(
+        f"{python_gateway.base_url}/responses",
+        json={
+            "model": "qwen3",
+            "input": "please compute",
+            "tools": [{"type": "code_interpreter", "container": container}],
+        },
+    )
+    assert answer.status_code in (400, 404)
+    assert answer.json()["error"]["param"] == param

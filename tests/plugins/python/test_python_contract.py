@@ -1,0 +1,48 @@
+"""The tool server of `python` holds what tool servers promise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.protocols import FittingToolServer, ToolServer
+from gateway.testing import ToolServerContract
+from gateway.wire.tools import CodeInterpreterTool
+from gateway_python.plugin import PythonConfig, open_interpreters
+
+CONFIG = PythonConfig(max_containers=4, time_limit=20.0)
+
+
+class _Contract(ToolServerContract):
+    good_call = ("python", {"code": "print(6 * 7)"})
+    bad_call = ("python", {"code": 7})
+    slow_call = ("python", {"code": "import time; time.sleep(30)"})
+
+
+async def server() -> AsyncIterator[ToolServer]:
+    try:
+        context = open_interpreters(CONFIG)
+        opened = await context.__aenter__()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+    try:
+        yield opened
+    finally:
+        await context.__aexit__(None, None, None)
+
+
+class TestForEachResponse(_Contract):
+    @pytest.fixture
+    async def tool_server(self) -> AsyncIterator[ToolServer]:
+        async for opened in server():
+            yield opened
+
+
+class TestForOneRequest(_Contract):
+    @pytest.fixture
+    async def tool_server(self) -> AsyncIterator[ToolServer]:
+        async for opened in server():
+            assert isinstance(opened, FittingToolServer)
+            yield opened.for_entry(CodeInterpreterTool(), owner="alice")
