@@ -17,7 +17,7 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.citations import by_cursor
+from gateway.citations import by_cursor, by_mark
 from gateway.cited_message import OpenCitedMessage
 from gateway.client_tools import id_prefix
 from gateway.deltas import (
@@ -34,6 +34,7 @@ from gateway.deltas import (
 from gateway.logprobs import LogprobAligner
 from gateway.open_approval import OpenApprovalRequest
 from gateway.open_client_call import OpenClientCall
+from gateway.open_file_search import OpenFileSearchCall
 from gateway.open_items import (
     OpenCodeInterpreterCall,
     OpenCustomCall,
@@ -47,6 +48,7 @@ from gateway.open_items import (
 )
 from gateway.open_shell_call import OpenShellCall
 from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.summarized_reasoning import OpenSummarizedReasoning
 from gateway.wire import events, items
 from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
 
@@ -60,6 +62,7 @@ class CallRole(Struct, frozen=True, kw_only=True):
         "mcp_call",
         "code_interpreter_call",
         "web_search_call",
+        "file_search_call",
         "mcp_approval_request",
         "local_shell_call",
         "shell_call",
@@ -108,11 +111,13 @@ class ResponseAssembler:
         seal: Callable[[str], str] | None = None,
         include: Collection[str] | None = None,
         known: Mapping[str, CallRecord] = {},
+        summarizes: bool = False,
     ) -> None:
         """`new_id(prefix)` gives a fresh id that begins with `prefix`; `clock()` gives Unix time in seconds.
 
         `aligner` is given where log probabilities were asked for, `seal` where reasoning shall carry its text sealed.
         `include` is the request's; None shows what there is. `known` are earlier calls, whose sources may be cited.
+        `summarizes` tells reasoning as a summary too.
         """
         self.response = response
         self.results: dict[str, CallRecord] = {}
@@ -123,7 +128,9 @@ class ResponseAssembler:
         self._aligner = aligner
         self._seal = seal
         self._include = include
+        self._open_reasoning = OpenSummarizedReasoning if summarizes else OpenReasoning
         self._sources = by_cursor(each for call in known.values() for each in call.sources)
+        self._files = by_mark(each for call in known.values() for each in call.files)
         self._next = itertools.count().__next__
         self._open: Open | None = None
         self._slots: list[items.Item | None] = []
@@ -251,8 +258,10 @@ class ResponseAssembler:
                 arguments=call.arguments,
                 result=result.text,
                 sources=result.sources,
+                files=result.files,
             )
             self._sources.update(by_cursor(result.sources))
+            self._files.update(by_mark(result.files))
         return out
 
     def add_item(self, make: Callable[[str, int], items.Item], prefix: str) -> Out:
@@ -383,7 +392,11 @@ class ResponseAssembler:
             return self._open
         self._close("completed", out)
         place = self._new_id("msg_"), self._reserve(), self._next, self._phase
-        message = OpenCitedMessage(*place, self._sources) if self._sources else OpenMessage(*place)
+        message = (
+            OpenCitedMessage(*place, self._sources, self._files)
+            if self._sources or self._files
+            else OpenMessage(*place)
+        )
         self._phase = None
         self._open = message
         message.open(out)
@@ -393,7 +406,8 @@ class ResponseAssembler:
         if isinstance(self._open, OpenReasoning):
             return self._open
         self._close("completed", out)
-        reasoning = OpenReasoning(self._new_id("rs_"), self._reserve(), self._next, self._seal)
+        make = self._open_reasoning
+        reasoning = make(self._new_id("rs_"), self._reserve(), self._next, self._seal)
         self._open = reasoning
         reasoning.open(out)
         return reasoning
@@ -442,6 +456,14 @@ class ResponseAssembler:
                     self._next,
                     name,
                     shows_sources=self._shows("web_search_call.action.sources"),
+                )
+            case "file_search_call":
+                return OpenFileSearchCall(
+                    self._new_id("fs_"),
+                    index,
+                    self._next,
+                    name,
+                    shows_results=self._shows("file_search_call.results"),
                 )
             case "shell_call" if role.server_label:
                 call_id = delta.call_id or self._new_id("call_")

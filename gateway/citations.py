@@ -1,7 +1,9 @@
 """Citation marks in a model's text: `【3†L5-L9】`, which the tools' results teach it, and what the client sees in their place.
 
-A mark of a known source becomes a Markdown link, `([example.com](https://example.com/page))`, as OpenAI's own answers have
-it, with a space before it where none is; its annotation covers the link without that space. Any other text stays as it is.
+A mark of a known page becomes a Markdown link, `([example.com](https://example.com/page))`, as OpenAI's own answers have
+it, with a space before it where none is; its annotation covers the link without that space. A mark of a known file
+(`【4:0†handbook.pdf】`) is left out, with a space before it, unless a word follows at once; its annotation is about the
+place. Any other text stays as it is.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from gateway.protocols import Source
+from gateway.protocols import FileSource, Source
 
 _MARK = re.compile(r"【(\d{1,9})†([^【】\n]{0,64})】")
+_FILE_MARK = re.compile(r"【(\d{1,9}:\d{1,9})(?:†[^【】\n]{0,64})?】")
 _LINES = re.compile(r"L(\d{1,9})(?:-L?\d{1,9})?(?:[,;] ?L\d{1,9}(?:-L?\d{1,9})?)*")
-_BEGUN = re.compile(r"【(?:\d{1,9}(?:†[^【】\n]{0,64})?)?")
+_BEGUN = re.compile(r"【(?:\d{1,9}(?::|:\d{1,9})?|\d{1,9}(?::\d{1,9})?†[^【】\n]{0,64})?")
 _NO_SPACE_AFTER = frozenset(" \t\n([{\"'")
+_OPENING = frozenset("([{【\"'“‘")
 
 
 class Citation(Struct, frozen=True):
@@ -28,24 +32,35 @@ class Citation(Struct, frozen=True):
     link: str
 
 
-Piece: TypeAlias = str | Citation
+class FileCitation(Struct, frozen=True):
+    """A mark of a file, for which no text stands."""
+
+    source: FileSource
+
+
+Piece: TypeAlias = str | Citation | FileCitation
 
 
 class CitationReader:
     """Turns the pieces of a text into text and citations. What comes out depends on the characters fed, not on their cutting.
 
-    Holds back what may yet become a mark, at most 76 characters. Linear.
+    Holds back what may yet become a mark, at most 86 characters, and a space which a mark of a file may follow. Linear.
     """
 
-    def __init__(self, sources: Mapping[int, Sequence[Source]]) -> None:
-        """`sources` by their cursors."""
+    def __init__(
+        self, sources: Mapping[int, Sequence[Source]], files: Mapping[str, FileSource] = {}
+    ) -> None:
+        """`sources` by their cursors, `files` by their marks."""
         self._sources = sources
+        self._files = files
         self._held = ""
         self._last = " "
+        self._owes_space = False
+        """Whether a space before a mark was left out that a word after it needs."""
 
     def feed(self, text: str) -> list[Piece]:
         """What `text` completes."""
-        if not self._held and "【" not in text:
+        if not self._held and not self._files and "【" not in text:
             if text:
                 self._last = text[-1]
             return [text] if text else []
@@ -55,17 +70,30 @@ class CitationReader:
         pos = 0
         while (start := text.find("【", pos)) >= 0:
             plain.append(text[pos:start])
+            if mark := _FILE_MARK.match(text, start):
+                pos = mark.end()
+                file = self._files.get(mark[1])
+                if file is None:
+                    plain.append(mark[0])
+                    continue
+                before = self._spaced("".join(plain))
+                if before.endswith(" "):
+                    before, self._owes_space = before[:-1], True
+                self._last = before[-1:] or self._last
+                pieces += (before, FileCitation(file))
+                plain = []
+                continue
             if mark := _MARK.match(text, start):
                 pos = mark.end()
                 source = self._cited(int(mark[1]), mark[2])
                 if source is None:
                     plain.append(mark[0])
                     continue
-                before = "".join(plain)
+                before = self._spaced("".join(plain))
                 if (before[-1:] or self._last) not in _NO_SPACE_AFTER:
                     before += " "
                 pieces += (before, Citation(source, link_to(source.url)))
-                self._last = ")"
+                self._last, self._owes_space = ")", False
                 plain = []
                 continue
             if _BEGUN.fullmatch(text, start):
@@ -74,10 +102,20 @@ class CitationReader:
             plain.append("【")
             pos = start + 1
         plain.append(text[pos:])
-        if rest := "".join(plain):
+        rest = "".join(plain)
+        if self._files and rest.endswith(" "):
+            rest, self._held = rest[:-1], f" {self._held}"
+        if rest := self._spaced(rest):
             pieces.append(rest)
             self._last = rest[-1]
         return [piece for piece in pieces if piece]
+
+    def _spaced(self, text: str) -> str:
+        """`text`, which follows what was told, with the space that is owed to it."""
+        if not text or not self._owes_space:
+            return text
+        self._owes_space = False
+        return f" {text}" if text[0].isalnum() or text[0] in _OPENING else text
 
     def _cited(self, cursor: int, told: str) -> Source | None:
         """The source that a mark means; a mark of several lines means that of its first."""
@@ -92,7 +130,8 @@ class CitationReader:
 
     def finish(self) -> list[Piece]:
         """What was held when the text ended; the reader can be used for another text then."""
-        held, self._held, self._last = self._held, "", " "
+        held = self._spaced(self._held)
+        self._held, self._last, self._owes_space = "", " ", False
         return [held] if held else []
 
 
@@ -112,3 +151,8 @@ def by_cursor(sources: Iterable[Source]) -> dict[int, list[Source]]:
     for source in sources:
         found.setdefault(source.cursor, []).append(source)
     return found
+
+
+def by_mark(files: Iterable[FileSource]) -> dict[str, FileSource]:
+    """Files by their marks."""
+    return {file.mark: file for file in files}

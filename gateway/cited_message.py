@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from gateway.citations import CitationReader, Piece
+from gateway.citations import Citation, CitationReader, FileCitation, Piece
 from gateway.open_items import EndStatus, NextSequence, OpenMessage, Out
-from gateway.protocols import Source, TokenLogprob
+from gateway.protocols import FileSource, Source, TokenLogprob
 from gateway.wire import content, events, items
 
 
 class OpenCitedMessage(OpenMessage):
-    """An `OpenMessage` that turns citation marks into links with annotations (see `gateway.citations`).
+    """An `OpenMessage` that turns citation marks into annotations, those of pages with links (see `gateway.citations`).
 
-    Each `output_text.annotation.added` follows the delta that completes the link which it is about. Indices count the
-    characters (Unicode code points) of the part's text, `end_index` exclusive. Log probabilities of a mark's tokens come
-    with the text that stands for it.
+    Each `output_text.annotation.added` follows the delta that completes the text which it is about. Indices count the
+    characters (Unicode code points) of the part's text, `end_index` exclusive; a file's `index` is the length of the text
+    before its mark. Log probabilities of a mark's tokens come with the text that stands for it, else with an empty delta.
     """
 
     def __init__(
@@ -26,9 +26,10 @@ class OpenCitedMessage(OpenMessage):
         sequence: NextSequence,
         phase: Literal["commentary", "final_answer"] | None,
         sources: Mapping[int, Sequence[Source]],
+        files: Mapping[str, FileSource],
     ) -> None:
         super().__init__(item_id, output_index, sequence, phase)
-        self._reader = CitationReader(sources)
+        self._reader = CitationReader(sources, files)
         self._waiting: list[TokenLogprob] = []
         self._length = 0
 
@@ -38,21 +39,30 @@ class OpenCitedMessage(OpenMessage):
 
     def _tell(self, pieces: Sequence[Piece], out: Out) -> None:
         for piece in pieces:
-            text = piece if isinstance(piece, str) else piece.link
-            waiting, self._waiting = self._waiting, []
-            super().write_text(text, waiting, out)
-            start = self._length
-            self._length += len(text)
-            if not isinstance(piece, str):
-                self._annotate(
-                    content.UrlCitation(
-                        url=piece.source.url,
-                        title=piece.source.title,
-                        start_index=start,
+            match piece:
+                case str():
+                    self._write(piece, out)
+                case Citation(source=source, link=link):
+                    self._write(link, out)
+                    cited = content.UrlCitation(
+                        url=source.url,
+                        title=source.title,
+                        start_index=self._length - len(link),
                         end_index=self._length,
-                    ),
-                    out,
-                )
+                    )
+                    self._annotate(cited, out)
+                case FileCitation(source=file):
+                    if self._waiting or self._kind != "output_text":
+                        self._write("", out)  # what the mark's tokens come with, and the part
+                    told = content.FileCitation(
+                        file_id=file.file_id, filename=file.filename, index=self._length
+                    )
+                    self._annotate(told, out)
+
+    def _write(self, text: str, out: Out) -> None:
+        waiting, self._waiting = self._waiting, []
+        super().write_text(text, waiting, out)
+        self._length += len(text)
 
     def _annotate(self, annotation: content.Annotation, out: Out) -> None:
         out.append(

@@ -21,5 +21,5 @@ def hints_of(request: ResponseRequest | ChatRequest) -> dict[str, str]:
         given["verbosity"] = request.verbosity
     else:
         given["verbosity"] = request.text.verbosity or None
-        given["reasoning_summary"] = request.reasoning.summary if request.reasoning else None
+        given["reasoning_summary"] = request.reasoning.asked_summary if request.reasoning else None
     return {name: value for name, value in given.items() if value}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from gateway.errors import InvalidRequest, NotFound
 from gateway.protocols import UNFINISHED, CallRecord, ResponseStore, StoredResponse
 from gateway.wire import items
+from gateway.wire.content import ReasoningText
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 
@@ -46,6 +49,18 @@ async def resolve_references(
                 code="item_not_found",
             )
     return resolved
+
+
+def with_thoughts(context: Sequence[items.Item]) -> list[items.Item]:
+    """A conversation as the model reads it: of reasoning whose text did not come with it, the summary stands for the text."""
+    return [
+        msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
+        if isinstance(item, items.Reasoning)
+        and not item.content
+        and (summary := "\n\n".join(part.text for part in item.summary if part.text))
+        else item
+        for item in context
+    ]
 
 
 async def kept_results(

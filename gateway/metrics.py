@@ -27,7 +27,7 @@ class Metrics:
             "gateway_requests", "HTTP requests.", ["route", "status"], registry=registry
         )
         self._responses = Counter(
-            "gateway_responses", "Responses and completions by terminal status.", ["model", "status"],
+            "gateway_responses", "Responses, completions and embeddings by terminal status.", ["model", "status"],
             registry=registry,
         )  # fmt: skip
         self._tokens = Counter(
@@ -84,7 +84,7 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
 
     def run_finished(self, model: str, status: ResponseStatus, usage: Usage | None) -> None:
-        """A response or a completion has come to its end; a completion's status is what a response's would be."""
+        """An answer has come to its end; a completion's status, and an embedding's, is what a response's would be."""
         self._responses.labels(model, status).inc()
         if usage is not None:
             count = self._tokens.labels

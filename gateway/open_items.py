@@ -169,7 +169,7 @@ class OpenMessage:
 
 
 class OpenReasoning:
-    """A stretch of the chain of thought, as one `reasoning_text` part."""
+    """A stretch of the chain of thought, as one `reasoning_text` part, without a summary."""
 
     def __init__(
         self,
@@ -217,13 +217,6 @@ class OpenReasoning:
     def close(self, status: EndStatus, out: Out) -> items.Reasoning:
         text = "".join(self._text)
         part = content.ReasoningText(text=text)
-        item = items.Reasoning(
-            id=self.id,
-            summary=[],
-            content=[part],
-            encrypted_content=UNSET if self._seal is None else self._seal(text),
-            status=status,
-        )
         out += (
             events.ReasoningTextDone(
                 sequence_number=self._next(),
@@ -239,11 +232,24 @@ class OpenReasoning:
                 content_index=0,
                 part=part,
             ),
+        )
+        item = items.Reasoning(
+            id=self.id,
+            summary=self._end_summary(text, status, out),
+            content=[part],
+            encrypted_content=UNSET if self._seal is None else self._seal(text),
+            status=status,
+        )
+        out.append(
             events.OutputItemDone(
                 sequence_number=self._next(), output_index=self.output_index, item=item
-            ),
+            )
         )
         return item
+
+    def _end_summary(self, text: str, status: EndStatus, out: Out) -> list[content.SummaryText]:
+        """Append the events that end the summary, if there is one; return its parts."""
+        return []
 
 
 class OpenFunctionCall:

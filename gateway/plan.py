@@ -13,7 +13,13 @@ from gateway.client_tools import brought_tools
 from gateway.configuration_updates import with_updates
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.hints import hints_of
-from gateway.history import assign_ids, history_of, kept_results, resolve_references
+from gateway.history import (
+    assign_ids,
+    history_of,
+    kept_results,
+    resolve_references,
+    with_thoughts,
+)
 from gateway.protocols import (
     Sampling,
     TextFormat,
@@ -36,7 +42,7 @@ from gateway.wire.common import JsonObject
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import ConversationReference, Response
-from gateway.wire.text import TextConfig
+from gateway.wire.text import Reasoning, TextConfig
 
 
 class Plan(Struct, kw_only=True):
@@ -57,6 +63,8 @@ class Plan(Struct, kw_only=True):
     wants_logprobs: bool
     seals_reasoning: bool
     """Whether reasoning items shall carry `encrypted_content`."""
+    summarizes_reasoning: bool
+    """Whether reasoning items shall carry their text as a summary too."""
     owner: str | None
     previous_response_id: str | None
     max_tool_calls: int | None
@@ -120,7 +128,7 @@ async def make_plan(
     store = request.store is not False and services.store is not None
     reasoning = request.reasoning
     turn = Turn(
-        items=open_compactions([*history, *own], services.sealer, owner),
+        items=with_thoughts(open_compactions([*history, *own], services.sealer, owner)),
         results=await kept_results([*history, *own], services.store, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
@@ -148,6 +156,7 @@ async def make_plan(
         conversation_id=request.conversation_id,
         wants_logprobs=logprobs is not None,
         seals_reasoning="reasoning.encrypted_content" in (request.include or ()),
+        summarizes_reasoning=_summarizes(reasoning, model),
         owner=owner,
         previous_response_id=request.previous_response_id,
         max_tool_calls=request.max_tool_calls,
@@ -218,6 +227,11 @@ def _text_format(request: ResponseRequest) -> TextFormat:
             return TextFormat(kind="json_object")
         case _:
             return TextFormat()
+
+
+def _summarizes(reasoning: Reasoning | None, model: ServedModel) -> bool:
+    asked = reasoning is not None and reasoning.asked_summary is not None
+    return asked and model.config.reasoning_summary == "full"
 
 
 def _logprobs(request: ResponseRequest) -> int | None:

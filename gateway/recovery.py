@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from gateway.told_summary import ToldSummary
 from gateway.wire import content, events, items
 from gateway.wire.common import encode
 from gateway.wire.response import Response, snapshot
@@ -59,10 +60,18 @@ class _Told:
         """Of a shell call, as far as they are told to be complete."""
         self.command: str | None = None
         """The one that is told of, and not to its end."""
+        self.summary = ToldSummary()
+        """Of reasoning."""
+
+    @property
+    def has_open_part(self) -> bool:
+        return self.open is not None or self.summary.open is not None
 
     def fits(self, item: items.Item) -> bool:
         """Whether `item` is this one, further on."""
         if item.id != self.item.id or type(item) is not type(self.item):
+            return False
+        if isinstance(item, items.Reasoning) and not self.summary.fits(item.summary):
             return False
         parts = _parts(item)
         told = len(self.parts)
@@ -95,8 +104,14 @@ class _Told:
                 parts = self.parts
                 if self.open is not None:
                     parts = [*parts, _part(self.open, text, self.annotations)]
-                kept = parts if parts or isinstance(item, items.Message) else UNSET
-                return msgspec.structs.replace(item, content=kept, status="incomplete")
+                if isinstance(item, items.Message):
+                    return msgspec.structs.replace(item, content=parts, status="incomplete")
+                return msgspec.structs.replace(
+                    item,
+                    content=parts or UNSET,
+                    summary=self.summary.cut_off(),
+                    status="incomplete",
+                )
             case items.FunctionCall():
                 return msgspec.structs.replace(item, arguments=text, status="incomplete")
             case items.CustomToolCall():
@@ -154,7 +169,7 @@ class _Recovery:
     def close(self, stored: Sequence[items.Item]) -> None:
         """End every open item, and tell of those that are stored and were not told of."""
         # A part that is open ends first: calls that the server still ran may stand before it.
-        for index, told in sorted(self._items.items(), key=lambda pair: pair[1].open is None):
+        for index, told in sorted(self._items.items(), key=lambda pair: not pair[1].has_open_part):
             if told.finished is None:
                 known = stored[index] if index < len(stored) else None
                 fits = known is not None and told.fits(known)
@@ -171,6 +186,7 @@ class _Recovery:
         told = self._items.get(getattr(event, "output_index", -1))
         if told is None:
             return  # of the response as a whole
+        told.summary.take(event)
         match event:
             case events.OutputItemDone():
                 told.finished = event.item
@@ -222,6 +238,10 @@ class _Recovery:
                 for at, part in enumerate(_parts(item)):
                     if at >= len(told.parts):
                         self._finish_part(index, item.id, at, part, told)
+                if isinstance(item, items.Reasoning):
+                    cut_off = item.status == "incomplete"
+                    for make, fields in told.summary.missing(item.summary, cut_off=cut_off):
+                        self._add(make, item_id=item.id, output_index=index, **fields)
             case items.FunctionCall():
                 delta, done = events.FunctionCallArgumentsDelta, events.FunctionCallArgumentsDone
                 self._finish_text(index, told, item, delta, done, arguments=item.arguments)
@@ -359,7 +379,7 @@ def _begun(item: items.Item) -> items.Item:
         case items.Message():
             return msgspec.structs.replace(item, content=[], status="in_progress")
         case items.Reasoning():
-            return msgspec.structs.replace(item, content=UNSET, encrypted_content=UNSET)
+            return msgspec.structs.replace(item, summary=[], content=UNSET, encrypted_content=UNSET)
         case items.FunctionCall():
             return msgspec.structs.replace(item, arguments="", status="in_progress")
         case items.CustomToolCall():

@@ -64,6 +64,7 @@ class ResponseRun:
             seal=partial(services.sealer.seal, owner=plan.owner) if plan.seals_reasoning else None,
             include=plan.include,
             known=plan.turn.results,
+            summarizes=plan.summarizes_reasoning,
         )
         self._first: Generation | None = None
         self._reservation: Reservation | None = None

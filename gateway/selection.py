@@ -123,13 +123,17 @@ def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore],
 
 
 def resolve_routes(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenFront], Struct]]:
-    """The further APIs that `server.routes` names, each with its config; the standard ones where it is silent."""
+    """The further APIs that `server.routes` names, each with its config.
+
+    Where it is silent: the standard ones, and those that come with the selected tools, under their names.
+    """
     for name in config.routes:
         plugins.route(name, dotted(("routes", name)))
     names = config.server.routes
     if names is None:
         installed = plugins.names("route")
-        names = [name for name in STANDARD_ROUTES if name in installed]
+        wanted = dict.fromkeys((*STANDARD_ROUTES, *config.tools))
+        names = [name for name in wanted if name in installed]
     resolved: list[tuple[Offer[OpenFront], Struct]] = []
     for index, name in enumerate(names):
         offer = plugins.route(name, f"server.routes[{index}]")

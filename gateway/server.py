@@ -45,7 +45,10 @@ class GatewayServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self._announce and sockets:
-            print(banner(address(sockets[0]), list(self._services.models)), flush=True)
+            models = sorted(self._services.models.values(), key=lambda model: not model.generates)
+            embeds = not models[0].generates
+            names = [model.name for model in models]
+            print(banner(address(sockets[0]), names, embeds=embeds), flush=True)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -322,9 +322,11 @@ def _optional(value: Any) -> Any:
 
 def _call_type(
     item_type: str,
-) -> Literal["mcp_call", "code_interpreter_call", "web_search_call", "shell_call"]:
+) -> Literal[
+    "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call", "shell_call"
+]:
     match item_type:
-        case "code_interpreter_call" | "web_search_call" | "shell_call":
+        case "code_interpreter_call" | "web_search_call" | "file_search_call" | "shell_call":
             return item_type
         case _:
             return "mcp_call"

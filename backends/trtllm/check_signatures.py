@@ -39,8 +39,8 @@ def differences(record: dict[str, Any]) -> Iterator[str]:
         has = {field.name for field in dataclasses.fields(found)} if found is not None else set()
         yield from (f"{name} has no field {each}" for each in wanted if each not in has)
     for name, wanted in record["arguments"].items():
-        has = getattr(_resolve(name), "model_fields", {})
-        yield from (f"{name} takes no {each}" for each in wanted if each not in has)
+        takes = set(getattr(_resolve(name), "model_fields", ()))
+        yield from (f"{name} takes no {each}" for each in wanted if each not in takes)
 
 
 def _of_callable(name: str, found: Any, parameters: list[dict[str, Any]]) -> Iterator[str]:

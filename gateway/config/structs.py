@@ -73,7 +73,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client's sight. `mcp` is all MCP servers with `offer`, `mcp.<label>` is one."""
     routes: list[str] | None = None
     """Further APIs to serve, by name; `[]` is none. Left out, `messages` (the Anthropic Messages API), if it is
-    installed."""
+    installed, and those that selected tools come with, such as the files and vector stores of `file_search`."""
     metrics: bool = True
     """Whether `/metrics` shows Prometheus metrics."""
 
@@ -119,6 +119,9 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The format of reasoning alone, for a model that mixes families; not together with `parser`."""
     tools: str | None = None
     """The format of tool calls alone, for a model that mixes families; not together with `parser`."""
+    reasoning_summary: Literal["full", "none"] = "full"
+    """What a request that asks for a summary of the reasoning is told as one: `full` is the whole reasoning, for no summary
+    is made; `none` is nothing."""
     aliases: list[Annotated[str, Meta(min_length=1)]] = []
     """Further names that requests may use."""
     description: str | None = None

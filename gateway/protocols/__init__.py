@@ -59,6 +59,7 @@ from gateway.protocols.profile import (
 from gateway.protocols.prompt import (
     CallRecord,
     ChatPrompt,
+    FileSource,
     KnowingRenderer,
     NamedTool,
     Prompt,
@@ -120,6 +121,7 @@ __all__ = [
     "EngineOutput",
     "EngineRequest",
     "EventLogs",
+    "FileSource",
     "FinishReason",
     "FittingToolServer",
     "Front",

@@ -6,7 +6,7 @@ cancellation, deadlines, shutdown, keys and metrics are the gateway's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -198,6 +198,13 @@ class RouteRequest(Protocol):
 
     async def body(self) -> bytes:
         """The whole body of a JSON request, within the server's limits of size and time; raises where it is not."""
+        ...
+
+    def stream(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """A body of any type (a form with a file) as it arrives: at most `limit` bytes, within the server's limit of time.
+
+        Read it to its end or close it (`aclosing`); `body` cannot be asked for then.
+        """
         ...
 
 

@@ -76,6 +76,15 @@ class Source(Struct, frozen=True, kw_only=True):
     """The first and the last line that are of this source, where the cursor's lines are of several; None: all."""
 
 
+class FileSource(Struct, frozen=True, kw_only=True):
+    """What the citation mark `【<mark>】`, or `【<mark>†…】`, stands for: two numbers with a colon (`4:0`), by custom those
+    of a call and of one of its results."""
+
+    mark: str
+    file_id: str
+    filename: str = ""
+
+
 class CallRecord(Struct, frozen=True, kw_only=True):
     """A call that the gateway has run, as the model knows it. Its item may show less, and be called otherwise."""
 
@@ -87,6 +96,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """What the model read."""
     sources: Sequence[Source] = ()
     """What the result lets the model cite."""
+    files: Sequence[FileSource] = ()
+    """Likewise, of uploaded files."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):

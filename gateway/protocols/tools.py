@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.protocols.prompt import CallRecord, Source, ToolDefinition
+from gateway.protocols.prompt import CallRecord, FileSource, Source, ToolDefinition
 from gateway.wire.tools import Tool
 
 
@@ -47,6 +47,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """What the item of this `item_type` shows besides, by the API's field names (`outputs`, `results`, `action`)."""
     sources: Sequence[Source] = ()
     """What the marks in `text` stand for: where the model repeats one, the answer gets an annotation."""
+    files: Sequence[FileSource] = ()
+    """Likewise, for marks of uploaded files."""
 
 
 class ToolSession(Protocol):

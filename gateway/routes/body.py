@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
 from gateway.routes.state import HttpRequest, services_of
@@ -29,14 +30,22 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
 
     At most `server.max_body_bytes`, within `server.body_timeout` seconds; both are the server's configuration.
     """
-    server = services_of(request).config.server
-    limit, seconds = server.max_body_bytes, server.body_timeout
-    headers = request.headers
-    media_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         raise UnsupportedMediaType(
             f"The content type '{media_type}' is not supported. Send 'application/json'."
         )
+    limit = services_of(request).config.server.max_body_bytes
+    parts = [part async for part in stream_body(request, limit)]
+    if not parts and not may_be_empty:
+        raise InvalidRequest("The body is empty. Send a JSON object.")
+    return b"".join(parts)
+
+
+async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes, None]:
+    """A body of any type as it arrives: at most `limit` bytes, within `server.body_timeout` seconds."""
+    seconds = services_of(request).config.server.body_timeout
+    headers = request.headers
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedMediaType(
@@ -45,23 +54,25 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
         raise _too_large(limit)
-    parts: list[bytes] = []
+    deadline = asyncio.get_running_loop().time() + seconds
+    arriving = request.stream()
     size = 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                parts.append(part)
-    except TimeoutError:
-        raise BodyTimeout(
-            f"The body did not arrive within {seconds:g} seconds.",
-            headers={"connection": "close"},
-        ) from None
-    if not parts and not may_be_empty:
-        raise InvalidRequest("The body is empty. Send a JSON object.")
-    return b"".join(parts)
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                part = await anext(arriving, None)
+        except TimeoutError:
+            raise BodyTimeout(
+                f"The body did not arrive within {seconds:g} seconds.",
+                headers={"connection": "close"},
+            ) from None
+        if part is None:
+            return
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if part:
+            yield part
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

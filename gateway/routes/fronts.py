@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from litestar import Litestar
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import AsgiApp, Front, Gateway, Reply, Route
-from gateway.routes.body import read_body
+from gateway.routes.body import read_body, stream_body
 from gateway.routes.front_answers import SentReply
 from gateway.routes.front_gateway import FrontGateway
 from gateway.routes.state import HttpRequest, owner_of, services_of
@@ -42,6 +42,9 @@ class FrontRequest:
 
     async def body(self) -> bytes:
         return await read_body(self._request)
+
+    def stream(self, limit: int) -> AsyncGenerator[bytes, None]:
+        return stream_body(self._request, limit)
 
 
 def request_id(scope: Mapping[str, Any]) -> str:

@@ -1,9 +1,8 @@
 """What plugin authors and client developers test with. The running gateway never imports it.
 
 `ScriptedEngine` answers by a scenario. The contract kits (`EngineContract`, `EmbeddingContract`,
-`OutputParserContract`,
-`ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass one, give its fixture, and the inherited tests
-prove your plugin. `check_plugin` proves the installation. The kits need `pip install litegate[testing]`; the engine needs
+`OutputParserContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass one, give its
+fixture, and the inherited tests prove your plugin. `check_plugin` proves the installation. The kits need `pip install litegate[testing]`; the engine needs
 nothing.
 """
 

@@ -70,7 +70,13 @@ class Probe:
         """A greedy request for 24 tokens, with a fresh id. Raises `NotOffered` for an engine that only embeds."""
         if not (self.has("tokens") or self.has("messages")):
             raise NotOffered("the engine only embeds")
-        wanted = {"max_tokens": 24, "temperature": 0.0, "ignore_eos": True, **sampling}
+        # The APIs that engines at message level speak have no `ignore_eos`.
+        wanted = {
+            "max_tokens": 24,
+            "temperature": 0.0,
+            "ignore_eos": self.has("tokens"),
+            **sampling,
+        }
         return EngineRequest(
             request_id=f"contract-{next(_numbers)}",
             prompt=prompt or self.prompt_for(),

@@ -109,6 +109,9 @@ class _Folder:
         self._ended: set[tuple[int, int | None, str]] = set()
         self._commands: dict[int, list[str]] = {}
         self._command_done = True
+        self._summaries: dict[int, list[str]] = {}
+        self._open_summary: int | None = None
+        """The item whose last summary part is open."""
 
     def take(self, event: Json) -> None:
         kind = event["type"]
@@ -125,6 +128,8 @@ class _Folder:
                 self._part_done(event)
             case _ if kind.startswith("response.shell_call_command."):
                 self._command(event)
+            case _ if kind.startswith("response.reasoning_summary_"):
+                self._summarized(event)
             case "response.output_text.annotation.added":
                 self._annotated(event)
             case _ if kind in _ENDS:
@@ -161,6 +166,8 @@ class _Folder:
         _require(index == len(self._added), f"item {index} is added after {len(self._added)}")
         _require(bool(item.get("id")), f"item {index} has no id")
         _require(self._open_part is None, "an item is added while a part is open")
+        _require(self._open_summary is None, "an item is added while a summary is open")
+        _require(item.get("summary", []) == [], f"item {index} is added with a summary")
         if "status" in item:
             _require(
                 item["status"] in ("in_progress", "completed"),
@@ -188,6 +195,10 @@ class _Folder:
         for field in ("arguments", "input"):
             if field in item:
                 self._sum_is(index, field, item[field])
+        if item["type"] == "reasoning":
+            _require(self._open_summary != index, f"item {index} is done with an open summary")
+            summary = [part["text"] for part in item["summary"]]
+            _require(self._summaries.get(index, []) == summary, f"item {index}: summaries differ")
         if item["type"] == "shell_call":
             _require(self._command_done, f"item {index} is done with an open command")
             told_commands = self._commands.get(index, [])
@@ -209,6 +220,34 @@ class _Folder:
             case _:
                 _require(commands[-1] == event["command"], "deltas and command differ")
                 self._command_done = True
+
+    def _summarized(self, event: Json) -> None:
+        self._belongs(event)
+        index, at, kind = event["output_index"], event["summary_index"], event["type"]
+        parts = self._summaries.setdefault(index, [])
+        if kind == "response.reasoning_summary_part.added":
+            _require(self._open_summary is None, "a summary part is added while another is open")
+            _require(at == len(parts), f"summary part {at} of item {index} is out of order")
+            _require(event["part"] == {"type": "summary_text", "text": ""}, f"{kind} with a text")
+            parts.append("")
+            self._open_summary = index
+            return
+        _require((self._open_summary, at) == (index, len(parts) - 1), f"{kind} outside its part")
+        end = (index, at, "response.reasoning_summary_text.done")
+        match kind:
+            case "response.reasoning_summary_text.delta":
+                _require(end not in self._ended, f"{kind} after its end")
+                _require(event["delta"] != "", f"an empty {kind}")
+                parts[-1] += event["delta"]
+            case "response.reasoning_summary_text.done":
+                _require(end not in self._ended, f"{kind} twice")
+                _require(event["text"] == parts[-1], f"{kind}: deltas do not add up")
+                self._ended.add(end)
+            case _:
+                _require(end in self._ended, f"{kind} before the end of its text")
+                whole = {"type": "summary_text", "text": parts[-1]}
+                _require(event["part"] == whole, f"summary part {at}: deltas and part differ")
+                self._open_summary = None
 
     def _sum_is(self, index: int, field: str, whole: str) -> None:
         for (at, _, end), parts in self._sums.items():

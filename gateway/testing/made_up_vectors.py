@@ -15,7 +15,7 @@ _WORD: Final = re.compile(r"\w+")
 
 def made_up_vector(text: str, dimensions: int, wanted: int | None = None) -> array[float]:
     """A vector of length 1: the sum of its words' own. Word order and case do not count; `wanted` shortens it."""
-    words = _WORD.findall(text.lower()) or [text]
+    words = _WORD.findall(text.casefold()) or [text]
     total = array("f", bytes(4 * dimensions))
     for word in words:
         for index, number in enumerate(_of_word(word, dimensions)):

@@ -776,3 +776,14 @@ def web_search_call(
         msgspec.convert(action, WebSearchAction) if isinstance(action, Mapping) else action
     )
     return WebSearchCall(id=item_id, status=status, action=built)
+
+
+def file_search_call(
+    item_id: str,
+    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"],
+    queries: Sequence[str],
+    results: Sequence[Mapping[str, Any]] | None,
+) -> FileSearchCall:
+    """A search in files; `results` as plain JSON, None where they are not shown."""
+    built = None if results is None else msgspec.convert(results, list[FileSearchResult])
+    return FileSearchCall(id=item_id, status=status, queries=list(queries), results=built)

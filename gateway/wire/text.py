@@ -57,3 +57,8 @@ class Reasoning(Value, frozen=True, kw_only=True):
     generate_summary: Literal["auto", "concise", "detailed"] | UnsetType = UNSET
     context: Literal["auto", "current_turn", "all_turns"] | UnsetType = UNSET
     mode: str | UnsetType = UNSET
+
+    @property
+    def asked_summary(self) -> Literal["auto", "concise", "detailed"] | None:
+        """What summary is asked for, by the setting's present name or by its older one."""
+        return self.summary or self.generate_summary or None

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,26 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     config = {"models": {"tiny": {"engine": "llamacpp", "sampling": {"temperature": 0}}}}
     with run_gateway(config, tmp_path_factory.mktemp("tiny")) as running:
         yield running
+
+
+@pytest.fixture
+def client(gateway: RunningGateway) -> Iterator[Any]:
+    """The official SDK, as the test's environment has it."""
+    with gateway.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def aclient(gateway: RunningGateway) -> AsyncIterator[Any]:
+    """The same, asynchronous."""
+    async with gateway.async_client() as client:
+        yield client
+
+
+@pytest.fixture(params=["demo", "harmony"])
+def family(request: pytest.FixtureRequest) -> str:
+    """A model of each family of prompts and outputs."""
+    return str(request.param)
 
 
 @pytest.fixture

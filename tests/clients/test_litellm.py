@@ -219,3 +219,27 @@ def test_the_anthropic_interface_over_chat(openai_route: dict[str, Any]) -> None
     answer = asyncio.run(ask_once())
     texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
     assert texts == ["Done thinking."]
+
+
+def test_the_anthropic_route(gateway: RunningGateway) -> None:
+    """LiteLLM's client of the Messages API, at the gateway's plugin for it."""
+    pytest.importorskip("gateway_messages", reason="the plugin messages is not installed")
+    where = {
+        "model": "anthropic/demo",
+        "api_base": gateway.base_url.removesuffix("/v1"),
+        "api_key": "none",
+    }
+    answer = litellm.completion(**where, messages=ask("think first"), max_tokens=90)
+    assert answer.choices[0].message.content == "Done thinking."
+    messages = ask("two cities")
+    chunks = list(
+        litellm.completion(**where, messages=messages, tools=[WEATHER], max_tokens=400, stream=True)
+    )
+    message = litellm.stream_chunk_builder(chunks, messages=messages).choices[0].message
+    messages.append(message.model_dump())
+    for call in message.tool_calls:
+        city = json.loads(call.function.arguments)["city"]
+        result = {"role": "tool", "tool_call_id": call.id, "content": f"18 degrees in {city}"}
+        messages.append(result)
+    answer = litellm.completion(**where, messages=messages, tools=[WEATHER], max_tokens=90)
+    assert answer.choices[0].message.content == "It is 18 degrees in both."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -39,12 +38,6 @@ def _no_tracing() -> None:
     calls.clear()
 
 
-@pytest.fixture
-async def sdk(gateway: RunningGateway) -> AsyncIterator[Any]:
-    async with gateway.async_client() as client:
-        yield client
-
-
 @pytest.fixture(params=["demo", "harmony", "gpt-5"])
 def name(request: pytest.FixtureRequest) -> str:
     """The model's name, by which the library knows what it may send."""
@@ -52,15 +45,15 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["responses", "chat"])
-def model(request: pytest.FixtureRequest, name: str, sdk: Any) -> Any:
+def model(request: pytest.FixtureRequest, name: str, aclient: Any) -> Any:
     if request.param == "responses":
-        return agents.OpenAIResponsesModel(name, sdk)
-    return agents.OpenAIChatCompletionsModel(name, sdk)
+        return agents.OpenAIResponsesModel(name, aclient)
+    return agents.OpenAIChatCompletionsModel(name, aclient)
 
 
 @pytest.fixture
-def responses(sdk: Any) -> Any:
-    return agents.OpenAIResponsesModel("demo", sdk)
+def responses(aclient: Any) -> Any:
+    return agents.OpenAIResponsesModel("demo", aclient)
 
 
 async def test_a_function_tool_is_called_and_answered_from(model: Any) -> None:
@@ -160,9 +153,9 @@ async def test_all_model_settings_are_taken(model: Any) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_session_of_the_conversations_api_remembers(
-    sdk: Any, responses: Any, told: Any, streamed: bool
+    aclient: Any, responses: Any, told: Any, streamed: bool
 ) -> None:
-    session = agents.OpenAIConversationsSession(openai_client=sdk)
+    session = agents.OpenAIConversationsSession(openai_client=aclient)
     agent = agents.Agent(name="A", model=responses, tools=[get_weather])
 
     async def run(text: str) -> Any:
@@ -209,9 +202,11 @@ async def test_a_session_in_sqlite_remembers(model: Any, told: Any, name: str) -
     session.close()
 
 
-async def test_a_conversation_of_the_server_remembers(sdk: Any, responses: Any, told: Any) -> None:
+async def test_a_conversation_of_the_server_remembers(
+    aclient: Any, responses: Any, told: Any
+) -> None:
     agent = agents.Agent(name="A", model=responses, tools=[get_weather])
-    conversation = await sdk.conversations.create()
+    conversation = await aclient.conversations.create()
     await agents.Runner.run(agent, "weather in Paris", conversation_id=conversation.id)
     result = await agents.Runner.run(agent, "and once more", conversation_id=conversation.id)
     assert result.final_output == "As I said."
@@ -340,3 +335,16 @@ async def test_cancelling_a_streamed_run_ends_the_generation(model: Any, until_i
     async for _ in result.stream_events():
         pass
     await asyncio.to_thread(until_idle)
+
+
+async def test_a_real_model_calls_a_tool_and_answers(tiny: RunningGateway) -> None:
+    @agents.function_tool(name_override="get_weather")
+    def measured(city: str) -> str:
+        """Get the weather of a city."""
+        return '{"temperature": 18}'
+
+    async with tiny.async_client() as client:
+        for kind in (agents.OpenAIResponsesModel, agents.OpenAIChatCompletionsModel):
+            agent = agents.Agent(name="A", model=kind("tiny", client), tools=[measured])
+            result = await agents.Runner.run(agent, "What is the weather in Paris?")
+            assert "18" in result.final_output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -25,10 +24,6 @@ WEATHER: Any = {
     },
     "strict": True,
 }
-CHAT_WEATHER: Any = {
-    "type": "function",
-    "function": {key: value for key, value in WEATHER.items() if key != "type"},
-}
 
 
 class Person(BaseModel):
@@ -42,25 +37,8 @@ class GetWeather(BaseModel):
     city: str
 
 
-@pytest.fixture
-def client(gateway: RunningGateway) -> Iterator[Any]:
-    with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def aclient(gateway: RunningGateway) -> AsyncIterator[Any]:
-    async with gateway.async_client() as client:
-        yield client
-
-
-@pytest.fixture(params=["demo", "harmony"])
-def model(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def test_a_tool_round_trip(client: Any, model: str) -> None:
-    first = client.responses.create(model=model, input="weather in Paris", tools=[WEATHER])
+def test_a_tool_round_trip(client: Any, family: str) -> None:
+    first = client.responses.create(model=family, input="weather in Paris", tools=[WEATHER])
     call = first.output[-1]
     assert json.loads(call.arguments) == {"city": "Paris"}
     answer = {
@@ -69,10 +47,10 @@ def test_a_tool_round_trip(client: Any, model: str) -> None:
         "output": "18 degrees in Paris",
     }
     by_id = client.responses.create(
-        model=model, previous_response_id=first.id, input=[answer], tools=[WEATHER]
+        model=family, previous_response_id=first.id, input=[answer], tools=[WEATHER]
     )
     by_items = client.responses.create(
-        model=model,
+        model=family,
         input=[{"role": "user", "content": "weather in Paris"}, *first.output, answer],
         tools=[WEATHER],
     )
@@ -80,15 +58,15 @@ def test_a_tool_round_trip(client: Any, model: str) -> None:
     assert by_id.usage.input_tokens == by_items.usage.input_tokens
 
 
-def test_a_stream_and_its_final_response(client: Any, model: str) -> None:
-    with client.responses.stream(model=model, input="think first") as stream:
+def test_a_stream_and_its_final_response(client: Any, family: str) -> None:
+    with client.responses.stream(model=family, input="think first") as stream:
         events = list(stream)
         final = stream.get_final_response()
     text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
     thought = "".join(e.delta for e in events if e.type == "response.reasoning_text.delta")
     assert text == final.output_text == "Done thinking."
     assert thought == final.output[0].content[0].text == "Hm.\nWell."
-    raw = list(client.responses.create(model=model, input="think first", stream=True))
+    raw = list(client.responses.create(model=family, input="think first", stream=True))
     assert [event.type for event in raw][:2] == ["response.created", "response.in_progress"]
     assert raw[-1].type == "response.completed"
     assert [event.sequence_number for event in raw] == list(range(len(raw)))
@@ -106,24 +84,24 @@ def test_a_started_stream_is_taken_up_again(client: Any) -> None:
     assert final.output_text == "some words " * 5
 
 
-def test_parsed_output(client: Any, model: str) -> None:
-    response = client.responses.parse(model=model, input="a person please", text_format=Person)
+def test_parsed_output(client: Any, family: str) -> None:
+    response = client.responses.parse(model=family, input="a person please", text_format=Person)
     assert response.output_parsed == Person(name="Ada", age=36)
     with client.responses.stream(
-        model=model, input="a person please", text_format=Person
+        model=family, input="a person please", text_format=Person
     ) as stream:
         stream.until_done()
         assert stream.get_final_response().output_parsed == Person(name="Ada", age=36)
 
 
-def test_parsed_arguments(client: Any, model: str) -> None:
+def test_parsed_arguments(client: Any, family: str) -> None:
     tool = openai.pydantic_function_tool(GetWeather, name="get_weather")["function"]
     response = client.responses.parse(
-        model=model, input="weather in Paris", tools=[{"type": "function", **tool}]
+        model=family, input="weather in Paris", tools=[{"type": "function", **tool}]
     )
     assert response.output[-1].name == "get_weather"
     completion = client.chat.completions.parse(
-        model=model,
+        model=family,
         messages=[{"role": "user", "content": "weather in Paris"}],
         tools=[openai.pydantic_function_tool(GetWeather, name="get_weather")],
     )
@@ -155,9 +133,9 @@ def test_input_items_are_paged(client: Any) -> None:
     assert [item.content[0].text for item in found] == [f"word {n}" for n in range(5)]
 
 
-def test_tokens_are_counted_as_they_are_used(client: Any, model: str) -> None:
-    used = client.responses.create(model=model, input="hello", tools=[WEATHER]).usage.input_tokens
-    counted = client.responses.input_tokens.count(model=model, input="hello", tools=[WEATHER])
+def test_tokens_are_counted_as_they_are_used(client: Any, family: str) -> None:
+    used = client.responses.create(model=family, input="hello", tools=[WEATHER]).usage.input_tokens
+    counted = client.responses.input_tokens.count(model=family, input="hello", tools=[WEATHER])
     assert counted.input_tokens == used
 
 

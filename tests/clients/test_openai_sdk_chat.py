@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from gateway.testing.server import RunningGateway
-
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
 
-WEATHER: Any = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
 CHAT_WEATHER: Any = {
     "type": "function",
-    "function": {key: value for key, value in WEATHER.items() if key != "type"},
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    },
 }
 
 
@@ -34,33 +29,13 @@ class Person(BaseModel):
     age: int
 
 
-class GetWeather(BaseModel):
-    """Get the weather of a city."""
-
-    city: str
-
-
-@pytest.fixture
-def client(gateway: RunningGateway) -> Iterator[Any]:
-    with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def aclient(gateway: RunningGateway) -> AsyncIterator[Any]:
-    async with gateway.async_client() as client:
-        yield client
-
-
-@pytest.fixture(params=["demo", "harmony"])
-def model(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def test_a_chat_and_its_stream(client: Any, model: str) -> None:
+def test_a_chat_and_its_stream(client: Any, family: str) -> None:
     messages: Any = [{"role": "user", "content": "weather in Paris"}]
     with client.chat.completions.stream(
-        model=model, messages=messages, tools=[CHAT_WEATHER], stream_options={"include_usage": True}
+        model=family,
+        messages=messages,
+        tools=[CHAT_WEATHER],
+        stream_options={"include_usage": True},
     ) as stream:
         kinds = {event.type for event in stream}
         final = stream.get_final_completion()
@@ -74,16 +49,16 @@ def test_a_chat_and_its_stream(client: Any, model: str) -> None:
         message,
         {"role": "tool", "tool_call_id": call.id, "content": "18 degrees in Paris"},
     ]
-    answer = client.chat.completions.create(model=model, messages=messages, tools=[CHAT_WEATHER])
+    answer = client.chat.completions.create(model=family, messages=messages, tools=[CHAT_WEATHER])
     assert answer.choices[0].message.content == "It is 18 degrees."
 
 
-def test_a_parsed_chat(client: Any, model: str) -> None:
+def test_a_parsed_chat(client: Any, family: str) -> None:
     messages: Any = [{"role": "user", "content": "a person please"}]
-    parsed = client.chat.completions.parse(model=model, messages=messages, response_format=Person)
+    parsed = client.chat.completions.parse(model=family, messages=messages, response_format=Person)
     assert parsed.choices[0].message.parsed == Person(name="Ada", age=36)
     with client.chat.completions.stream(
-        model=model, messages=messages, response_format=Person
+        model=family, messages=messages, response_format=Person
     ) as stream:
         stream.until_done()
         assert stream.get_final_completion().choices[0].message.parsed == Person(name="Ada", age=36)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,49 +12,24 @@ from gateway.testing.server import RunningGateway
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
 
-WEATHER: Any = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
 CHAT_WEATHER: Any = {
     "type": "function",
-    "function": {key: value for key, value in WEATHER.items() if key != "type"},
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    },
 }
 
 
 class Person(BaseModel):
     name: str
     age: int
-
-
-class GetWeather(BaseModel):
-    """Get the weather of a city."""
-
-    city: str
-
-
-@pytest.fixture
-def client(gateway: RunningGateway) -> Iterator[Any]:
-    with gateway.client() as client:
-        yield client
-
-
-@pytest.fixture
-async def aclient(gateway: RunningGateway) -> AsyncIterator[Any]:
-    async with gateway.async_client() as client:
-        yield client
-
-
-@pytest.fixture(params=["demo", "harmony"])
-def model(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def test_raw_answers_have_their_headers(client: Any) -> None:
@@ -131,29 +105,31 @@ def test_a_failure_in_mid_stream_is_raised_or_told(client: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_async_responses(aclient: Any, model: str) -> None:
-    async with aclient.responses.stream(model=model, input="think first") as stream:
+async def test_async_responses(aclient: Any, family: str) -> None:
+    async with aclient.responses.stream(model=family, input="think first") as stream:
         text = [e.delta async for e in stream if e.type == "response.output_text.delta"]
         final = await stream.get_final_response()
     assert "".join(text) == final.output_text == "Done thinking."
-    parsed = await aclient.responses.parse(model=model, input="a person please", text_format=Person)
+    parsed = await aclient.responses.parse(
+        model=family, input="a person please", text_format=Person
+    )
     assert parsed.output_parsed == Person(name="Ada", age=36)
-    raw = await aclient.responses.with_raw_response.create(model=model, input="think first")
+    raw = await aclient.responses.with_raw_response.create(model=family, input="think first")
     assert raw.parse().output_text == "Done thinking."
 
 
 @pytest.mark.anyio
-async def test_async_chat(aclient: Any, model: str) -> None:
+async def test_async_chat(aclient: Any, family: str) -> None:
     messages: Any = [{"role": "user", "content": "two cities"}]
     async with aclient.chat.completions.stream(
-        model=model, messages=messages, tools=[CHAT_WEATHER]
+        model=family, messages=messages, tools=[CHAT_WEATHER]
     ) as stream:
         async for _ in stream:
             pass
         final = await stream.get_final_completion()
     assert final.choices[0].message.tool_calls[0].function.name == "get_weather"
     names = [model.id async for model in aclient.models.list()]
-    assert model in names
+    assert family in names
 
 
 @pytest.mark.anyio

@@ -45,13 +45,14 @@ USAGE = Usage(input_tokens=1, output_tokens=2, total_tokens=3)
 TEXT = st.text(min_size=1, max_size=8)
 
 
-def assembler() -> ResponseAssembler:
+def assembler(*, summarizes: bool = False) -> ResponseAssembler:
     count = itertools.count()
     return ResponseAssembler(
         Response(id="resp_1", created_at=0, model="m", status="in_progress"),
         roles=ROLES,
         new_id=lambda prefix: f"{prefix}{next(count)}",
         clock=lambda: 7.0,
+        summarizes=summarizes,
     )
 
 
@@ -84,9 +85,11 @@ DELTAS = st.lists(BLOCK, max_size=10).map(lambda blocks: [d for block in blocks 
 ENDINGS = st.sampled_from(["finish", "length", "fail", "cancel"])
 
 
-def play(deltas: list[Delta], ending: str, *, cut: list[int], answered: int) -> list[Event]:
+def play(
+    deltas: list[Delta], ending: str, *, cut: list[int], answered: int, summarizes: bool = False
+) -> list[Event]:
     """A whole response: `deltas` fed in batches, as many server calls answered as `answered` says."""
-    made = assembler()
+    made = assembler(summarizes=summarizes)
     out: list[Event] = [*made.start()]
     points = sorted({min(i, len(deltas)) for i in cut} | {0, len(deltas)})
     for a, b in itertools.pairwise(points):
@@ -109,11 +112,11 @@ def plain(events: list[Event]) -> list[dict[str, Any]]:
     return [json.loads(encode(event)) for event in events]
 
 
-@given(DELTAS, ENDINGS, st.lists(st.integers(0, 40)), st.integers(0, 9))
+@given(DELTAS, ENDINGS, st.lists(st.integers(0, 40)), st.integers(0, 9), st.booleans())
 def test_every_run_keeps_the_grammar_and_folds_to_its_final_response(
-    deltas: list[Delta], ending: str, cut: list[int], answered: int
+    deltas: list[Delta], ending: str, cut: list[int], answered: int, summarizes: bool
 ) -> None:
-    events = plain(play(deltas, ending, cut=cut, answered=answered))
+    events = plain(play(deltas, ending, cut=cut, answered=answered, summarizes=summarizes))
     final = fold(events)
     assert (
         final["status"]
@@ -127,11 +130,11 @@ def test_every_run_keeps_the_grammar_and_folds_to_its_final_response(
     assert final["usage"]["total_tokens"] == 3
 
 
-@given(DELTAS, ENDINGS, st.lists(st.integers(0, 40)), st.integers(0, 9))
+@given(DELTAS, ENDINGS, st.lists(st.integers(0, 40)), st.integers(0, 9), st.booleans())
 def test_every_event_is_one_of_the_official_sdk(
-    deltas: list[Delta], ending: str, cut: list[int], answered: int
+    deltas: list[Delta], ending: str, cut: list[int], answered: int, summarizes: bool
 ) -> None:
-    for event in plain(play(deltas, ending, cut=cut, answered=answered)):
+    for event in plain(play(deltas, ending, cut=cut, answered=answered, summarizes=summarizes)):
         assert SDK_EVENT.validate_python(event).type == event["type"]
 
 
@@ -140,6 +143,19 @@ def test_how_deltas_are_batched_does_not_matter(
     deltas: list[Delta], ending: str, cut: list[int]
 ) -> None:
     assert play(deltas, ending, cut=cut, answered=9) == play(deltas, ending, cut=[], answered=9)
+
+
+@given(DELTAS, ENDINGS)
+def test_a_summary_is_the_reasoning_and_changes_nothing_else(
+    deltas: list[Delta], ending: str
+) -> None:
+    told = plain(play(deltas, ending, cut=[], answered=0, summarizes=True))
+    final, without = fold(told), fold(plain(play(deltas, ending, cut=[], answered=0)))
+    for item in final["output"]:
+        if item["type"] == "reasoning":
+            assert [part["text"] for part in item["summary"]] == [item["content"][0]["text"]]
+            item["summary"] = []
+    assert final == without
 
 
 @given(DELTAS, st.integers(0, 40))

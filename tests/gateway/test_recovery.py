@@ -66,7 +66,9 @@ BLOCKS = st.lists(
 )
 
 
-def made(blocks: list[list[Delta]], answered: int) -> tuple[list[Event], Response]:
+def made(
+    blocks: list[list[Delta]], answered: int, *, summarizes: bool = False
+) -> tuple[list[Event], Response]:
     """A whole stream, event by event, and its final response."""
     count = itertools.count()
     assembler = ResponseAssembler(
@@ -75,6 +77,7 @@ def made(blocks: list[list[Delta]], answered: int) -> tuple[list[Event], Respons
         new_id=lambda prefix: f"{prefix}{next(count)}",
         clock=lambda: 7.0,
         known={"ws_0": CallRecord(name="search", arguments="", result="", sources=[CITED])},
+        summarizes=summarizes,
     )
     out: list[Event] = [*assembler.start("queued"), *assembler.progress()]
     for delta in itertools.chain(*blocks):
@@ -94,12 +97,12 @@ def plain(events: list[bytes]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=150)
-@given(BLOCKS, st.integers(0, 3), st.data())
+@given(BLOCKS, st.integers(0, 3), st.booleans(), st.data())
 def test_what_is_stored_is_told_to_the_end(
-    blocks: list[list[Delta]], answered: int, data: st.DataObject
+    blocks: list[list[Delta]], answered: int, summarizes: bool, data: st.DataObject
 ) -> None:
     """Its owner died after it had stored the response, wherever the log was then."""
-    events, final = made(blocks, answered)
+    events, final = made(blocks, answered, summarizes=summarizes)
     logged = [encode(event) for event in events[: data.draw(st.integers(0, len(events) - 1))]]
     closing, ended = closing_events(logged, final)
     assert fold(plain([*logged, *closing])) == json.loads(encode(final))
@@ -107,12 +110,14 @@ def test_what_is_stored_is_told_to_the_end(
 
 
 @settings(max_examples=150)
-@given(BLOCKS, st.integers(0, 3), st.sampled_from(["failed", "cancelled"]), st.data())
+@given(
+    BLOCKS, st.integers(0, 3), st.booleans(), st.sampled_from(["failed", "cancelled"]), st.data()
+)
 def test_what_was_told_is_kept(
-    blocks: list[list[Delta]], answered: int, status: Any, data: st.DataObject
+    blocks: list[list[Delta]], answered: int, summarizes: bool, status: Any, data: st.DataObject
 ) -> None:
     """Its owner died before it had stored anything."""
-    events, whole = made(blocks, answered)
+    events, whole = made(blocks, answered, summarizes=summarizes)
     logged = [encode(event) for event in events[: data.draw(st.integers(0, len(events) - 1))]]
     response = Response(id="resp_1", created_at=0, model="m", status=status)
     if status == "failed":
@@ -125,6 +130,21 @@ def test_what_was_told_is_kept(
     done = [json.loads(each)["item"] for each in logged if b'"response.output_item.done"' in each]
     finished = {item["id"]: item for item in told["output"]}
     assert [finished[item["id"]] for item in done] == done
+
+
+@settings(max_examples=50)
+@given(st.lists(TEXT.map(ReasoningDelta), min_size=1, max_size=3))
+def test_a_summary_is_ended_wherever_it_broke_off(thoughts: list[Delta]) -> None:
+    events, final = made([thoughts], 0, summarizes=True)
+    failed = Response(id="resp_1", created_at=0, model="m", status="failed")
+    for told in range(len(events)):
+        logged = [encode(event) for event in events[:told]]
+        closing, _ = closing_events(logged, final)
+        assert fold(plain([*logged, *closing])) == json.loads(encode(final))
+        closing, _ = closing_events(logged, failed)
+        for item in fold(plain([*logged, *closing]))["output"]:
+            text = "".join(part["text"] for part in item.get("content", ()))
+            assert all(text.startswith(part["text"]) for part in item["summary"])
 
 
 def test_an_item_that_was_stored_differently_is_ended_as_it_was_told() -> None:

@@ -69,8 +69,7 @@ class CompletionBuilder:
             raise Unsupported(
                 "llamacpp takes prompts as token ids, not as messages.", param="input"
             )
-        if request.adapter is not None:
-            raise Unsupported("llamacpp serves no LoRA adapters.", param="model")
+        adapter = self._adapter(request.adapter)
         if request.multi_modal:
             raise Unsupported("llamacpp takes text alone.", param="input")
         prompt = list(request.prompt.token_ids)
@@ -78,6 +77,8 @@ class CompletionBuilder:
         sampling = request.sampling
         limit = self._limit(sampling, len(prompt))
         body = self._sampling(sampling, request)
+        if self._config.lora_modules:
+            body["lora"] = adapter
         if request.constraint is not None:
             if sampling.min_tokens:
                 raise Unsupported(
@@ -86,6 +87,19 @@ class CompletionBuilder:
                 )
             body["grammar"] = to_gbnf(request.constraint)
         return Completion(body, prompt, sampling, limit)
+
+    def _adapter(self, name: str | None) -> list[dict[str, Any]]:
+        """What is applied: a request that names one adapter has none of the others."""
+        names = list(self._config.lora_modules)
+        if name is None:
+            return [{"id": index, "scale": 0.0} for index in range(len(names))]
+        if name not in names:
+            raise InvalidRequest(
+                f"There is no adapter '{name}'; known: {', '.join(names) or 'none'}.",
+                param="model",
+                code="model_not_found",
+            )
+        return [{"id": names.index(name), "scale": 1.0}]
 
     def _check_prompt(self, prompt: list[int]) -> None:
         if not prompt:

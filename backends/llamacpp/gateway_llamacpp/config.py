@@ -40,6 +40,14 @@ class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """MiB of memory for the state of conversations that lost their slot; 0: none is kept."""
     penalty_last_n: Annotated[int, Meta(ge=0)] = 64
     """Over how many last tokens (the prompt's too) the penalties look."""
+    task: Literal["generate", "embed"] | None = None
+    """What the model does; None: it embeds if its file says how vectors are made of its output, and else generates."""
+    pooling: Literal["mean", "cls", "last"] | None = None
+    """How a model that embeds makes one vector of its output; None: what its file says, else `last`."""
+    matryoshka: bool = False
+    """Whether requests may ask for shorter vectors (`dimensions`): for models that were trained for it."""
+    lora_modules: dict[str, str] = {}
+    """LoRA adapters by the name under which clients ask for them: GGUF files on this machine."""
     seed: Annotated[int, Meta(ge=0)] | None = None
     """Seed of requests that bring none; None: random."""
     verbose: bool = False

@@ -57,7 +57,7 @@ class LlamaCppEngine:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES
+        return _CAPABILITIES | {"adapters"} if self._info.adapters else _CAPABILITIES
 
     @property
     def tokenizer(self) -> LlamaCppTokenizer:

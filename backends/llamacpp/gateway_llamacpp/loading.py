@@ -10,16 +10,17 @@ import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, GatewayError
 from gateway.hookspecs import EngineContext
-from gateway.protocols import ModelInfo, Sampling
+from gateway.protocols import EmbeddingInfo, ModelInfo, Sampling
 from gateway_llamacpp.chunks import decode_chunk
 from gateway_llamacpp.completion import CompletionBuilder
 from gateway_llamacpp.config import LlamaCppConfig
+from gateway_llamacpp.embedding import LlamaCppEmbedder, dimensions_of
 from gateway_llamacpp.engine import LlamaCppEngine
 from gateway_llamacpp.gguf_header import read_metadata
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -30,27 +31,52 @@ TINY_MODEL = Path(__file__).parent / "models" / "tiny-qwen3.gguf"
 _DEFAULT_CONTEXT = 8192
 _SMALL = 64 * 2**20
 """Bytes of weights below which one thread is faster than several."""
+Pooling: TypeAlias = Literal["mean", "cls", "last"]
+_POOLING: dict[int, Pooling] = {0: "last", 1: "mean", 2: "cls", 3: "last"}
+"""llama.cpp's numbers; 0 is a model that was not made to embed, whose last token has read all others."""
 _END_TOKENS = ("eos", "eot", "eom")
 
 
-async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine:
+async def load(
+    config: LlamaCppConfig, context: EngineContext
+) -> LlamaCppEngine | LlamaCppEmbedder:
     """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, for what cannot be loaded."""
     path = model_file(context.path)
+    adapters = adapter_files(config)
     metadata, vocabulary = await asyncio.to_thread(_read, path)
+    pooling = pooling_of(config, metadata, path)
     n_ctx = _context_length(config, context, metadata)
     folder = Path(tempfile.mkdtemp(prefix="litegate-"))
     key = secrets.token_urlsafe()
     try:
-        server = await asyncio.to_thread(_open, path, config, n_ctx, folder / "s", key)
+        server = await asyncio.to_thread(
+            _open, path, config, n_ctx, folder / "s", key, pooling, adapters
+        )
         tokenizer = LlamaCppTokenizer(server.listening_address, key, vocabulary)
         actual = await asyncio.to_thread(_slot_context, tokenizer)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
+    if pooling is not None:
+        # The slot keeps one place free, but where a text has to fit into one computation.
+        most = min(n_ctx, actual) - (pooling == "last")
+        return LlamaCppEmbedder(
+            server,
+            config,
+            info=msgspec.structs.replace(info, max_model_len=most, chat_template=None),
+            embedding=EmbeddingInfo(
+                dimensions=await asyncio.to_thread(dimensions_of, server),
+                shorter=config.matryoshka,
+                max_input_tokens=most,
+            ),
+            vocabulary=vocabulary,
+            tokenizer=tokenizer,
+            clean_up=lambda: shutil.rmtree(folder, ignore_errors=True),
+        )
     return LlamaCppEngine(
         server,
-        info=info,
+        info=msgspec.structs.replace(info, adapters=tuple(adapters)),
         vocabulary=vocabulary,
         tokenizer=tokenizer,
         builder=CompletionBuilder(config, vocabulary, tokenizer, min(n_ctx, actual)),
@@ -79,6 +105,40 @@ def model_file(path: str | None) -> Path:
     return found
 
 
+def adapter_files(config: LlamaCppConfig) -> dict[str, Path]:
+    """The LoRA adapters, each of which must be a file. Raises `ConfigurationError`."""
+    files = {name: Path(path).expanduser() for name, path in config.lora_modules.items()}
+    for name, file in files.items():
+        if not file.is_file():
+            raise ConfigurationError(
+                f"lora_modules: there is no file {file} for the adapter '{name}'; llama.cpp takes adapters as GGUF files."
+            )
+    return files
+
+
+def pooling_of(config: LlamaCppConfig, metadata: Mapping[str, Any], path: Path) -> Pooling | None:
+    """How vectors are made of the model's output; None: it generates. Raises `ConfigurationError`."""
+    said = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    embeds = said != 0 if config.task is None else config.task == "embed"
+    if not embeds:
+        if config.pooling is not None or config.matryoshka:
+            raise ConfigurationError(
+                f'pooling and matryoshka are for a model that embeds; set task = "embed" for {path}, or leave them out.'
+            )
+        return None
+    if config.lora_modules:
+        raise ConfigurationError(
+            f"lora_modules: llamacpp applies adapters to models that generate, and {path} embeds."
+        )
+    if config.pooling is not None:
+        return config.pooling
+    if said not in _POOLING:
+        raise ConfigurationError(
+            f"The file {path} is of a model that ranks, and makes no vectors; set pooling to use it all the same."
+        )
+    return _POOLING[said]
+
+
 def _read(path: Path) -> tuple[dict[str, Any], Vocabulary]:
     try:
         metadata = read_metadata(path)
@@ -101,7 +161,15 @@ def _context_length(
     return min(int(trained), _DEFAULT_CONTEXT) if trained else _DEFAULT_CONTEXT
 
 
-def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: str) -> NativeServer:
+def _open(
+    path: Path,
+    config: LlamaCppConfig,
+    n_ctx: int,
+    address: Path,
+    key: str,
+    pooling: Pooling | None,
+    adapters: Mapping[str, Path],
+) -> NativeServer:
     import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     params = xllamacpp.CommonParams()
@@ -111,6 +179,21 @@ def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: st
     params.n_ctx = n_ctx * config.n_parallel
     params.n_batch = config.n_batch
     params.n_ubatch = min(config.n_ubatch, config.n_batch)
+    if pooling is not None:
+        params.embedding = True
+        params.pooling_type = {
+            "mean": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN,
+            "cls": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_CLS,
+            "last": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST,
+        }[pooling]
+        # With a cache for each slot, texts that are computed together get wrong vectors ("mean" and "cls").
+        params.kv_unified = True
+        if pooling != "last":  # a text is not cut in pieces then
+            params.n_batch = params.n_ubatch = max(n_ctx, params.n_ubatch)
+    # Off, but where a request asks for one.
+    params.lora_adapters = [
+        xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters.values()
+    ]
     n_threads = config.n_threads
     if n_threads is None and path.stat().st_size < _SMALL:
         n_threads = 1
@@ -144,10 +227,28 @@ def _open(path: Path, config: LlamaCppConfig, n_ctx: int, address: Path, key: st
         server: NativeServer = xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ConfigurationError(
-            f"llama.cpp could not load {path}: {error} Set `verbose = true` to read its log."
+            f"llama.cpp could not load {_all_of(path, adapters)}: {error} Set `verbose = true` to read its log."
         ) from error
-    _prove(server, path)
+    if pooling is None:
+        _prove(server, path)
+    else:
+        _prove_vectors(server, path)
     return server
+
+
+def _all_of(path: Path, adapters: Mapping[str, Path]) -> str:
+    names = ", ".join(map(str, adapters.values()))
+    return f"{path}, or one of its adapters {names}" if adapters else str(path)
+
+
+def _prove_vectors(server: NativeServer, path: Path) -> None:
+    """As `_prove`, with a vector."""
+    try:
+        dimensions_of(server)
+    except GatewayError as error:
+        raise ConfigurationError(
+            f"The model {path} loads, but does not embed: {error.message}."
+        ) from error
 
 
 def _prove(server: NativeServer, path: Path) -> None:

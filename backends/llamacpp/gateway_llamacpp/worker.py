@@ -26,6 +26,10 @@ class NativeServer(Protocol):
         """Blocks until the completion has ended. A callback that returns True aborts it."""
         ...
 
+    def handle_embeddings(self, body: bytes) -> str | bytes:
+        """Blocks until all vectors are made; they, or an error, as JSON."""
+        ...
+
 
 class Worker:
     """Runs one completion, and tells its stream. `run` is the thread's whole life."""
@@ -80,7 +84,7 @@ class Worker:
     def _read(self, data: bytes) -> bool:
         chunk = decode_chunk(data)
         if chunk.error is not None:
-            self._failure = _translated(chunk.error)
+            self._failure = translated(chunk.error)
             return True
         if chunk.prompt_progress is not None:
             if self._head is not None:
@@ -101,7 +105,8 @@ class Worker:
         return self._until is not None and self._generation.count >= self._until
 
 
-def _translated(failure: Failure) -> GatewayError:
+def translated(failure: Failure) -> GatewayError:
+    """What llama.cpp's error means for the client."""
     if failure.type == "exceed_context_size_error":
         return InvalidRequest(failure.message, param="input", code="context_length_exceeded")
     if 400 <= failure.code < 500:

@@ -60,7 +60,7 @@ class OpenAIEngine:
     def metrics(self) -> list[Sample]:
         """What is counted, as of now."""
         dispatcher = self._dispatcher
-        return samples(self._pool.replicas, retries=dispatcher.retries, hedges=dispatcher.hedges)
+        return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
 
     async def health(self) -> None:
         """Return if some replica can serve; raise `EngineUnavailable` if none can."""

@@ -78,6 +78,7 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
         path = prefix + config.health_path if config.health_path else None
         listed = await _listed(client, pool, config, path, model)
         caretaker = Caretaker(pool, client, config, found, stalls, path=path)
+        await caretaker.first_look()
         task = asyncio.create_task(caretaker.run())
         stack.push_async_callback(_end, task)
         limits = (context.max_model_len, config.max_model_len, listed)

@@ -11,7 +11,13 @@ import msgspec
 
 from gateway_remote.address import Address, address_of
 from gateway_remote.connection import Connection
-from gateway_remote.failures import ReplicaBusy, ReplicaFailure, read_error, refusal
+from gateway_remote.failures import (
+    ReplicaBusy,
+    ReplicaFailure,
+    read_error,
+    refusal,
+    too_large,
+)
 from gateway_remote.replica import Endpoint
 from gateway_remote.stalls import StallWatch
 
@@ -284,7 +290,7 @@ async def _read_up_to(connection: Connection, limit: int) -> bytes:
 def engines_meaning(status: int, body: bytes, retry_after: str | None) -> Exception:
     """What a self-hosted engine means: whose fault it is, and whether another replica may do better."""
     error = read_error(body, status)
-    if status in (400, 413, 422):
+    if status in (400, 413, 422) or too_large(error):
         return refusal(error)
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:

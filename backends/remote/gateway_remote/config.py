@@ -113,11 +113,16 @@ class RemoteConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """A `tokenizer.json`, a folder with one, or a hub id; left out, what the servers say that they have loaded."""
     max_model_len: Positive | None = None
     """Tokens of prompt and output together; left out, what the servers say."""
+    task: Literal["generate", "embed"] | None = None
+    """What the servers do with the model; left out, they are asked."""
+    matryoshka: bool | None = None
+    """Whether requests may ask for shorter vectors (`dimensions`), which are then cut here; left out, vLLM and SGLang
+    are told, and decide, and with others they may not."""
     start_timeout: Annotated[float, Meta(ge=0)] = 60.0
     """How long a first replica may take to come up when the gateway starts."""
     tokens_only: bool = False
     """For vLLM that was started with `--tokens-only`: stop strings are looked for in the gateway alone, and what needs a
     tokenizer over there (enforced outputs, bad_words) is refused."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
-    """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: any
-    number."""
+    """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: on vLLM
+    as many as in process (64), else any number."""

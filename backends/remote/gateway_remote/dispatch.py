@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +28,8 @@ from gateway_remote.pool import Lease, Pool
 from gateway_remote.replica import Outcome, Replica
 
 logger = logging.getLogger("gateway.remote")
+
+T = TypeVar("T")
 
 _BETWEEN_ROUNDS = 0.1
 """Seconds before replicas that could not be reached are tried once more."""
@@ -107,9 +118,10 @@ class Dispatcher:
         """
         call = self._language.call(request)
         try:
-            begun = await (
-                self._begin(call, []) if self._config.hedge_after is None else self._hedge(call)
-            )
+            if self._config.hedge_after is None:
+                begun = await self._begin(call.chain, [], partial(self._attempt, call))
+            else:
+                begun = await self._hedge(call)
         except EngineUnavailable as error:
             raise self._told(error) from error
         lease, stream, output = begun.lease, begun.stream, begun.output
@@ -138,6 +150,18 @@ class Dispatcher:
             reply.close()
             self._pool.release(lease, outcome)
 
+    async def whole(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """The body of an answer that comes as one. Until it is complete another replica may take over.
+
+        Raises as `generate` does; cancelling closes the connection, by which the server aborts.
+        """
+        try:
+            lease, answer = await self._begin((), [], partial(self._fetch, path, body, headers))
+        except EngineUnavailable as error:
+            raise self._told(error) from error
+        self._pool.release(lease, "served")
+        return answer
+
     async def ready(self) -> None:
         """Return once some replica can serve; raises `EngineUnavailable` or `RateLimited`."""
         try:
@@ -157,15 +181,17 @@ class Dispatcher:
         logger.warning("%s", error.message)
         return EngineUnavailable("The upstream server cannot serve at the moment. Retry later.")
 
-    async def _begin(self, call: Call, tried: list[Replica]) -> _Begun:
-        """The first output of the first replica that gives one. `tried` grows by those that are asked."""
+    async def _begin(
+        self, chain: Sequence[int], tried: list[Replica], attempt: Callable[[Lease], Awaitable[T]]
+    ) -> T:
+        """What `attempt` gives with the first replica with which it succeeds. `tried` grows by those that are asked."""
         broken = 0
         started = perf_counter()
         while True:
-            lease = await self._pool.acquire(call.chain, avoiding=tried)
+            lease = await self._pool.acquire(chain, avoiding=tried)
             tried.append(lease.replica)
             try:
-                return await self._attempt(call, lease)
+                return await attempt(lease)
             except ReplicaBusy as busy:
                 self._pool.release(lease, "busy", retry_after=busy.retry_after)
                 failure: ReplicaFailure = busy
@@ -194,10 +220,43 @@ class Dispatcher:
             self.retries += 1
 
     async def _attempt(self, call: Call, lease: Lease) -> _Begun:
-        """The first output of one replica; whoever ejects the replica meanwhile ends the wait."""
+        """The first output of one replica."""
         replica = lease.replica
-        reply: Reply | None = None
-        begun: _Begun | None = None
+        async with self._patience(replica):
+            reply = await self._client.start(replica.endpoint, call.path, call.body, call.headers)
+            begun: _Begun | None = None
+            try:
+                stream = self._language.read(call, reply)
+                begun = _Begun(lease, stream, await stream.next())
+            finally:
+                if begun is None:
+                    reply.close()
+        return begun
+
+    async def _fetch(
+        self, path: str, body: bytes, headers: Mapping[str, str], lease: Lease
+    ) -> tuple[Lease, bytes]:
+        """The whole answer of one replica."""
+        replica = lease.replica
+        parts: list[bytes] = []
+        async with self._patience(replica):
+            reply = await self._client.start(replica.endpoint, path, body, headers)
+            try:
+                while (piece := reply.take()) is not None:
+                    if piece:
+                        parts.append(piece)
+                    else:
+                        await reply.arrival()
+            finally:
+                reply.close()
+        return lease, b"".join(parts)
+
+    @asynccontextmanager
+    async def _patience(self, replica: Replica) -> AsyncIterator[None]:
+        """As long as a replica has for its first token; whoever ejects it meanwhile ends the wait.
+
+        Raises `ReplicaFailure` when it is over.
+        """
         seconds = self._config.first_token_timeout
         patience = asyncio.timeout(seconds)
 
@@ -205,33 +264,27 @@ class Dispatcher:
             if not patience.expired():
                 patience.reschedule(0)
 
+        replica.unbegun.add(give_back)
         try:
             async with patience:
-                replica.unbegun.add(give_back)
-                reply = await self._client.start(
-                    replica.endpoint, call.path, call.body, call.headers
-                )
-                stream = self._language.read(call, reply)
-                begun = _Begun(lease, stream, await stream.next())
+                yield
         except TimeoutError as error:
             reason = f"it is {replica.down}" if replica.down else f"no token in {seconds:g} seconds"
             raise ReplicaFailure(reason) from error
         finally:
             replica.unbegun.discard(give_back)
-            if begun is None and reply is not None:
-                reply.close()
-        return begun
 
     async def _hedge(self, call: Call) -> _Begun:
         """As `_begin`, but after a while a second replica is asked too, and the quicker one is used."""
         tried: list[Replica] = []
-        tasks = [asyncio.create_task(self._begin(call, tried))]
+        attempt = partial(self._attempt, call)
+        tasks = [asyncio.create_task(self._begin(call.chain, tried, attempt))]
         winner: asyncio.Task[_Begun] | None = None
         try:
             await asyncio.wait(tasks, timeout=self._config.hedge_after)
             if not tasks[0].done() and self._pool.has_spare(tried):
                 self.hedges += 1
-                tasks.append(asyncio.create_task(self._begin(call, tried)))
+                tasks.append(asyncio.create_task(self._begin(call.chain, tried, attempt)))
             pending = set(tasks)
             while pending and winner is None:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

@@ -59,7 +59,7 @@ class RemoteEngine:
     def metrics(self) -> list[Sample]:
         """What is counted, as of now."""
         dispatcher = self._dispatcher
-        return samples(self._pool.replicas, retries=dispatcher.retries, hedges=dispatcher.hedges)
+        return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
 
     async def health(self) -> None:
         """Return if some replica can serve; raise `EngineUnavailable` with the reasons if none can."""

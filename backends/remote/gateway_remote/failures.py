@@ -40,7 +40,9 @@ class _Answer(Struct):
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
-_TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
+_TOO_LONG = re.compile(
+    r"context (?:length|size|window)|maximum model length|max_model_len|too large to process", re.I
+)
 _PARAMETERS = {
     "prompt": "input",
     "token_ids": "input",
@@ -69,6 +71,11 @@ def read_error(body: bytes, status: int) -> ErrorBody:
         return answer.error
     message = answer.error or answer.message or str(answer.detail or f"HTTP status {status}")
     return ErrorBody(message=message, type=answer.type, param=answer.param)
+
+
+def too_large(error: ErrorBody) -> bool:
+    """Whether llama-server says, as a failure of its own, that a text to embed is longer than its `--ubatch-size`."""
+    return "too large to process" in error.message
 
 
 def refusal(error: ErrorBody) -> InvalidRequest:

@@ -38,6 +38,13 @@ class Caretaker:
         self._path = path
         self._problems: list[str] = []
 
+    async def first_look(self) -> None:
+        """Ask all replicas once: who does not answer well gets no request until it does. Takes `health_timeout` at most."""
+        if self._path is not None:
+            replicas = tuple(self._pool.replicas)
+            path = self._path
+            await asyncio.gather(*(self._look_after(each, path, 1) for each in replicas))
+
     async def run(self) -> None:
         """All three, each at its own pace."""
         async with asyncio.TaskGroup() as group:
@@ -56,17 +63,17 @@ class Caretaker:
 
     async def _check(self, path: str) -> None:
         while True:
-            replicas = tuple(self._pool.replicas)
-            await asyncio.gather(*(self._look_after(each, path) for each in replicas))
             await asyncio.sleep(self._config.health_interval)
+            threshold = self._config.health_failures
+            replicas = tuple(self._pool.replicas)
+            await asyncio.gather(*(self._look_after(each, path, threshold) for each in replicas))
 
-    async def _look_after(self, replica: Replica, path: str) -> None:
+    async def _look_after(self, replica: Replica, path: str, threshold: int) -> None:
         was = replica.down
         problem = await self._problem(replica, path)
         if problem is None:
             self._pool.check_passed(replica)
         else:
-            threshold = self._config.health_failures
             self._pool.check_failed(replica, problem, threshold=threshold)
         if (was is None) != (replica.down is None):
             logger.warning("%s is %s", replica.endpoint, replica.down or "back")

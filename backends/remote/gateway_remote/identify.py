@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from gateway_remote.client import Client
@@ -21,6 +22,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     """The path or hub id of what it has loaded, as the server sees it."""
     max_model_len: int | None = None
     adapters: tuple[str, ...] = ()
+    embeds: bool = False
+    """Whether it embeds, and does not generate."""
     chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
@@ -57,6 +60,7 @@ class _SglangModel(Struct):
 
     model_path: str | None = None
     tokenizer_path: str | None = None
+    is_generation: bool = True
 
 
 _OWNERS: dict[str, DialectName] = {
@@ -90,8 +94,17 @@ async def identify(
             return await _of_llama_server(client, where, identity)
         case "sglang":
             return await _of_sglang(client, where, identity)
-        case _:
+        case "vllm" | "vllm-generate":
+            embeds = await _has_vectors(client, where)
+            return msgspec.structs.replace(identity, embeds=embeds)
+        case "trtllm":
             return identity
+
+
+async def _has_vectors(client: Client, where: Endpoint) -> bool:
+    """An empty request is refused by a server that embeds; others have no such route, or say that they do not."""
+    status = await client.status(where, "/v1/embeddings", within=_TIMEOUT, body=b"{}")
+    return status in (400, 422)
 
 
 async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
@@ -122,6 +135,7 @@ async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) 
         model=identity.model,
         source=props.model_path,
         max_model_len=props.default_generation_settings.n_ctx,
+        embeds=await _has_vectors(client, where),
         chat_template=props.chat_template,
         bos_token=props.bos_token,
         eos_token=props.eos_token,
@@ -136,4 +150,5 @@ async def _of_sglang(client: Client, where: Endpoint, identity: Identity) -> Ide
         source=info.tokenizer_path or info.model_path or identity.source,
         max_model_len=identity.max_model_len,
         adapters=identity.adapters,
+        embeds=not info.is_generation,
     )

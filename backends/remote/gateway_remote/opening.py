@@ -16,6 +16,7 @@ from gateway_remote.client import Client, headers_of, tls_context
 from gateway_remote.config import RemoteConfig
 from gateway_remote.dialects import DIALECTS, Dialect, Served
 from gateway_remote.discovery import Discovery, discovery, is_address
+from gateway_remote.embedding import RemoteEmbedder
 from gateway_remote.engine import RemoteEngine
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.health import Caretaker
@@ -30,6 +31,7 @@ from gateway_remote.structure import (
     VllmStructures,
 )
 
+VLLM_JSON_WHITESPACE = 64
 _BETWEEN_TRIES = 0.5
 
 
@@ -65,11 +67,24 @@ async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIter
         assets = await asyncio.to_thread(_assets, config, context, identity)
         dialect = _dialect(config, context, identity, assets)
         caretaker = Caretaker(pool, client, config, found, stalls)
+        await caretaker.first_look()
         task = asyncio.create_task(caretaker.run())
         stack.push_async_callback(_end, task)
+        info = _info(context, dialect, identity, assets)
+        if identity.embeds if config.task is None else config.task == "embed":
+            yield RemoteEmbedder(
+                config=config,
+                info=info,
+                served=dialect.served,
+                cuts=identity.dialect in ("vllm", "vllm-generate", "sglang"),
+                tokenizer=assets.tokenizer,
+                client=client,
+                pool=pool,
+            )
+            return
         yield RemoteEngine(
             config=config,
-            info=_info(context, dialect, identity, assets),
+            info=info,
             dialect=dialect,
             tokenizer=assets.tokenizer,
             client=client,
@@ -140,7 +155,9 @@ def _dialect(
     structures: Structures
     match identity.dialect:
         case "vllm" | "vllm-generate":
-            structures = VllmStructures(special, ending, config.max_json_whitespace)
+            structures = VllmStructures(
+                special, ending, config.max_json_whitespace or VLLM_JSON_WHITESPACE
+            )
         case "sglang":
             structures = SglangStructures(special, ending, config.max_json_whitespace)
         case "trtllm":

@@ -65,6 +65,11 @@ class Pool:
         """All that are known, those that drain included."""
         return self._replicas.values()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a place."""
+        return len(self._waiters)
+
     def close(self) -> None:
         """Hand out nothing more: who waits, and who comes, gets `EngineUnavailable`."""
         self._closed = True

@@ -16,6 +16,10 @@ Outcome: TypeAlias = Literal["served", "failed", "busy", "abandoned"]
 """served: it answered, be it with a refusal; failed: it did not; busy: it asks to wait (429); abandoned: the client left,
 or another replica was quicker."""
 
+Status: TypeAlias = Literal["up", "busy", "half_open", "open", "down", "draining"]
+"""up: it gets requests; busy: it has asked to wait; half_open, open: its breaker; down: the health checks gave it up;
+draining: discovery names it no more."""
+
 
 class Endpoint(Struct, frozen=True):
     """Where a replica is. `url` has neither path nor slash at its end, but a path that all its routes begin with."""
@@ -98,8 +102,8 @@ class Replica:
     def full(self) -> bool:
         return self.limit is not None and self.running >= self.limit
 
-    def status(self, now: float) -> str:
-        """One word or phrase for people and metrics."""
+    def status(self, now: float) -> Status:
+        """One word for people and metrics."""
         if self.draining:
             return "draining"
         if self.down is not None:

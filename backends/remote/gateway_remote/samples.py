@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from gateway_remote.replica import Replica, Totals
+from gateway_remote.pool import Pool
+from gateway_remote.replica import Replica, Status, Totals
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ _COUNTERS = {
 assert tuple(_COUNTERS) == Totals.__struct_fields__
 
 
-def samples(replicas: Collection[Replica], *, retries: int, hedges: int) -> list[Sample]:
+def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
     """Everything that is counted, as of now."""
     now = time.monotonic()
     made = [
@@ -57,8 +58,15 @@ def samples(replicas: Collection[Replica], *, retries: int, hedges: int) -> list
             labels={},
             value=hedges,
         ),
+        Sample(
+            name="gateway_remote_waiting",
+            kind="gauge",
+            help="Requests that wait because all replicas have as many as they may, or none can serve.",
+            labels={},
+            value=pool.waiting,
+        ),
     ]
-    for replica in replicas:
+    for replica in pool.replicas:
         labels = {"replica": replica.endpoint.url}
         made.append(
             Sample(
@@ -77,6 +85,17 @@ def samples(replicas: Collection[Replica], *, retries: int, hedges: int) -> list
                 labels=labels,
                 value=replica.status(now) in ("up", "half_open"),
             )
+        )
+        status = replica.status(now)
+        made += (
+            Sample(
+                name="gateway_remote_status",
+                kind="gauge",
+                help="1 for what the replica is, 0 for what else it could be.",
+                labels={**labels, "status": each},
+                value=each == status,
+            )
+            for each in get_args(Status)
         )
         made += (
             Sample(

@@ -41,6 +41,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lora_modules: dict[str, str] = {}
     """Adapters by the name under which clients ask for them: a folder or a hub id."""
     max_lora_rank: int | None = None
+    max_loras: Annotated[int, Meta(ge=1)] | None = None
+    """Adapters that one batch may have; None: all of them. With more, vLLM puts them in and out."""
+    lora_loading: Literal["start", "first_use"] = "start"
+    """When an adapter is loaded: at the start, which one that cannot be loaded stops, or when it is first asked for."""
+    task: Literal["generate", "embed"] | None = None
+    """What the model does; None: what vLLM finds in its configuration. `embed` makes vectors of any model's output."""
+    pooling: Literal["mean", "cls", "last"] | None = None
+    """How a model that embeds makes one vector of its output; None: as its configuration says."""
+    matryoshka: bool | None = None
+    """Whether requests may ask for shorter vectors (`dimensions`); None: as its configuration says."""
     structured_outputs: Literal["xgrammar", "guidance"] = "xgrammar"
     """What enforces constraints. One for the whole engine: vLLM's `auto` would let the first request choose."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = 64
@@ -59,11 +69,15 @@ _OWN = (
     "args",
     "enable_lora",
     "log_level",
+    "lora_loading",
     "lora_modules",
+    "matryoshka",
     "max_json_whitespace",
     "max_model_len",
+    "pooling",
     "shutdown_timeout",
     "structured_outputs",
+    "task",
 )
 # What this plugin decides, so that it must not be decided twice: the name to use instead.
 _RESERVED = {
@@ -71,7 +85,9 @@ _RESERVED = {
     "structured_outputs_config": "structured_outputs",
     "skip_tokenizer_init": "a model with a tokenizer",
     "tokens_only": "a model with a tokenizer",
-    "runner": "a model that generates",
+    "runner": "task",
+    "convert": "task",
+    "pooler_config": "pooling",
     "stream_interval": "the gateway's own pacing",
 }
 
@@ -111,8 +127,24 @@ def engine_arguments(
     limit = context.max_model_len or config.max_model_len
     if limit is not None:
         arguments["max_model_len"] = limit
-    if config.lora_modules:
+    if config.lora_modules and config.max_loras is None:
         arguments["max_loras"] = len(config.lora_modules)
+    match config.task:
+        case "generate":
+            arguments["runner"] = "generate"
+        case "embed":
+            arguments |= {"runner": "pooling", "convert": "embed"}
+        case None:
+            pass
+    if config.pooling is not None:
+        arguments["pooler_config"] = {"seq_pooling_type": config.pooling.upper()}
+    if config.matryoshka is not None:
+        if "hf_overrides" in config.args:
+            raise ConfigurationError(
+                f"models.{context.name}.vllm: matryoshka is one of vLLM's hf_overrides, of which args has others: write "
+                "is_matryoshka among them, and leave matryoshka out."
+            )
+        arguments["hf_overrides"] = {"is_matryoshka": config.matryoshka}
     return {**arguments, **config.args}
 
 

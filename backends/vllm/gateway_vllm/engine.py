@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
-    GracefulHTTPError,
     VLLMClientError,
-    VLLMServerError,
 )
 from vllm.inputs import tokens_input  # type: ignore[import-not-found,unused-ignore]
-from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
 from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignore]
     RequestOutputKind,
     SamplingParams,
 )
-from vllm.v1.engine.exceptions import (  # type: ignore[import-not-found,unused-ignore]
-    EngineDeadError,
-)
 
 from gateway.engines.alignment import TextAligner
 from gateway.engines.tokenizer import HfTokenizer
-from gateway.errors import (
-    ConfigurationError,
-    EngineError,
-    EngineUnavailable,
-    InvalidRequest,
-    RateLimited,
-    Unsupported,
-)
+from gateway.errors import EngineError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import (
     Capability,
@@ -43,7 +29,7 @@ from gateway.protocols import (
 )
 from gateway_vllm.config import Config
 from gateway_vllm.enforcer import Enforcer
-from gateway_vllm.error_log import ErrorLog
+from gateway_vllm.host import FAILURES, Host
 from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 from gateway_vllm.model_info import capabilities, model_info
 from gateway_vllm.sampling import sampling_arguments
@@ -60,12 +46,9 @@ _FINISH: Mapping[str, FinishReason] = {
 class VllmEngine:
     """vLLM in process. Its model runs in processes of its own; this one sends requests and reads outputs."""
 
-    def __init__(
-        self, llm: Any, config: Config, context: EngineContext, errors: ErrorLog | None
-    ) -> None:
-        self._llm = llm
-        self._errors = errors
-        self._closing = False
+    def __init__(self, host: Host, config: Config, context: EngineContext) -> None:
+        llm = host.llm
+        self._host = host
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
         self._info = model_info(llm, config, context)
         self._capabilities = capabilities(config)
@@ -77,12 +60,6 @@ class VllmEngine:
         self._takes_priority = config.scheduling_policy == "priority"
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
         self._enforcer = Enforcer(llm, config, self._tokenizer)
-        self._adapters = {
-            name: LoRARequest(
-                lora_name=name, lora_int_id=number, lora_path=os.path.expanduser(path)
-            )
-            for number, (name, path) in enumerate(config.lora_modules.items(), start=1)
-        }
 
     @property
     def info(self) -> ModelInfo:
@@ -106,43 +83,24 @@ class VllmEngine:
         """Requests that have not given a token yet: in vLLM's queue, or in the middle of their prompt."""
         return sum(state.is_prefilling for state in self._states())
 
-    async def load_adapters(self) -> None:
-        """Load every LoRA adapter now. Raises `ConfigurationError` for one that cannot be loaded."""
-        for name, adapter in self._adapters.items():
-            try:
-                await self._llm.add_lora(adapter)
-            except Exception as error:  # vLLM hands its engine's errors over as bare exceptions.
-                raise ConfigurationError(
-                    f"vLLM cannot load the adapter '{name}' from {adapter.lora_path}: {error}"
-                ) from error
-
-    async def end_requests(self) -> None:
-        """Take nothing new, and abort what still runs."""
-        self._closing = True
-        if self._llm.errored:
-            return
-        if running := list(self._llm.output_processor.request_states):
-            await self._llm.abort(running, internal=True)
-
     def forget(self) -> None:
-        """Let go of vLLM, which has ended: kept until the interpreter ends, it would try to end again."""
-        self._llm = None
+        """Let go of vLLM, which has ended."""
         self._enforcer.forget()
 
     async def health(self) -> None:
         """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
-        self._require_life()
+        self._host.require_life()
 
     async def check(self, request: EngineRequest) -> None:
         """Refuse at once what `generate` would refuse. Starts nothing."""
-        self._require_life()
+        self._host.require_life()
         params = self._sampling(request, len(self._prompt(request)))
-        self._adapter(request)
+        self._host.known_adapter(request.adapter)
         self._enforcer.verify(params, request)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`; closing the generator, or cancelling its task, aborts it in vLLM."""
-        self._require_life()
+        self._host.require_life()
         sampling = request.sampling
         prompt_ids = self._prompt(request)
         params = self._sampling(request, len(prompt_ids))
@@ -151,11 +109,12 @@ class VllmEngine:
         if sampling.logprobs is not None:
             hidden = self._tokenizer.special_ids if sampling.skip_special_tokens else frozenset()
             aligner = TextAligner(piece, hidden)
+        adapter = await self._host.adapter(request.adapter)
         outputs = self._llm.generate(
             tokens_input(prompt_ids, cache_salt=request.cache_salt or None),
             params,
             request.request_id,
-            lora_request=self._adapter(request),
+            lora_request=adapter,
             trace_headers=request.trace_headers if self._traces else None,
             priority=request.priority,
             # Trees say themselves where reasoning ends: a reasoning parser of vLLM's has no say.
@@ -192,16 +151,10 @@ class VllmEngine:
                         # Held with their log probabilities: an output has one of each for every token.
                         given.token_ids = [token.token_id for token in given.logprobs]
                     yield given
-        except EngineDeadError as error:
-            raise self._dead() from error
-        except GracefulHTTPError as error:
-            raise RateLimited(error.message) from error
+        except FAILURES as error:
+            raise self._host.failure(error) from error
         except VLLMClientError as error:
             raise self._enforcer.refusal(error, request) from error
-        except VLLMServerError as error:
-            if self._closing or self._llm.errored:
-                raise self._dead() from error
-            raise EngineError(f"vLLM failed on this request: {error.__cause__ or error}") from error
 
     def _leave_tokens_undecoded(self, request_id: str) -> None:
         """Spare vLLM the decoding of every alternative, some 100 µs per token: their bytes are looked up here."""
@@ -254,37 +207,12 @@ class VllmEngine:
         except (VLLMClientError, ValueError) as error:
             raise self._enforcer.refusal(error, request) from error
 
-    def _adapter(self, request: EngineRequest) -> Any | None:
-        if request.adapter is None:
-            return None
-        adapter = self._adapters.get(request.adapter)
-        if adapter is None:
-            raise InvalidRequest(
-                f"There is no adapter '{request.adapter}'; known: {', '.join(self._adapters) or 'none'}.",
-                param="model",
-                code="model_not_found",
-            )
-        return adapter
+    @property
+    def _llm(self) -> Any:
+        return self._host.llm
 
     def _states(self) -> Any:
         return () if self._llm is None else self._llm.output_processor.request_states.values()
-
-    def _require_life(self) -> None:
-        if self._closing:
-            raise EngineUnavailable("The engine is shutting down.")
-        if self._llm.errored:
-            raise self._dead()
-
-    def _dead(self) -> EngineUnavailable:
-        if self._closing:
-            return EngineUnavailable("The engine is shutting down.")
-        reason = self._errors.cause() if self._errors is not None else None
-        if reason is None:
-            manager = self._llm.engine_core.resources.engine_manager
-            for process in getattr(manager, "processes", ()):
-                if process.exitcode is not None and process.exitcode < 0:
-                    reason = f"its process was killed by signal {-process.exitcode}"
-        return EngineUnavailable(f"vLLM has died: {reason or 'see the log'}. Restart the server.")
 
 
 def _end(given: EngineOutput, made: Any) -> None:

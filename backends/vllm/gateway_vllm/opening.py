@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
@@ -17,6 +17,11 @@ from gateway.protocols import Engine
 from gateway_vllm.config import Config, engine_arguments
 from gateway_vllm.environment import children_without_interrupts, set_defaults
 from gateway_vllm.error_log import ErrorLog
+
+if TYPE_CHECKING:
+    from gateway_vllm.embedding import VllmEmbedder
+    from gateway_vllm.engine import VllmEngine
+    from gateway_vllm.host import Host
 
 logger = logging.getLogger("gateway.vllm")
 
@@ -42,19 +47,44 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
             await asyncio.to_thread(_end, llm, errors, config)
         raise
     try:
-        from gateway_vllm.engine import VllmEngine
+        from gateway_vllm.host import Host
 
-        engine = VllmEngine(llm, config, context, errors)
-        await engine.load_adapters()
+        host = Host(llm, config, errors)
+        engine = await _engine(host, config, context)
+        if config.lora_loading == "start":
+            await host.load_adapters()
         try:
             yield engine
         finally:
-            await engine.end_requests()
+            await host.end_requests()
             engine.forget()
+            host.forget()
     finally:
         await asyncio.to_thread(_end, llm, errors, config)
         # Kept until the interpreter ends, vLLM's object would try to end once more.
         del llm, starting
+
+
+async def _engine(
+    host: Host, config: Config, context: EngineContext
+) -> VllmEngine | VllmEmbedder:
+    """By what vLLM says that it can do with the model. Raises `ConfigurationError` for one that neither generates nor embeds."""
+    from gateway_vllm.embedding import VllmEmbedder
+    from gateway_vllm.engine import VllmEngine
+
+    tasks = await host.llm.get_supported_tasks()
+    if "generate" in tasks:
+        if config.pooling is not None or config.matryoshka is not None:
+            raise ConfigurationError(
+                f"The model '{context.name}' generates: set task = \"embed\" in its vllm table, or leave pooling and "
+                "matryoshka out."
+            )
+        return VllmEngine(host, config, context)
+    if "embed" in tasks:
+        return VllmEmbedder(host, config, context)
+    raise ConfigurationError(
+        f"vLLM neither generates nor embeds with the model '{context.name}': it is for {', '.join(tasks)}."
+    )
 
 
 def _import_vllm(context: EngineContext) -> None:
@@ -81,6 +111,9 @@ def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None
     errors = _error_log(arguments)
     try:
         with children_without_interrupts():
+            if (pooler := arguments.get("pooler_config")) is not None:
+                pooling = importlib.import_module("vllm.config")
+                arguments["pooler_config"] = pooling.PoolerConfig(**pooler)
             engine_args = arg_utils.AsyncEngineArgs(**arguments)
             return async_llm.AsyncLLM.from_engine_args(engine_args), errors
     except (

@@ -71,9 +71,10 @@ class BrowserServer:
 
 def wishes_of(tool: WebSearchTool) -> Wishes:
     """What an entry of `tools` says. Raises `InvalidRequest`, with a `param` relative to it."""
-    if tool.search_content_types is not UNSET and "image" in tool.search_content_types:
+    # Codex asks for text and images of models that see both; what is found as text answers that.
+    if tool.search_content_types is not UNSET and "text" not in tool.search_content_types:
         raise InvalidRequest(
-            "This server does not search for images. Leave search_content_types out.",
+            "This server searches for text alone. Leave search_content_types out, or have 'text' in it.",
             param="search_content_types",
             code="unsupported_value",
         )

@@ -25,10 +25,10 @@ class EventLog:
         """Whether its last event is there."""
         return self._complete
 
-    def append(self, events: Sequence[bytes], *, last: bool) -> int:
-        """Add events, unless the log is complete or dropped; returns how many bytes came in."""
+    def append(self, events: Sequence[bytes], *, last: bool) -> int | None:
+        """Add events; returns how many bytes came in, or None, and no change, where the log is complete or dropped."""
         if self._complete or self._dropped:
-            return 0
+            return None
         self._events += events
         self._complete = last
         added = len(events[0]) if len(events) == 1 else sum(map(len, events))

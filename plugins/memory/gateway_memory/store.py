@@ -236,10 +236,11 @@ class MemoryStore(KeepsCompletions):
         entry = self._unfinished.get(response_id)
         if entry is None and last:  # what ends the log of a response that has ended
             entry = self._finished.get(response_id)
-        if entry is None or entry.log.complete:
+        added = None if entry is None else entry.log.append(events, last=last)
+        if added is None:
             return False
-        self._bytes += entry.log.append(events, last=last)
-        if self.size > self._max_bytes:
+        self._bytes += added
+        if self._bytes + self._completions.size > self._max_bytes:
             self._make_room()
         return True
 

@@ -32,7 +32,7 @@ class TestByChatCompletions(EngineContract):
             base_url=upstream.base_url,
             model="said",
             api=self.api,
-            extensions=("ignore_eos", "include_stop_str_in_output", "seed", "stop"),
+            extensions=("include_stop_str_in_output", "seed", "stop"),
         )
         async with open_openai(config, EngineContext(name="m", path=None)) as engine:
             yield engine

@@ -217,6 +217,38 @@ def test_conversations_and_background_runs_work_as_with_any_engine(pair: Any) ->
             until(lambda q=queued: client.responses.retrieve(q.id).status == "completed")  # type: ignore[misc]
 
 
+def test_what_clients_wish_goes_through_to_the_upstream(pair: Any) -> None:
+    wishes = {
+        "user": "u",
+        "safety_identifier": "s",
+        "prompt_cache_key": "k",
+        "service_tier": "flex",
+    }
+    said = [{"role": "user", "content": "Hi"}]
+    for model in MODELS:
+        answer = post(
+            pair, "/responses", model=model, input="Hi", text={"verbosity": "low"}, **wishes
+        )
+        assert answer.json()["service_tier"] == "flex"
+        told = dict(pair.engine.requests[-1].hints)
+        assert told == {**wishes, "verbosity": "low"}
+        post(pair, "/chat/completions", model=model, messages=said, verbosity="high", **wishes)
+        assert dict(pair.engine.requests[-1].hints) == {**wishes, "verbosity": "high"}
+
+
+def test_usage_is_told_on_the_way_once_it_is_known(pair: Any) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    with pair.front.client() as client:
+        *_, last, total = client.chat.completions.create(
+            model="chat",
+            messages=[{"role": "user", "content": "think first"}],
+            stream=True,
+            stream_options=options,
+        )
+    assert last.usage is not None
+    assert last.usage.completion_tokens == total.usage.completion_tokens > 0
+
+
 def test_models_are_described_with_their_replicas_and_found_by_their_profile(pair: Any) -> None:
     model = pair.front.services.models["chat"]
     assert "its upstream prompts and parses" in model.why

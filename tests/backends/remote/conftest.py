@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -18,12 +19,14 @@ BLOCK = 16
 class Stub:
     """A server that speaks vLLM's `/v1/completions`, and answers a prompt that ends with the token t with t+1, t+2, …
 
+    `offset` is added to these tokens: it tells whose they are.
     `mode` is what it does with the next requests; `stop` and `start` are its death and its return on the same port.
     """
 
     def __init__(self, cache_blocks: int = 4096) -> None:
         self.mode = "ok"
         self.delay = 0.0
+        self.offset = 0
         self.break_after = 3
         self.tokens_at_once = 1
         self.healthy = True
@@ -34,6 +37,7 @@ class Stub:
         self.aborted: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.connections = 0
+        self.host = "127.0.0.1"
         self.port = 0
         self._capacity = cache_blocks
         self._cache: OrderedDict[tuple[int, ...], None] = OrderedDict()
@@ -42,7 +46,7 @@ class Stub:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)
@@ -53,7 +57,7 @@ class Stub:
             app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
         await site.start()
         assert site._server is not None
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
@@ -115,11 +119,16 @@ class Stub:
                 return web.json_response({"error": error}, status=400)
             case "garbage":
                 return web.Response(body=b"\x00\xff{]\n\n" * 20, content_type="text/event-stream")
+            case "nonsense":
+                assert isinstance(request.transport, asyncio.Transport)
+                request.transport.write(b"\x16\x03\x01 220 smtp ready\r\n\r\n" * 3)
+                request.transport.close()
+                await asyncio.sleep(0)
         prompt: list[int] = body["prompt"]
         cached = self._read_prompt(prompt)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        token, left = prompt[-1], body["max_tokens"]
+        before, left = prompt[-1] + self.offset, body["max_tokens"]
         sent = 0
         while left:
             if self.delay:
@@ -133,8 +142,8 @@ class Stub:
             if self.mode == "mumble" and sent >= self.break_after:
                 await response.write(b'data: {"choices": [{"token_ids": "what"}]}\n\n')
             count = min(self.tokens_at_once, left)
-            ids = [token + number + 1 for number in range(count)]
-            token, left, sent = token + count, left - count, sent + count
+            ids = [before + sent + number + 1 for number in range(count)]
+            left, sent = left - count, sent + count
             choice = {"index": 0, "text": "", "token_ids": ids}
             if not left:
                 choice["finish_reason"] = "length"
@@ -166,8 +175,16 @@ async def stubs() -> AsyncIterator[Callable[[int], Awaitable[list[Stub]]]]:
     running: list[Stub] = []
 
     async def start(count: int, **options: Any) -> list[Stub]:
+        """`hosts`: one address for each, on one port; else all are on 127.0.0.1, each on a port of its own."""
+        hosts = options.pop("hosts", None)
         started = [Stub(**options) for _ in range(count)]
         running.extend(started)
+        if hosts is not None:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            for stub, stub.host in zip(started, hosts, strict=True):
+                stub.port = port
         for stub in started:
             await stub.start()
         return started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,58 @@ async def test_a_watched_file_lets_replicas_join_and_drain(
             assert len(two.completed) == 10
             assert await long == 40, "a draining replica ends what it runs"
         assert [row["replica"] for row in engine.describe()] == [two.url]
+
+
+@pytest.mark.anyio
+async def test_a_name_is_resolved_again_and_again_so_that_replicas_join_and_drain(
+    stubs: Start, vocabulary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pods behind a headless service of Kubernetes: one name, one port, an address for each that is ready."""
+    hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    pods = await stubs(3, hosts=hosts)
+    ready = hosts[:2]
+    resolve = socket.getaddrinfo
+
+    def name_server(host: str, *args: Any, **kwargs: Any) -> Any:
+        if host != "engines.models.svc":
+            return resolve(host, *args, **kwargs)
+        if not ready:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [found for each in ready for found in resolve(each, *args, **kwargs)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", name_server)
+    config = RemoteConfig(
+        dns=f"http://engines.models.svc:{pods[0].port}",
+        tokenizer=vocabulary,
+        discovery_interval=0.05,
+        choice="power_of_two",
+    )
+
+    async def rows(engine: Any, expected: set[str]) -> None:
+        async with asyncio.timeout(5):
+            while {row["replica"] for row in engine.describe()} != expected:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async def ask(engine: Any) -> None:
+        for number in range(30):
+            asked = EngineRequest(
+                request_id=f"r{number}",
+                prompt=TokensPrompt(token_ids=[number]),
+                sampling=Sampling(max_tokens=1),
+            )
+            assert [output async for output in engine.generate(asked)]
+
+    async with open_remote(config, EngineContext(name="stub", path=None)) as engine:
+        await ask(engine)
+        assert [bool(pod.completed) for pod in pods] == [True, True, False]
+        ready[:] = hosts[1:]
+        await rows(engine, {pod.url for pod in pods[1:]})
+        before = len(pods[0].completed)
+        await ask(engine)
+        assert pods[2].completed
+        assert len(pods[0].completed) == before
+        # Where no pod is ready, or the name server is away, the last that was known holds.
+        ready.clear()
+        await asyncio.sleep(0.2)
+        await ask(engine)
+        await rows(engine, {pod.url for pod in pods[1:]})

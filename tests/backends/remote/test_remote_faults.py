@@ -18,7 +18,11 @@ from gateway_remote import RemoteConfig, open_remote
 pytestmark = pytest.mark.anyio
 
 Start = Callable[..., Awaitable[list[Any]]]
-FAULTS = ("die", "hang", "error", "garbage", "busy", "break", "stall", "mumble", "slow")
+FAULTS = (
+    "die", "hang", "error", "garbage", "nonsense", "busy", "break", "stall", "mumble", "slow", "sick"
+)  # fmt: skip
+OWN = 400
+"""What the tokens of two neighbouring replicas are apart, so that a stream shows where it comes from."""
 QUICK: dict[str, Any] = {
     "connect_timeout": 0.5,
     "first_token_timeout": 1.5,
@@ -56,11 +60,12 @@ async def clean(engine: Any, stubs: list[Any]) -> None:
 async def test_no_request_is_lost_doubled_or_stuck_whatever_replicas_do(
     stubs: Start, vocabulary: str, seed: int
 ) -> None:
-    """A request fails only if its stream had begun; what it gave until then is right."""
+    """A request fails only if its stream had begun; what it gave until then is right, and one replica's alone."""
     rng = random.Random(seed)
     replicas = await stubs(8)
-    for stub in replicas:
+    for number, stub in enumerate(replicas):
         stub.delay = 0.002
+        stub.offset = number * OWN
     config = RemoteConfig(
         urls=[stub.url for stub in replicas], tokenizer=vocabulary, affinity_block=16, **QUICK
     )
@@ -79,13 +84,15 @@ async def test_no_request_is_lost_doubled_or_stuck_whatever_replicas_do(
                     await stub.stop()
                 elif fault == "slow":
                     stub.delay = 0.05
+                elif fault == "sick":
+                    stub.healthy = False  # it answers, and says that it is not well
                 else:
                     stub.mode, stub.break_after = fault, rng.randrange(8)
                 ill.append((stub, fault))
             await asyncio.sleep(rng.uniform(0.0, 0.05))
             if len(ill) == 5 or rng.random() < 0.3:
                 stub, fault = ill.pop(rng.randrange(len(ill)))
-                stub.mode, stub.delay = "ok", 0.002
+                stub.mode, stub.delay, stub.healthy = "ok", 0.002, True
                 if fault == "die":
                     await stub.start()
             await asyncio.sleep(rng.uniform(0.0, 0.1))
@@ -114,7 +121,9 @@ async def test_no_request_is_lost_doubled_or_stuck_whatever_replicas_do(
         except EngineError:
             outcome = "broken"
             assert given, "a request failed although its stream had not begun"
-        assert given == [prompt[-1] + place + 1 for place in range(len(given))]
+        offset = given[0] - prompt[-1] - 1 if given else 0
+        assert offset % OWN == 0
+        assert given == [offset + prompt[-1] + place + 1 for place in range(len(given))]
         if outcome == "whole":
             assert finish == "length"
             assert len(given) == tokens

@@ -1,8 +1,8 @@
-"""The engine's promises on a real llama-server, which xllamacpp runs in this process."""
+"""The engine's promises on a real llama-server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,7 @@ from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, Tok
 from gateway.testing import EngineContract
 from gateway_remote import RemoteConfig, open_remote
 
-ROOT = Path(__file__).parents[3]
-GGUF = ROOT / "backends/llamacpp/gateway_llamacpp/models/tiny-qwen3.gguf"
-TOKENIZER = ROOT / "tests/models/tiny-qwen3"
-
-
-@pytest.fixture(scope="module")
-def llama_server() -> Iterator[str]:
-    xllamacpp = pytest.importorskip("xllamacpp")
-    params = xllamacpp.CommonParams()
-    params.model.path = str(GGUF)
-    params.n_parallel = 4
-    params.n_ctx = 4 * 1024
-    params.warmup = False
-    params.verbosity = -1
-    params.cpuparams.n_threads = 1
-    params.cpuparams_batch.n_threads = 1
-    server = xllamacpp.Server(params)
-    yield server.listening_address
-    del server
+TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 
 
 @pytest.fixture(scope="module")

@@ -160,10 +160,33 @@ def cpu_environment() -> None:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an adapter with which the model talks noise."""
     folder = tmp_path_factory.mktemp("adapters") / "noise"
     write_noise_adapter(folder)
-    opened = serve(msgspec.structs.replace(CPU, lora_modules={"noise": str(folder)}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def served(noise: Path) -> Iterator[Served]:
+    opened = serve(msgspec.structs.replace(CPU, lora_modules={"noise": str(noise)}))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def embedder(noise: Path) -> Iterator[Served]:
+    """The tiny model as one that embeds."""
+    opened = serve(
+        msgspec.structs.replace(
+            CPU,
+            task="embed",
+            pooling="mean",
+            matryoshka=True,
+            lora_modules={"noise": str(noise)},
+            lora_loading="first_use",
+        )
+    )
     yield opened
     opened.close()
 

@@ -28,6 +28,7 @@ class Site:
         self.pages: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.queries: list[dict[str, list[str]]] = []
         self.asked: list[str] = []
+        self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         self.search: Any = None
         """In place of hits: raw bytes, a status, or "hang"."""
@@ -46,7 +47,7 @@ class Site:
                 self.wfile.write(body)
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
+                site.bodies.append(self.rfile.read(int(self.headers["content-length"])))
                 self.do_GET()
 
             def log_message(self, *args: Any) -> None:

@@ -62,39 +62,38 @@ async def works(sandbox: Sandbox) -> None:
 # Files.
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/shadow",
-        "/etc/hostname",
-        "/root/.bashrc",
-        "/home",
-        "/var",
-        "/work",
-        "/opt",
-        "/proc/1/environ",
-        "/proc/1/root/etc/shadow",
-        "/proc/kcore",
-        "/proc/cmdline",
-        "/proc/sys/kernel/hostname",
-        "/sys",
-        "/dev/mem",
-        "/dev/kmsg",
-        "/dev/vda",
-        "/dev/sda",
-        "/run/docker.sock",
-        "/mnt/data/../../../../../etc/shadow",
-        gateway.__file__,
-        __file__,
-    ],
+PATHS = (
+    "/etc/shadow",
+    "/etc/hostname",
+    "/root/.bashrc",
+    "/home",
+    "/var",
+    "/work",
+    "/opt",
+    "/proc/1/environ",
+    "/proc/1/root/etc/shadow",
+    "/proc/kcore",
+    "/proc/cmdline",
+    "/proc/sys/kernel/hostname",
+    "/sys",
+    "/dev/mem",
+    "/dev/kmsg",
+    "/dev/vda",
+    "/dev/sda",
+    "/run/docker.sock",
+    "/mnt/data/../../../../../etc/shadow",
+    gateway.__file__,
+    __file__,
 )
-async def test_the_hosts_files_are_not_there(sandbox: Sandbox, path: str) -> None:
-    for way in (f"open({path!r}).read()", f"__import__('os').listdir({path!r})"):
-        assert await refused(sandbox, way) in {
-            "FileNotFoundError",
-            "PermissionError",
-            "NotADirectoryError",
-        }
+
+
+async def test_the_hosts_files_are_not_there(sandbox: Sandbox) -> None:
+    met = {
+        await refused(sandbox, way)
+        for path in PATHS
+        for way in (f"open({path!r}).read()", f"__import__('os').listdir({path!r})")
+    }
+    assert met <= {"FileNotFoundError", "PermissionError", "NotADirectoryError"}
 
 
 async def test_a_secret_of_the_host_is_not_found_by_looking_everywhere(
@@ -263,12 +262,10 @@ CALLS: dict[str, str] = {
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are of x86_64")
-@pytest.mark.parametrize("what", CALLS)
-async def test_calls_to_the_kernel_are_refused(sandbox: Sandbox, what: str) -> None:
-    code = f"import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); print({CALLS[what]})"
-    ran = await cell(sandbox, code)
-    assert ran.logs.strip() == "-1", ran
-    await works(sandbox)
+async def test_calls_to_the_kernel_are_refused(sandbox: Sandbox) -> None:
+    await cell(sandbox, "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True)")
+    answers = {what: await said(sandbox, f"print({call})") for what, call in CALLS.items()}
+    assert answers == dict.fromkeys(CALLS, "-1")
 
 
 async def test_programs_of_another_architecture_are_ended(sandbox: Sandbox) -> None:
@@ -400,8 +397,12 @@ async def test_forking_in_a_cell_is_bounded(sandbox: Sandbox) -> None:
         """
     assert await said(sandbox, code) == "BlockingIOError True"
     await works(sandbox)
-    left = await said(sandbox, "print(len(list(filter(str.isdigit, os.listdir('/proc')))))")
-    assert int(left) <= 3, "what a cell leaves is ended with it"
+    for _ in range(50):
+        left = await said(sandbox, "print(len(list(filter(str.isdigit, os.listdir('/proc')))))")
+        if int(left) <= 3:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"what a cell leaves is not ended with it: {left} processes")
 
 
 async def test_threads_are_bounded(sandbox: Sandbox) -> None:

@@ -242,3 +242,27 @@ def test_programs_and_sessions_are_offered_to_all(
     assert fed["output"] == "heard\n\n[The session 's' has ended with exit code 5.]"
     assert message["content"][0]["text"] == "It is over."
     nothing_left()
+
+
+def test_a_call_that_is_cut_off_is_not_run(container_gateway: RunningGateway) -> None:
+    _, response = streamed(container_gateway, "qwen3", "two commands", max_output_tokens=12)
+    assert response["status"] == "incomplete"
+    [call] = response["output"]
+    assert (call["type"], call["status"]) == ("shell_call", "incomplete")
+    assert call["action"]["commands"] == []
+
+
+def test_the_call_can_be_forced(container_gateway: RunningGateway) -> None:
+    _, response = streamed(
+        container_gateway, "qwen3", "two commands", tool_choice={"type": "shell"}
+    )
+    assert response["output"][-1]["content"][0]["text"] == "Both ran."
+
+
+def test_a_later_turn_still_knows_what_was_written(container_gateway: RunningGateway) -> None:
+    with container_gateway.client() as client:
+        first = client.responses.create(model="harmony", input="two commands", tools=TOOLS)
+        second = client.responses.create(
+            model="harmony", input="and?", tools=TOOLS, previous_response_id=first.id
+        )
+    assert second.output_text == "Both ran.", "the rule sees 'warn' in the prompt"

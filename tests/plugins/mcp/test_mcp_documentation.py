@@ -18,6 +18,7 @@ from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+MCP_PART = "".join(part for part in PAGE.split("\n## ") if part.startswith(("MCP", "Approval")))
 README = (ROOT / "plugins" / "mcp" / "README.md").read_text(encoding="utf-8")
 
 
@@ -51,7 +52,7 @@ def test_the_mcp_examples_run(
     server["command"] = [sys.executable, str(Path(__file__).parent / server["command"][1]), "stdio"]
     gateway = mcp_gateway(servers={"example": server})
     with gateway.client() as client:
-        for code in blocks(PAGE, "python")[1:]:
+        for code in blocks(MCP_PART, "python"):
             exec(code, {"client": client})
     assert capsys.readouterr().out.split("\n") == [
         "mcp_list_tools",
@@ -72,7 +73,7 @@ def test_each_table_of_toml_is_a_configuration(page: str) -> None:
 
 
 def test_the_entry_of_a_remote_server_is_one() -> None:
-    [entry] = blocks(PAGE, "json")
+    [entry] = blocks(MCP_PART, "json")
     from gateway.wire.tools import decode_tools
 
     decode_tools([msgspec.json.decode(entry)])

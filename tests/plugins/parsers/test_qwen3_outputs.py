@@ -238,7 +238,8 @@ def test_a_call_starts_when_its_name_is_known_and_streams_its_arguments(reading:
     pieces = ["<tool_call>\n{", '"name": "f"', ', "arguments": {"a', '": "x', " y", '"', "}", "}"]
     said = [[type(delta).__name__ for delta in reading.fed(parser, piece)] for piece in pieces]
     argument = ["CallArgumentsDelta"]
-    assert said == [[], ["CallStarted"], *[argument] * 5, ["CallEnded"]]
+    # A quotation mark waits for what follows: it may be one of the string's own.
+    assert said == [[], ["CallStarted"], *[argument] * 3, [], argument, ["CallEnded"]]
 
 
 def test_nothing_is_held_but_what_may_become_a_marker(reading: Any) -> None:

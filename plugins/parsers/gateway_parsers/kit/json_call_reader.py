@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Final
 
 from gateway_parsers.kit.json_shape import JsonShape
-from gateway_parsers.kit.json_value import JsonText, JsonValue
+from gateway_parsers.kit.json_text import JsonText
+from gateway_parsers.kit.json_value import JsonValue, scalar
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.reader import Step, StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
+
+_QUOTES: Final = "\"'"
+_FENCE: Final = re.compile(r"`{0,3}[a-z]{0,16}")
 
 
 class JsonCallReader(StepReader):
@@ -33,20 +39,28 @@ class JsonCallReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        step = self._step
         if self.undecided:
             self._fail()
-        elif step is JsonCallReader._after:
+        elif self._step is JsonCallReader._after:
             self._done()
         else:
             self.recoveries += 1
-            if self._have_arguments and (
-                step is JsonCallReader._member
-                or step is JsonCallReader._key_text
-                or step is JsonCallReader._colon
-            ):
-                self._end_call()  # only the object's own bracket is missing
+            if self._is_whole(stopped=stopped):
+                self._end_call()
             self.status = "done"
+
+    def _is_whole(self, *, stopped: bool) -> bool:
+        """Whether nothing but brackets is missing to the call with which the output ended."""
+        step = self._step
+        if step is JsonCallReader._arguments_value:
+            if not stopped or self._value.in_string or self._scalar is not None:
+                return False
+            self._emit(self._value.closing())
+            return True
+        if step is JsonCallReader._member:
+            return self._have_arguments or stopped
+        in_object = step is JsonCallReader._key_text or step is JsonCallReader._colon
+        return self._have_arguments and in_object
 
     def _begin_object(self) -> None:
         self._depth = 0
@@ -81,6 +95,8 @@ class JsonCallReader(StepReader):
         if self._bare:
             self._fail()
             return pos
+        if text[pos] == "`":
+            return self._fence(text, pos, final)
         if text[pos] == "]":
             self._step = JsonCallReader._after  # a list of no calls
             self.undecided = False
@@ -95,15 +111,24 @@ class JsonCallReader(StepReader):
         self._fail()
         return pos
 
+    def _fence(self, text: str, pos: int, final: bool) -> int:
+        """The fence of a code block, which may stand around calls and says nothing."""
+        hit = _FENCE.match(text, pos)
+        end = hit.end() if hit is not None else pos
+        if end == len(text) and not final:
+            return pos
+        if end - pos < 3 or end == len(text):
+            self._fail()
+            return pos
+        self.recoveries += 1
+        return end
+
     def _member(self, text: str, pos: int, final: bool) -> int:
         pos = skip(text, pos, WHITESPACE + ",")
         if pos == len(text):
             return pos
-        if text[pos] == '"':
-            self._step = JsonCallReader._key_text
-            self._key = ""
-            self._length = 0
-            self._text = JsonText()
+        if text[pos] in _QUOTES:
+            self._begin_text(text[pos], JsonCallReader._key_text)
             return pos + 1
         if text[pos] != "}":
             return self._broken(pos)
@@ -141,15 +166,12 @@ class JsonCallReader(StepReader):
         if pos == len(text):
             return pos
         syntax = self._syntax
-        quoted = text[pos] == '"'
+        quoted = text[pos] in _QUOTES
         wrapped = self._key in syntax.wrapper_keys and not syntax.name_is_key
         if self._name is None and (self._key in syntax.name_keys or (wrapped and quoted)):
             if not quoted:
                 return self._broken(pos)
-            self._step = JsonCallReader._name_text
-            self._key = ""
-            self._length = 0
-            self._text = JsonText()
+            self._begin_text(text[pos], JsonCallReader._name_text)
             return pos + 1
         if wrapped and text[pos] == "{":
             self._depth += 1
@@ -162,13 +184,21 @@ class JsonCallReader(StepReader):
             self._step = JsonCallReader._encoded_arguments
             self._have_arguments = True
             self._is_object = None
-            self._text = JsonText()
+            self._text = JsonText(text[pos])
             return pos + 1
         else:
             self._step = JsonCallReader._arguments_value
             self._have_arguments = True
             self._scalar = "" if text[pos] not in "{[" else None
         return pos
+
+    def _begin_text(self, quote: str, step: Step) -> None:
+        """A key or a name begins, which `step` reads."""
+        self.recoveries += quote == "'"
+        self._step = step
+        self._key = ""
+        self._length = 0
+        self._text = JsonText(quote)
 
     def _name_text(self, text: str, pos: int, final: bool) -> int:
         pos, fits = self._short_text(text, pos, final)
@@ -216,12 +246,10 @@ class JsonCallReader(StepReader):
             pos = skip(text, pos, WHITESPACE + ",")
             if pos == len(text):
                 return pos
-            if text[pos] != '"':
+            if text[pos] not in _QUOTES:
                 return self._broken(pos)
             self._key_open = True
-            self._key = ""
-            self._length = 0
-            self._text = JsonText()
+            self._begin_text(text[pos], JsonCallReader._evidence)
             return pos + 1
         pos, fits = self._short_text(text, pos, final)
         if fits and not self._text.done:
@@ -242,10 +270,7 @@ class JsonCallReader(StepReader):
         if self._scalar is None:
             self._emit(piece)
         else:
-            self._scalar += piece  # a number or a word; null means none
-            if not "null".startswith(self._scalar):
-                self._emit(self._scalar)
-                self._scalar = None
+            self._scalar += piece  # a number or a word, which is kept until it is whole
         return self._value_end(pos)
 
     def _encoded_arguments(self, text: str, pos: int, final: bool) -> int:
@@ -277,8 +302,10 @@ class JsonCallReader(StepReader):
         if self._step is JsonCallReader._arguments_value:
             if self._scalar is None:
                 self._emit(value.closing() if value.interrupted else "")
-            elif self._scalar != "null":
-                self._emit(self._scalar)  # cut off inside the word
+            else:
+                said = scalar(self._scalar)
+                self.recoveries += said != self._scalar
+                self._emit("" if said == "null" else said)  # null means none
         self._step = JsonCallReader._member
         return self._broken(pos) if value.interrupted else pos
 
@@ -307,6 +334,13 @@ class JsonCallReader(StepReader):
         if char == ";" or (enclosed and char in "]},"):
             self.recoveries += char == "}"
             self._list = self._list and char != "]"
+            return pos + 1
+        if char == "`" and enclosed and not self._bare:
+            self.recoveries += 1
+            return pos + 1  # the fence of a code block around the calls
+        if char == "," and self._bare:
+            self._undecide(",")
+            self._step = JsonCallReader._before
             return pos + 1
         if char == "{" and (self._list or not self._bare):
             self._undecide("")

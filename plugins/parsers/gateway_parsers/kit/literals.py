@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from gateway_parsers.kit.coercion import coerced, quoted
-from gateway_parsers.kit.json_value import escape
+from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.reader import skip
 from gateway_parsers.kit.schema import ANY, SchemaNode

@@ -1,0 +1,132 @@
+"""vLLM in process, whatever its model does: its life, its adapters, and its end. Imports vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
+    GracefulHTTPError,
+    VLLMServerError,
+)
+from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+from vllm.v1.engine.exceptions import (  # type: ignore[import-not-found,unused-ignore]
+    EngineDeadError,
+)
+
+from gateway.errors import (
+    ConfigurationError,
+    EngineError,
+    EngineUnavailable,
+    GatewayError,
+    InvalidRequest,
+    RateLimited,
+)
+from gateway_vllm.config import Config
+from gateway_vllm.error_log import ErrorLog
+
+FAILURES = (EngineDeadError, GracefulHTTPError, VLLMServerError)
+"""What `failure` translates: all that is not the request's own fault."""
+
+
+class Host:
+    """An `AsyncLLM` of one model. Its model runs in processes of its own; this one sends requests and reads outputs."""
+
+    def __init__(self, llm: Any, config: Config, errors: ErrorLog | None) -> None:
+        self.llm = llm
+        """None once it has ended."""
+        self._errors = errors
+        self._closing = False
+        self._adapters = {
+            name: LoRARequest(
+                lora_name=name, lora_int_id=number, lora_path=os.path.expanduser(path)
+            )
+            for number, (name, path) in enumerate(config.lora_modules.items(), start=1)
+        }
+        self._loaded: set[str] = set()
+        self._loading = asyncio.Lock()
+
+    def require_life(self) -> None:
+        """Raise `EngineUnavailable` if vLLM has died, or is about to end."""
+        if self._closing:
+            raise EngineUnavailable("The engine is shutting down.")
+        if self.llm.errored:
+            raise self._dead()
+
+    def known_adapter(self, name: str | None) -> Any | None:
+        """The adapter of that name, perhaps not loaded; None for None. Raises `InvalidRequest`."""
+        if name is None:
+            return None
+        adapter = self._adapters.get(name)
+        if adapter is None:
+            raise InvalidRequest(
+                f"There is no adapter '{name}'; known: {', '.join(self._adapters) or 'none'}.",
+                param="model",
+                code="model_not_found",
+            )
+        return adapter
+
+    async def adapter(self, name: str | None) -> Any | None:
+        """The adapter of that name, loaded. Raises `InvalidRequest`, and `EngineError` for one that cannot be loaded.
+
+        A request that brings one which cannot be loaded would end vLLM itself.
+        """
+        adapter = self.known_adapter(name)
+        if adapter is None or name in self._loaded:
+            return adapter
+        async with self._loading:
+            if name not in self._loaded:
+                try:
+                    await self.llm.add_lora(adapter)
+                except EngineDeadError as error:
+                    raise self._dead() from error
+                except (
+                    Exception
+                ) as error:  # vLLM hands its engine's errors over as bare exceptions.
+                    raise EngineError(
+                        f"vLLM cannot load the adapter '{name}'. The server's log says why."
+                    ) from error
+                self._loaded.add(adapter.lora_name)
+        return adapter
+
+    async def load_adapters(self) -> None:
+        """Load every LoRA adapter now. Raises `ConfigurationError` for one that cannot be loaded."""
+        for name, adapter in self._adapters.items():
+            try:
+                await self.adapter(name)
+            except GatewayError as error:
+                raise ConfigurationError(
+                    f"vLLM cannot load the adapter '{name}' from {adapter.lora_path}: {error.__cause__ or error}"
+                ) from error
+
+    async def end_requests(self) -> None:
+        """Take nothing new, and abort what still runs."""
+        self._closing = True
+        if self.llm.errored:
+            return
+        if running := list(self.llm.output_processor.request_states):
+            await self.llm.abort(running, internal=True)
+
+    def forget(self) -> None:
+        """Let go of vLLM, which has ended: kept until the interpreter ends, it would try to end again."""
+        self.llm = None
+
+    def failure(self, error: Exception) -> GatewayError:
+        """What one of `FAILURES` means for a request."""
+        if isinstance(error, GracefulHTTPError):
+            return RateLimited(error.message)
+        if isinstance(error, EngineDeadError) or self._closing or self.llm.errored:
+            return self._dead()
+        return EngineError(f"vLLM failed on this request: {error.__cause__ or error}")
+
+    def _dead(self) -> EngineUnavailable:
+        if self._closing:
+            return EngineUnavailable("The engine is shutting down.")
+        reason = self._errors.cause() if self._errors is not None else None
+        if reason is None:
+            manager = self.llm.engine_core.resources.engine_manager
+            for process in getattr(manager, "processes", ()):
+                if process.exitcode is not None and process.exitcode < 0:
+                    reason = f"its process was killed by signal {-process.exitcode}"
+        return EngineUnavailable(f"vLLM has died: {reason or 'see the log'}. Restart the server.")

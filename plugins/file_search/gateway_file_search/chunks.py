@@ -1,0 +1,66 @@
+"""Cutting a text into overlapping chunks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+from gateway_file_search.objects import StaticSizes
+
+_ENDS: Final = ("\n\n", "\n", ". ", " ")
+"""Where a chunk may well end, the best first."""
+_WORD_START = re.compile(r"\s\S")
+
+
+class Chunk(Struct, frozen=True):
+    """`text` is the file's text from `start` on."""
+
+    start: int
+    text: str
+
+
+def chunked(text: str, sizes: StaticSizes) -> list[Chunk]:
+    """The chunks of `text`, which leave nothing out but white space at its ends.
+
+    Sizes are estimated, since the text is for any model: a token is four characters of ASCII, or two others.
+    """
+    others = sum(not character.isascii() for character in text)
+    per_token = len(text) / (((len(text) - others) / 4 + others / 2) or 1)
+    size = max(int(sizes.max_chunk_size_tokens * per_token), 8)
+    overlap = min(int(sizes.chunk_overlap_tokens * per_token), size // 2)
+    found: list[Chunk] = []
+    start, end = 0, len(text.rstrip())
+    start = len(text) - len(text.lstrip())
+    while start < end:
+        stop = start + size
+        if stop >= end:
+            found.append(Chunk(start, text[start:end]))
+            break
+        stop = _good_end(text, stop - size // 4, stop)
+        found.append(Chunk(start, text[start:stop]))
+        following = stop - overlap
+        if overlap and (word := _WORD_START.search(text, following, stop)):
+            following = word.end() - 1
+        start = following
+    return found
+
+
+def joined(chunks: list[Chunk]) -> str:
+    """The text that `chunks` are of."""
+    first = chunks[0].start if chunks else 0
+    parts: list[str] = []
+    length = 0
+    for chunk in chunks:
+        part = chunk.text[max(length - (chunk.start - first), 0) :]
+        parts.append(part)
+        length += len(part)
+    return "".join(parts)
+
+
+def _good_end(text: str, least: int, most: int) -> int:
+    for mark in _ENDS:
+        if (at := text.rfind(mark, least, most)) >= 0:
+            return at + len(mark)
+    return most

@@ -1,0 +1,90 @@
+"""Filters on the attributes of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from gateway.errors import InvalidRequest
+from gateway.wire.decoding import missing, not_among, wrong_type
+
+Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+_MOST = 256
+"""Conditions of one filter."""
+_COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+_COMPOUNDS = ["and", "or"]
+
+
+def filter_of(raw: Any, param: str = "filters") -> Filter:
+    """What tells whether a file with such attributes is wanted. Raises `InvalidRequest` with what is wrong below `param`.
+
+    A file without the key is equal to nothing, and neither greater nor less. Numbers and strings are not compared.
+    """
+    return _read(raw, param, [_MOST])
+
+
+def _read(raw: Any, param: str, left: list[int]) -> Filter:
+    left[0] -= 1
+    if left[0] < 0:
+        raise InvalidRequest(
+            f"A filter has at most {_MOST} conditions.", param=param, code="invalid_value"
+        )
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    kind = raw.get("type")
+    if kind is None:
+        raise missing(f"{param}.type")
+    if kind in _COMPOUNDS:
+        given = raw.get("filters")
+        if not isinstance(given, list):
+            raise wrong_type(f"{param}.filters", "an array of filters", given)
+        parts = [_read(each, f"{param}.filters[{index}]", left) for index, each in enumerate(given)]
+        if kind == "and":
+            return lambda attributes: all(part(attributes) for part in parts)
+        return lambda attributes: any(part(attributes) for part in parts)
+    if kind not in _COMPARISONS:
+        raise not_among(f"{param}.type", kind, [*_COMPARISONS, *_COMPOUNDS])
+    key = raw.get("key")
+    if not isinstance(key, str):
+        raise wrong_type(f"{param}.key", "a string", key)
+    if "value" not in raw:
+        raise missing(f"{param}.value")
+    value = raw["value"]
+    if kind in ("in", "nin"):
+        if not isinstance(value, list) or not all(map(_is_plain, value)):
+            raise wrong_type(f"{param}.value", "an array of strings, numbers or booleans", value)
+        wanted = kind == "in"
+        return lambda attributes: any(_equal(attributes.get(key), each) for each in value) == wanted
+    if not _is_plain(value):
+        raise wrong_type(f"{param}.value", "a string, a number or a boolean", value)
+    return lambda attributes: _compare(kind, attributes.get(key), value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _compare(kind: str, one: Any, other: Any) -> bool:
+    if kind == "eq":
+        return _equal(one, other)
+    if kind == "ne":
+        return not _equal(one, other)
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    if not numbers and not (isinstance(one, str) and isinstance(other, str)):
+        return False
+    if isinstance(one, bool) or isinstance(other, bool):
+        return False
+    match kind:
+        case "gt":
+            return bool(one > other)
+        case "gte":
+            return bool(one >= other)
+        case "lt":
+            return bool(one < other)
+        case _:
+            return bool(one <= other)

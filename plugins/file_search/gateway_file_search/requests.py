@@ -1,0 +1,272 @@
+"""What requests say: bodies, query strings and forms, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from gateway.errors import InvalidRequest
+from gateway.wire.common import JsonObject, Tagged, Value
+from gateway.wire.decoding import convert, decode_object, missing, not_among, wrong_type
+from gateway.wire.request import decode_metadata
+from gateway.wire.tools import RankingOptions
+from gateway_file_search.objects import Attributes, ExpiresAfter, StaticSizes
+
+PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+DEFAULT_SIZES = StaticSizes(max_chunk_size_tokens=800, chunk_overlap_tokens=400)
+MAX_BATCH = 2000
+"""Files of one batch: OpenAI's limit."""
+MAX_QUERIES = 16
+MAX_QUERY = 4096
+"""Characters."""
+
+
+class AutoStrategy(Tagged, frozen=True, kw_only=True, tag="auto"):
+    pass
+
+
+class StaticStrategy(Tagged, frozen=True, kw_only=True, tag="static"):
+    static: StaticSizes
+
+
+Strategy: TypeAlias = AutoStrategy | StaticStrategy
+
+
+class CreateStore(Value, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(max_length=256)] = ""
+    description: Annotated[str, Meta(max_length=512)] | None = None
+    file_ids: list[str] = []
+    chunking_strategy: Strategy = AutoStrategy()
+    expires_after: ExpiresAfter | None = None
+    metadata: JsonObject | None = None
+
+
+class UpdateStore(Value, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(max_length=256)] | UnsetType = UNSET
+    expires_after: ExpiresAfter | UnsetType | None = UNSET
+    metadata: JsonObject | UnsetType = UNSET
+
+
+class AddFile(Value, frozen=True, kw_only=True):
+    file_id: str
+    attributes: JsonObject | None = None
+    chunking_strategy: Strategy = AutoStrategy()
+
+
+class AddBatch(Value, frozen=True, kw_only=True):
+    file_ids: list[str] | None = None
+    files: list[AddFile] | None = None
+    attributes: JsonObject | None = None
+    chunking_strategy: Strategy = AutoStrategy()
+
+
+class SearchRequest(Value, frozen=True, kw_only=True):
+    query: str | list[str]
+    filters: JsonObject | None = None
+    max_num_results: Annotated[int, Meta(ge=1, le=50)] = 10
+    ranking_options: RankingOptions = RankingOptions()
+    rewrite_query: bool = False
+
+
+class Attachment(Struct, frozen=True, kw_only=True):
+    """A file that shall be put into a vector store."""
+
+    file_id: str
+    param: str
+    """Where the request names it."""
+    attributes: Attributes
+    sizes: StaticSizes
+
+
+class ListQuery(Struct, frozen=True, kw_only=True):
+    """Which part of a list is asked for."""
+
+    after: str | None
+    before: str | None
+    limit: int
+    descending: bool
+    chosen: str | None
+    """By `purpose` or `filter`."""
+
+
+def create_store(body: bytes) -> tuple[CreateStore, dict[str, str]]:
+    """The request, and its metadata."""
+    raw = decode_object(body or b"{}")
+    decoded = convert(raw, CreateStore, "")
+    _check_days(decoded.expires_after)
+    return decoded, decode_metadata(raw.get("metadata") or {})
+
+
+def update_store(body: bytes) -> tuple[UpdateStore, dict[str, str] | None]:
+    """The request, and the new metadata, where there is any."""
+    raw = decode_object(body)
+    decoded = convert(raw, UpdateStore, "")
+    if isinstance(decoded.expires_after, ExpiresAfter):
+        _check_days(decoded.expires_after)
+    elif "expires_after" in raw:
+        decoded = msgspec.structs.replace(decoded, expires_after=None)
+    given = raw.get("metadata")
+    return decoded, None if given is None else decode_metadata(given)
+
+
+def _check_days(expires: ExpiresAfter | None) -> None:
+    if expires is not None and not 1 <= expires.days <= 365:
+        raise InvalidRequest(
+            f"Invalid 'expires_after.days': {expires.days}. It is a number from 1 to 365.",
+            param="expires_after.days",
+            code="invalid_value",
+        )
+
+
+def store_attachments(request: CreateStore) -> list[Attachment]:
+    """The files with which a vector store begins."""
+    sizes = _sizes(request.chunking_strategy, "chunking_strategy")
+    return [
+        Attachment(file_id=file_id, param=f"file_ids[{index}]", attributes={}, sizes=sizes)
+        for index, file_id in enumerate(_limited(request.file_ids, "file_ids"))
+    ]
+
+
+def add_file(body: bytes) -> Attachment:
+    return _attachment(convert(decode_object(body), AddFile, ""), "")
+
+
+def add_batch(body: bytes) -> list[Attachment]:
+    decoded = convert(decode_object(body), AddBatch, "")
+    if (decoded.file_ids is None) == (decoded.files is None):
+        raise InvalidRequest(
+            "Send either 'file_ids' or 'files': one of them, and not both.",
+            param="file_ids",
+            code="missing_required_parameter",
+        )
+    if decoded.files is not None:
+        files = _limited(decoded.files, "files")
+        return [_attachment(each, f"files[{index}].") for index, each in enumerate(files)]
+    given = decode_attributes(decoded.attributes, "attributes")
+    sizes = _sizes(decoded.chunking_strategy, "chunking_strategy")
+    return [
+        Attachment(file_id=file_id, param=f"file_ids[{index}]", attributes=given, sizes=sizes)
+        for index, file_id in enumerate(_limited(decoded.file_ids or [], "file_ids"))
+    ]
+
+
+def update_attributes(body: bytes) -> Attributes:
+    raw = decode_object(body)
+    if "attributes" not in raw:
+        raise missing("attributes")
+    return decode_attributes(raw["attributes"], "attributes")
+
+
+def search_request(body: bytes) -> tuple[SearchRequest, list[str]]:
+    """The request, and its queries."""
+    decoded = convert(decode_object(body), SearchRequest, "")
+    queries = decoded.query if isinstance(decoded.query, list) else [decoded.query]
+    if not any(query.strip() for query in queries):
+        raise InvalidRequest("'query' is empty.", param="query", code="invalid_value")
+    if len(queries) > MAX_QUERIES or any(len(query) > MAX_QUERY for query in queries):
+        raise InvalidRequest(
+            f"At most {MAX_QUERIES} queries of {MAX_QUERY} characters are taken at once.",
+            param="query",
+            code="invalid_value",
+        )
+    return decoded, queries
+
+
+def list_query(
+    query: Mapping[str, str], *, chosen: str, most: int = 100, limit: int = 20
+) -> ListQuery:
+    """What a query string asks for; `chosen` is the name of its choice."""
+    given = query.get("limit", str(limit))
+    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:9]) <= most:
+        raise InvalidRequest(
+            f"Invalid 'limit': '{given[:100]}'. It is a whole number from 1 to {most}.",
+            param="limit",
+            code="invalid_value",
+        )
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise not_among("order", order, ["asc", "desc"])
+    return ListQuery(
+        after=query.get("after") or None,
+        before=query.get("before") or None,
+        limit=int(given),
+        descending=order == "desc",
+        chosen=query.get(chosen) or None,
+    )
+
+
+def status_query(query: Mapping[str, str]) -> ListQuery:
+    """Of a list of a vector store's files."""
+    asked = list_query(query, chosen="filter")
+    statuses = ["in_progress", "completed", "failed", "cancelled"]
+    if asked.chosen is not None and asked.chosen not in statuses:
+        raise not_among("filter", asked.chosen, statuses)
+    return asked
+
+
+def decode_attributes(raw: Any, param: str) -> Attributes:
+    """Within OpenAI's limits; None is none."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "an object", raw)
+    if len(raw) > 16:
+        raise InvalidRequest(
+            f"Invalid '{param}': at most 16 keys are allowed, and these are {len(raw)}.",
+            param=param,
+            code="object_above_max_properties",
+        )
+    for key, value in raw.items():
+        if not 1 <= len(key) <= 64:
+            raise InvalidRequest(
+                f"Invalid '{param}': a key has 1 to 64 characters.",
+                param=param,
+                code="invalid_value",
+            )
+        if not isinstance(value, str | int | float):
+            raise wrong_type(f"{param}.{key}", "a string, a number or a boolean", value)
+        if isinstance(value, str) and len(value) > 512:
+            raise InvalidRequest(
+                f"Invalid '{param}.{key}': at most 512 characters are allowed.",
+                param=f"{param}.{key}",
+                code="string_above_max_length",
+            )
+    return raw
+
+
+def _attachment(request: AddFile, prefix: str) -> Attachment:
+    return Attachment(
+        file_id=request.file_id,
+        param=f"{prefix}file_id",
+        attributes=decode_attributes(request.attributes, f"{prefix}attributes"),
+        sizes=_sizes(request.chunking_strategy, f"{prefix}chunking_strategy"),
+    )
+
+
+def _sizes(strategy: Strategy, param: str) -> StaticSizes:
+    if isinstance(strategy, AutoStrategy):
+        return DEFAULT_SIZES
+    sizes = strategy.static
+    size, overlap = sizes.max_chunk_size_tokens, sizes.chunk_overlap_tokens
+    problem: Literal["max_chunk_size_tokens", "chunk_overlap_tokens"]
+    if not 100 <= size <= 4096:
+        problem, right = "max_chunk_size_tokens", "It is a number from 100 to 4096."
+    elif not 0 <= overlap <= size // 2:
+        problem, right = "chunk_overlap_tokens", "It is at most half of max_chunk_size_tokens."
+    else:
+        return sizes
+    where = f"{param}.static.{problem}"
+    raise InvalidRequest(f"Invalid '{where}'. {right}", param=where, code="invalid_value")
+
+
+def _limited(files: list[Any], param: str) -> list[Any]:
+    if len(files) > MAX_BATCH:
+        raise InvalidRequest(
+            f"At most {MAX_BATCH} files can be named at once, and these are {len(files)}.",
+            param=param,
+            code="array_above_max_length",
+        )
+    return files

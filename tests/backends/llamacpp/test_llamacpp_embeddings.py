@@ -1,0 +1,163 @@
+"""Embeddings by llama.cpp, of the tiny model that is shipped with it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import ConfigurationError, EngineUnavailable, Unsupported
+from gateway.hookspecs import EngineContext
+from gateway.protocols import EmbeddingRequest, EngineRequest, TokensPrompt
+from gateway.testing import EmbeddingContract
+from gateway.testing.embedding_checks import cosine
+from gateway_llamacpp import LlamaCppConfig, open_llamacpp
+from gateway_llamacpp.embedding import LlamaCppEmbedder
+from gateway_llamacpp.loading import pooling_of
+
+CONTEXT = EngineContext(name="tiny", path=None)
+
+
+class TestMeanPooling(EmbeddingContract):
+    @pytest.fixture(scope="module")
+    async def engine(self, anyio_backend: str) -> AsyncIterator[LlamaCppEmbedder]:
+        config = LlamaCppConfig(
+            n_parallel=4, n_ctx=512, task="embed", pooling="mean", matryoshka=True
+        )
+        async with open_llamacpp(config, CONTEXT) as opened:
+            assert isinstance(opened, LlamaCppEmbedder)
+            yield opened
+
+
+class TestClsPooling(EmbeddingContract):
+    @pytest.fixture(scope="module")
+    async def engine(self, anyio_backend: str) -> AsyncIterator[LlamaCppEmbedder]:
+        config = LlamaCppConfig(n_parallel=4, n_ctx=512, task="embed", pooling="cls")
+        async with open_llamacpp(config, CONTEXT) as opened:
+            assert isinstance(opened, LlamaCppEmbedder)
+            yield opened
+
+    @pytest.mark.skip(reason="the first token of a causal model knows nothing of the text")
+    def test_a_text_has_one_vector_wherever_it_stands(self) -> None: ...
+
+
+class TestLastPooling(EmbeddingContract):
+    @pytest.fixture(scope="module")
+    async def engine(self, anyio_backend: str) -> AsyncIterator[LlamaCppEmbedder]:
+        config = LlamaCppConfig(n_parallel=2, n_ctx=512, n_batch=64, n_ubatch=64, task="embed")
+        async with open_llamacpp(config, CONTEXT) as opened:
+            assert isinstance(opened, LlamaCppEmbedder)
+            yield opened
+
+
+@pytest.fixture
+async def engine(anyio_backend: str) -> AsyncIterator[LlamaCppEmbedder]:
+    config = LlamaCppConfig(n_parallel=2, n_ctx=512, task="embed", pooling="mean")
+    async with open_llamacpp(config, CONTEXT) as opened:
+        assert isinstance(opened, LlamaCppEmbedder)
+        yield opened
+
+
+def ask(*inputs: list[int], priority: int = 0) -> EmbeddingRequest:
+    return EmbeddingRequest(request_id="1", inputs=inputs, priority=priority)
+
+
+@pytest.mark.anyio
+async def test_it_only_embeds(engine: LlamaCppEmbedder) -> None:
+    assert engine.capabilities == {"embeddings"}
+    request = EngineRequest(request_id="1", prompt=TokensPrompt(token_ids=[1]))
+    with pytest.raises(Unsupported, match="only embeds"):
+        await engine.check(request)
+    with pytest.raises(Unsupported, match="only embeds"):
+        await anext(engine.generate(request))
+
+
+@pytest.mark.anyio
+async def test_the_longest_input_is_as_long_as_it_says(engine: LlamaCppEmbedder) -> None:
+    most = engine.embedding.max_input_tokens
+    assert most == engine.info.max_model_len == 512
+    result = await engine.embed(ask([5] * most))
+    assert result.prompt_tokens == most
+    assert len(result.vectors[0]) == engine.embedding.dimensions == 160
+    assert math.hypot(*result.vectors[0]) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.anyio
+async def test_an_aborted_request_gives_its_slots_back(engine: LlamaCppEmbedder) -> None:
+    task = asyncio.create_task(engine.embed(ask(*([5] * 500 for _ in range(50)))))
+    while engine.free_slots:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(20):
+        while engine.free_slots < 2:
+            await asyncio.sleep(0.01)
+    assert len((await engine.embed(ask([5, 6]))).vectors) == 1
+
+
+@pytest.mark.anyio
+async def test_closing_ends_what_waits() -> None:
+    config = LlamaCppConfig(n_parallel=1, n_ctx=512, task="embed")
+    async with open_llamacpp(config, CONTEXT) as opened:
+        assert isinstance(opened, LlamaCppEmbedder)
+        tasks = [asyncio.create_task(opened.embed(ask([5] * 500, [6] * 500))) for _ in range(3)]
+        while opened.free_slots:
+            await asyncio.sleep(0.001)
+        await opened.close()
+        for failure in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(failure, EngineUnavailable)
+        with pytest.raises(EngineUnavailable):
+            await opened.health()
+
+
+@pytest.mark.anyio
+async def test_how_vectors_are_pooled_matters(engine: LlamaCppEmbedder) -> None:
+    config = LlamaCppConfig(n_parallel=1, n_ctx=512, task="embed", pooling="last")
+    text = engine.tokenizer.encode("What is the capital of France?")
+    async with open_llamacpp(config, CONTEXT) as other:
+        assert isinstance(other, LlamaCppEmbedder)
+        [last] = (await other.embed(ask(text))).vectors
+    [mean] = (await engine.embed(ask(text))).vectors
+    assert cosine(last, mean) < 0.99
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "pooling"),
+    [
+        (LlamaCppConfig(), None, None),
+        (LlamaCppConfig(), 0, None),
+        (LlamaCppConfig(), 1, "mean"),
+        (LlamaCppConfig(), 2, "cls"),
+        (LlamaCppConfig(), 3, "last"),
+        (LlamaCppConfig(task="generate"), 3, None),
+        (LlamaCppConfig(task="embed"), None, "last"),
+        (LlamaCppConfig(pooling="mean"), 3, "mean"),
+        (LlamaCppConfig(task="embed", pooling="cls"), 4, "cls"),
+    ],
+)
+def test_the_file_says_whether_a_model_embeds(
+    config: LlamaCppConfig, said: int | None, pooling: str | None
+) -> None:
+    metadata = {"general.architecture": "bert"}
+    if said is not None:
+        metadata |= {"bert.pooling_type": said}  # type: ignore[dict-item]
+    assert pooling_of(config, metadata, Path("model.gguf")) == pooling
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "sentence"),
+    [
+        (LlamaCppConfig(pooling="mean"), 0, 'set task = "embed"'),
+        (LlamaCppConfig(matryoshka=True), 0, 'set task = "embed"'),
+        (LlamaCppConfig(), 4, "ranks"),
+        (LlamaCppConfig(lora_modules={"a": "a.gguf"}), 1, "lora_modules"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(config: LlamaCppConfig, said: int, sentence: str) -> None:
+    metadata = {"general.architecture": "bert", "bert.pooling_type": said}
+    with pytest.raises(ConfigurationError, match=sentence):
+        pooling_of(config, metadata, Path("model.gguf"))

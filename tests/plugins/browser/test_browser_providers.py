@@ -1,0 +1,169 @@
+"""Each search provider, and one of another distribution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.plugins import load_plugins
+from gateway_browser import Place, SearchHit, SearchQuery
+from gateway_browser.config import BrowserConfig
+from gateway_browser.plugin import open_browser
+from gateway_browser.providers.opening import open_provider
+
+pytestmark = pytest.mark.anyio
+
+QUERY = SearchQuery(
+    text="high towers",
+    count=3,
+    domains=("a.test", "b.test"),
+    place=Place(country="no", city="Oslo", timezone="Europe/Oslo"),
+)
+
+
+def config(**table: Any) -> BrowserConfig:
+    return msgspec.convert(table, BrowserConfig)
+
+
+async def found(table: dict[str, Any]) -> Sequence[SearchHit]:
+    async with open_provider(config(**table)) as provider:
+        return await provider.search(QUERY)
+
+
+async def test_searxng_is_asked_for_json(site: Any) -> None:
+    table = {"url": f"{site.url}/", "engines": ["duckduckgo"], "headers": {"X-Who": "me"}}
+    hits = await found({"provider": "searxng", "searxng": table})
+    assert hits[0] == SearchHit(
+        url=f"{site.url}/tower", title="Tower facts", snippet="A 【tower】 of 312 m"
+    )
+    [query] = site.queries
+    assert query["q"] == ["high towers (site:a.test OR site:b.test)"]
+    assert (query["format"], query["engines"]) == (["json"], ["duckduckgo"])
+    assert site.headers[-1]["x-who"] == "me"
+
+
+async def test_brave_is_asked_by_its_api(site: Any) -> None:
+    answer = {"web": {"results": [{"url": "https://a.test/", "title": "A", "description": "<strong>x</strong> &amp; y"}]}}  # fmt: skip
+    site.search = json.dumps(answer).encode()
+    table = {"api_key": "k", "url": f"{site.url}/search"}
+    hits = await found({"provider": "brave", "brave": table})
+    assert list(hits) == [SearchHit(url="https://a.test/", title="A", snippet="x & y")]
+    [query] = site.queries
+    assert (query["country"], query["count"]) == (["NO"], ["3"])
+    headers = site.headers[-1]
+    assert headers["x-subscription-token"] == "k"
+    assert (headers["x-loc-city"], headers["x-loc-timezone"]) == ("Oslo", "Europe/Oslo")
+
+
+async def test_exa_is_asked_by_its_api(site: Any) -> None:
+    site.search = b'{"results": [{"url": "https://a.test/", "title": null, "text": "x\\n y"}]}'
+    hits = await found({"provider": "exa", "exa": {"api_key": "k", "url": f"{site.url}/search"}})
+    assert list(hits) == [SearchHit(url="https://a.test/", title="", snippet="x y")]
+    body = json.loads(site.bodies[-1])
+    assert body["includeDomains"] == ["a.test", "b.test"]
+    assert (body["numResults"], body["userLocation"]) == (3, "NO")
+    assert site.headers[-1]["x-api-key"] == "k"
+
+
+async def test_an_index_finds_and_holds_pages(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "tower.html").write_text("<title>Tower</title><p>A high tower.</p>")
+    (tmp_path / "sub" / "a b.md").write_text("# Bridge\n\nNot high.\nIt has no towers.")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    table = {"provider": "local", "local": {"path": str(tmp_path), "base_url": "http://in.test/w"}}
+    hits = await found(table)
+    assert [hit.url for hit in hits] == [
+        "http://in.test/w/tower.html",
+        "http://in.test/w/sub/a%20b.md",
+    ]
+    async with open_browser(config(**table)) as server, server.session("resp_1") as session:  # type: ignore[union-attr]
+        searched = await session.call("web_search", {"query": 'tower" OR (* NEAR'})
+        assert "【0†Tower†in.test】" in searched.text
+        opened = await session.call("open_page", {"id": 0})
+        assert "L0: A high tower." in opened.text
+        assert opened.details["action"] == {
+            "type": "open_page", "url": "http://in.test/w/tower.html",
+        }  # fmt: skip
+        nothing = await session.call("web_search", {"query": "?!"})
+        assert "No results were found." in nothing.text
+
+
+async def test_a_provider_of_another_distribution_is_named_by_its_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Fixed:
+        async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
+            return [SearchHit(url=self.url, title=query.text)]
+
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+    @asynccontextmanager
+    async def open_fixed(options: dict[str, Any]) -> AsyncIterator[Fixed]:
+        yield Fixed(options["url"])
+
+    module = ModuleType("fixed_search")
+    module.open_fixed = open_fixed  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "fixed_search", module)
+    table = {"provider": "fixed_search:open_fixed", "options": {"url": "https://a.test/"}}
+    assert list(await found(table)) == [SearchHit(url="https://a.test/", title="high towers")]
+
+
+async def test_a_provider_that_breaks_is_a_failed_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
+            raise ZeroDivisionError
+
+    @asynccontextmanager
+    async def open_broken(options: dict[str, Any]) -> AsyncIterator[Broken]:
+        yield Broken()
+
+    module = ModuleType("broken_search")
+    module.open_broken = open_broken  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "broken_search", module)
+    broken = config(provider="broken_search:open_broken")
+    async with open_browser(broken) as server, server.session("resp_1") as session:  # type: ignore[union-attr]
+        result = await session.call("web_search", {"query": "x"})
+    assert result.failed
+    assert result.details["action"]["query"] == "x"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"provider": "searxng"},
+        {"provider": "google"},
+        {"provider": "searxng", "searxng": {"url": "searx.example.com"}},
+        {"provider": "local", "local": {"path": ".", "base_url": "file:///"}},
+        {"provider": "a.b:c", "time_limit": 0},
+        {"provider": "a.b:c", "timelimit": 1},
+    ],
+)
+async def test_a_configuration_that_makes_no_sense_is_refused(table: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        config(**table)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"provider": "no_such_module:open_it"}, "is its distribution installed"),
+        ({"provider": "local", "local": {"path": "/no/such/folder"}}, "there is no folder"),
+    ],
+)
+async def test_what_is_not_there_stops_the_start(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        await found(table)
+
+
+async def test_the_plugin_is_found() -> None:
+    assert "browser" in {offer.name for offer in load_plugins().offers("tool")}
