@@ -30,8 +30,10 @@ from gateway.errors import (
 )
 from gateway.fingerprint import with_fingerprint
 from gateway.metrics import Metrics
+from gateway.offered_tools import OfferedTools, RunnableTool, offered_to
 from gateway.plugins import PluginSet
-from gateway.protocols import MeasuredEngine, SpeaksFormat, ToolServer, ToolServers
+from gateway.protocols import MeasuredEngine, SpeaksFormat, StoredResponse, ToolServer, ToolServers
+from gateway.rerun import made_again
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
@@ -67,10 +69,11 @@ from gateway.routes.stored_chat import (
     update_chat_completion,
 )
 from gateway.routes.tokenize import detokenize, tokenize
+from gateway.routes.websocket import responses_socket
+from gateway.run import ResponseRun
 from gateway.sealing import Sealer
 from gateway.selection import OpenedModel, Selection, open_model, select
 from gateway.served import NamedFront, RunSettings, ServedModel, Services
-from gateway.toolset import OfferedTools, RunnableTool
 from gateway.wire.ids import new_id
 
 logger = logging.getLogger("gateway.app")
@@ -156,7 +159,7 @@ def _app(
 ) -> Litestar:
     handlers = [
         create_response, retrieve_response, delete_response, cancel_response,
-        list_input_items, count_input_tokens, compact_response,
+        list_input_items, count_input_tokens, compact_response, responses_socket,
         create_conversation, retrieve_conversation, update_conversation, delete_conversation,
         create_items, list_items, retrieve_item, delete_item,
         create_chat_completion, list_chat_completions, retrieve_chat_completion,
@@ -187,9 +190,8 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     sealer = Sealer(config.server.reasoning_keys)
     metrics = Metrics()
     store = background = None
-    if (
-        selection.store is not None
-    ):  # before any weights: a store that is away stops the start at once
+    # Before any weights: a store that is away stops the start at once.
+    if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
     models: list[ServedModel] = []
@@ -205,21 +207,25 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         models += (model, *_adapters(model, taken))
         taken.update(model.info.adapters)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))
-    if (
-        store is not None
-    ):  # after the models, so that what runs in the background ends before they are closed
-        background = BackgroundRuns(store, lease_seconds=config.server.lease_seconds)
-        await stack.enter_async_context(background.kept())
+
+    async def _made_again(record: StoredResponse) -> ResponseRun:
+        return await made_again(record, services)
+
+    if store is not None:
+        again = _made_again if config.server.rerun_lost else None
+        background = BackgroundRuns(
+            store, lease_seconds=config.server.lease_seconds, made_again=again
+        )
     fronts = [
         NamedFront(offer.name, await stack.enter_async_context(offer.make(route_config)))
         for offer, route_config in selection.routes
     ]
-    return Services(
+    services = Services(
         config=config,
         models=models,
         aliases=aliases,
         store=store,
-        offered_tools=await _open_tools(config, selection, stack),
+        offered_tools=await _offered_tools(config, selection, models, stack),
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
@@ -228,6 +234,10 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         sealer=sealer,
         fronts=fronts,
     )
+    # Last, so that what runs in the background ends before all else is closed.
+    if background is not None:
+        await stack.enter_async_context(background.kept())
+    return services
 
 
 def _served(opened: OpenedModel) -> ServedModel:
@@ -263,35 +273,41 @@ def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
     ]
 
 
-async def _open_tools(config: Config, selection: Selection, stack: AsyncExitStack) -> OfferedTools:
-    always: list[RunnableTool] = []
-    in_chat: list[RunnableTool] = []
-    chat_servers: list[Callable[[], Sequence[ToolServer]]] = []
-    by_type: dict[str, list[RunnableTool]] = {}
-    choices: dict[str, ToolServers] = {}
+async def _offered_tools(
+    config: Config, selection: Selection, models: Sequence[ServedModel], stack: AsyncExitStack
+) -> dict[str, OfferedTools]:
+    """Open the tool servers; what each of `models` may use of them, by its name."""
     check_chat_tools(config)
+    tables: dict[str, OfferedTools] = {}
     for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
         server = await stack.enter_async_context(offer.make(tool_config))
-        if isinstance(server, ToolServers):
-            choices[server.request_type] = server
-            chat_servers += chat_servers_of(name, server, config.server.chat_tools)
-            continue
-        for tool in await server.tools():
-            entry = RunnableTool(server, tool)
-            if name in config.server.chat_tools:
-                in_chat.append(entry)
-            if tool.request_type is None:
-                always.append(entry)
-            else:
-                by_type.setdefault(tool.request_type, []).append(entry)
-    names = [entry.tool.definition.name for entry in always]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ConfigurationError(
-            f"Two tool servers offer a tool named '{min(twice)}': deselect one of them in [tools]."
+        tables[name] = await _offered_by(name, server, config.server.chat_tools)
+    return {
+        model.name: offered_to(
+            model.name, model.config, tables, unavailable=config.server.unavailable_tools
         )
+        for model in models
+    }
+
+
+async def _offered_by(
+    name: str, server: ToolServer | ToolServers, chat_tools: Sequence[str]
+) -> OfferedTools:
+    """What the server that `[tools.<name>]` selects offers."""
+    if isinstance(server, ToolServers):
+        return OfferedTools(
+            choices={server.request_type: server},
+            chat_servers=chat_servers_of(name, server, chat_tools),
+        )
+    entries = [RunnableTool(server, tool) for tool in await server.tools()]
+    by_type: dict[str, list[RunnableTool]] = {}
+    for entry in entries:
+        if entry.tool.request_type is not None:
+            by_type.setdefault(entry.tool.request_type, []).append(entry)
     return OfferedTools(
-        by_type=by_type, always=always, chat=in_chat, choices=choices, chat_servers=chat_servers
+        by_type=by_type,
+        always=[entry for entry in entries if entry.tool.request_type is None],
+        chat=entries if name in chat_tools else (),
     )
 
 

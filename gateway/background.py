@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.errors import StoreUnavailable
+from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.live_log import LiveLog
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.recovery import closing_events
@@ -49,9 +49,19 @@ class _Running(msgspec.Struct, frozen=True, eq=False):
 class BackgroundRuns:
     """The background responses of one process."""
 
-    def __init__(self, store: ResponseStore, *, lease_seconds: float) -> None:
-        """`lease_seconds`: how long after its owner's death a response is given its end by somebody else, at the latest."""
+    def __init__(
+        self,
+        store: ResponseStore,
+        *,
+        lease_seconds: float,
+        made_again: Callable[[StoredResponse], Awaitable[ResponseRun]] | None = None,
+    ) -> None:
+        """`lease_seconds`: how long after its owner's death a response is given its end by somebody else, at the latest.
+
+        `made_again` prepares a run of a response whose owner has died, where such are run again.
+        """
         self._store = store
+        self._made_again = made_again
         # A lease and one search for those that ran out must fit.
         self._lease_seconds = lease_seconds * 0.6
         self._search_seconds = lease_seconds * 0.3
@@ -85,10 +95,13 @@ class BackgroundRuns:
         except BaseException:
             run.abandon()
             raise
-        live = LiveLog()
-        task = asyncio.create_task(self._run(run, live))
-        self._running[record.id] = _Running(run, task, live)
+        self._begin(run)
         return record
+
+    def _begin(self, run: ResponseRun, *, told: int = 0) -> None:
+        live = LiveLog()
+        task = asyncio.create_task(self._run(run, live, told))
+        self._running[run.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:
         """The events of a response that is streamed and that this process runs, as they are stored."""
@@ -116,13 +129,13 @@ class BackgroundRuns:
             running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
 
-    async def _run(self, run: ResponseRun, live: LiveLog) -> None:
+    async def _run(self, run: ResponseRun, live: LiveLog, told: int) -> None:
         """Run to the end. The lease is released where all is stored; else it runs out, and whoever sees the store first
         ends what is open.
         """
         response_id = run.response.id
         try:
-            writer = _LogWriter(self._store, response_id, live)
+            writer = _LogWriter(self._store, run, live, told)
             await run.run(writer.write if run.plan.stream else _drop)
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
@@ -155,6 +168,8 @@ class BackgroundRuns:
                     continue  # ours, and late: it is renewed by the taking
                 logger.warning("response %s lost its owner", record.id)
                 try:
+                    if await self._run_again(record):
+                        continue
                     await self._end(record, "failed")
                     await self._store.release(self._holder, record.id)
                 except StoreUnavailable:
@@ -164,6 +179,29 @@ class BackgroundRuns:
                     logger.exception("response %s cannot be ended", record.id)
             if len(taken) < ORPHANS_AT_ONCE:
                 return
+
+    async def _run_again(self, record: StoredResponse) -> bool:
+        """Run an orphan that waits in the queue of its owner, if that is wanted. False: it is to be ended.
+
+        Its owner may be slow and not dead: which of the two takes it out of the queue, the store decides.
+        """
+        queued = record.response.status == "queued"
+        if self._made_again is None or record.request is None or not queued:
+            return False
+        told = await self._store.count_events(record.id) if record.streamed else 0
+        try:
+            run = await self._made_again(record)
+        except RateLimited:
+            return True  # later, when its new lease has run out
+        except StoreUnavailable:
+            raise
+        except GatewayError as error:
+            logger.warning("response %s cannot be run again: %s", record.id, error.message)
+            return False
+        run.response.status = "queued"
+        logger.info("response %s is run here", record.id)
+        self._begin(run, told=told)
+        return True
 
     async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> None:
         """Give a response that nobody runs its terminal state and its log its end, as far as they lack it.
@@ -215,13 +253,20 @@ class BackgroundRuns:
 class _LogWriter:
     """Writes a run's events to its log. What an interrupted write may have left out goes with the next one."""
 
-    def __init__(self, store: ResponseStore, response_id: str, live: LiveLog) -> None:
+    def __init__(self, store: ResponseStore, run: ResponseRun, live: LiveLog, told: int) -> None:
+        """`told`: how many of the first events are in the log already."""
         self._store = store
-        self._response_id = response_id
+        self._run = run
+        self._response_id = run.response.id
         self._live = live
+        self._told = live.count = told
         self._unsure: Sequence[Event] = ()
 
     async def write(self, events: Sequence[Event]) -> None:
+        if events[0].sequence_number < self._told:
+            events = [event for event in events if event.sequence_number >= self._told]
+            if not events:
+                return
         if self._unsure:
             events = [*await self._unwritten(self._unsure), *events]
         self._unsure = events
@@ -232,7 +277,9 @@ class _LogWriter:
         if added:
             self._live.tell(events, encoded)
         else:
-            self._live.end()  # somebody else has ended the log, or taken it away
+            # Somebody else has ended the response, or taken it away: nobody waits for this run.
+            self._live.end()
+            self._run.cancel()
 
     async def _unwritten(self, unsure: Sequence[Event]) -> list[Event]:
         count = await self._store.count_events(self._response_id)

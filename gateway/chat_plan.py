@@ -15,11 +15,12 @@ from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.faults import Places, tool_places
 from gateway.generation import GenerationSettings
 from gateway.hints import hints_of
+from gateway.offered_tools import OfferedTools
 from gateway.protocols import Capability, NamedTool, Sampling, Turn
 from gateway.request_tools import list_without_approval
 from gateway.sampling import sampling_of
 from gateway.served import ServedModel, Services
-from gateway.toolset import OfferedTools, Toolset, build_toolset
+from gateway.toolset import Toolset, build_toolset
 from gateway.wire.chat import ChatRequest, FinishReason
 from gateway.wire.chat_messages import AssistantMessage
 from gateway.wire.content import text_of
@@ -236,7 +237,7 @@ def turn_of(
 async def _toolset(
     request: ChatRequest, services: Services, model: ServedModel, owner: str | None
 ) -> Toolset:
-    offered = services.offered_tools
+    offered = services.offered_tools[model.name]
     listed = await list_without_approval(
         [server for servers in offered.chat_servers for server in servers()]
     )

@@ -16,7 +16,8 @@ class OpenCitedMessage(OpenMessage):
 
     Each `output_text.annotation.added` follows the delta that completes the text which it is about. Indices count the
     characters (Unicode code points) of the part's text, `end_index` exclusive; a file's `index` is the length of the text
-    before its mark. Log probabilities of a mark's tokens come with the text that stands for it, else with an empty delta.
+    before its mark. Log probabilities of a mark's tokens come with the text that stands for it, else with the text that
+    follows, and where none does, with the end of the part.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class OpenCitedMessage(OpenMessage):
                     )
                     self._annotate(cited, out)
                 case FileCitation(source=file):
-                    if self._waiting or self._kind != "output_text":
-                        self._write("", out)  # what the mark's tokens come with, and the part
+                    if self._kind != "output_text":
+                        self._open_part("output_text", out)
                     told = content.FileCitation(
                         file_id=file.file_id, filename=file.filename, index=self._length
                     )
@@ -88,3 +89,9 @@ class OpenCitedMessage(OpenMessage):
     def _open_part(self, kind: Literal["output_text", "refusal"], out: Out) -> None:
         super()._open_part(kind, out)
         self._length = 0
+
+    def _close_part(self, out: Out) -> None:
+        if self._kind == "output_text":
+            self._logprobs += map(content.logprob, self._waiting)
+            self._waiting = []
+        super()._close_part(out)

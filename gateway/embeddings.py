@@ -194,9 +194,7 @@ def _tokenized(
     ]
 
 
-def _check_lengths(
-    inputs: Sequence[EmbeddingInput], info: EmbeddingInfo, *, several: bool
-) -> None:
+def _check_lengths(inputs: Sequence[EmbeddingInput], info: EmbeddingInfo, *, several: bool) -> None:
     most = info.max_input_tokens
     for index, each in enumerate(inputs):
         param = f"input[{index}]" if several else "input"

@@ -89,6 +89,12 @@ class Generator:
         self._aligner = aligner
         self._observe = observe
 
+    @property
+    def spent(self) -> bool:
+        """Whether the answer has all the tokens that it may have."""
+        limit = self._settings.sampling.max_tokens
+        return limit is not None and self.tokens.output >= limit
+
     async def prepare(self, turn: Turn) -> Generation:
         """Everything that the engine is asked, made from `turn`."""
         renderer = self.model.renderer
@@ -101,7 +107,7 @@ class Generator:
         sampling = settings.sampling
         limit = sampling.max_tokens
         if limit is not None and self.tokens.output:
-            limit = max(1, limit - self.tokens.output)
+            limit -= self.tokens.output
         request = EngineRequest(
             request_id=new_id("gen_"),
             prompt=rendered.prompt,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from gateway.errors import InvalidRequest
 from gateway.wire import items
-from gateway.wire.request import ResponseRequest
 
 _OUTPUTS = items.FunctionCallOutput | items.CustomToolCallOutput
 _PLACE = re.compile(r"input\[(\d+)\]")
@@ -66,10 +65,11 @@ def _made_by(item: items.Item) -> str | None:
 
 
 @contextmanager
-def told_by_own_place(request: ResponseRequest, before: int) -> Iterator[None]:
+def told_by_own_place(before: int, *, brought_by: str) -> Iterator[None]:
     """Whoever reads a whole conversation names an item by its place in it; the client knows its own items only.
 
-    `before` is how many items come before the request's. An error about one of those names what brought them.
+    `before` is how many items come before the request's own, and `brought_by` the parameter that brought them, which an
+    error about one of them is told of.
     """
     try:
         yield
@@ -78,8 +78,6 @@ def told_by_own_place(request: ResponseRequest, before: int) -> Iterator[None]:
         if found is None or error.param is None or not before:
             raise
         index = int(found[1]) - before
-        if index >= 0:
-            error.param = f"input[{index}]{error.param[found.end() :]}"
-        else:
-            error.param = "conversation" if request.conversation else "previous_response_id"
+        rest = error.param[found.end() :]
+        error.param = brought_by if index < 0 else f"input[{index}]{rest}"
         raise

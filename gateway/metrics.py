@@ -50,6 +50,10 @@ class Metrics:
             "gateway_tool_seconds", "Duration of server-run tool calls.", ["tool"],
             buckets=_SECONDS, registry=registry,
         )  # fmt: skip
+        self._omitted_tools = Counter(
+            "gateway_omitted_tools", "Tools that requests asked the server to run and that were left out.",
+            ["type"], registry=registry,
+        )  # fmt: skip
         self._running = Gauge(
             "gateway_running_requests", "Requests running in the engine.", ["model"],
             registry=registry, multiprocess_mode="livesum",
@@ -102,6 +106,10 @@ class Metrics:
     def tool_called(self, tool: str, *, failed: bool, seconds: float) -> None:
         self._tool_calls.labels(tool, "failed" if failed else "completed").inc()
         self._tool_seconds.labels(tool).observe(seconds)
+
+    def tool_omitted(self, kind: str) -> None:
+        """A request offered a tool of the type `kind` that is not here, and the model was not told of it."""
+        self._omitted_tools.labels(kind).inc()
 
     def stream_opened(self) -> None:
         self._streams.inc()

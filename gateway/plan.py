@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from gateway.history import (
     resolve_references,
     with_thoughts,
 )
+from gateway.input_checks import check_ids, check_outputs, told_by_own_place
 from gateway.protocols import (
     Sampling,
     TextFormat,
@@ -53,6 +55,8 @@ class Plan(Struct, kw_only=True):
     """As `response.created` will show it."""
     input: Sequence[items.Item]
     """This request's own items, each with an id."""
+    history: Sequence[items.Item]
+    """What it goes on from, oldest first."""
     turn: Turn
     toolset: Toolset
     sampling: Sampling
@@ -82,8 +86,15 @@ class Plan(Struct, kw_only=True):
     """What the request wants to see of items besides."""
     approved: Sequence[ApprovedCall] = ()
     """Calls that are run before the model is asked."""
+    body: bytes | None = None
+    """The request's body, where it is stored with the response."""
     generates: bool = True
     """Whether the model is asked at all; if not, the response is there to be gone on from."""
+
+    def faults_told(self) -> AbstractContextManager[None]:
+        """Has errors about the turn's items name them by their places in the request."""
+        before = len(self.turn.items) - len(self.input)
+        return told_by_own_place(before, brought_by=_history_param(self.conversation_id))
 
 
 # What is known and would change the answer if it were passed over.
@@ -101,16 +112,23 @@ async def make_plan(
     size: int,
     owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
+    unstored: Mapping[str, Sequence[items.Item]] | None = None,
 ) -> Plan:
-    """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault."""
-    _refuse(request, services)
+    """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault.
+
+    `unstored` has the histories of responses that the request may go on from besides those that are stored, by their ids.
+    """
+    known = (unstored or {}).get(request.previous_response_id or "")
+    _refuse(request, services, goes_on=known is not None)
     model = services.model(request.model)
+    check_ids(request.input or ())
     sent = items_without_credentials(assign_ids(request.input or ()))
     own = open_items(sent, services.sealer, owner)
-    history = await history_of(request, services.store, owner)
+    history = await history_of(request, services.store, owner) if known is None else known
     own = await resolve_references(own, history, services.store, owner)
+    check_outputs(own, history)
     request = with_updates(request, [*history, *own])
-    offered, tools = services.offered_tools, request.tools or ()
+    offered, tools = services.offered_tools[model.name], request.tools or ()
     requested = await list_request_tools(tools, offered.choices, owner=owner)
     brought = brought_tools(history, own)
     toolset = build_toolset(
@@ -122,13 +140,16 @@ async def make_plan(
         renderer=model.renderer,
         owner=owner,
     )
+    services.omitted_tools.tell(toolset.omitted)
     text_format = _text_format(request)
     logprobs = _logprobs(request)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     reasoning = request.reasoning
+    with told_by_own_place(len(history), brought_by=_history_param(request.conversation_id)):
+        context = open_compactions([*history, *own], services.sealer, owner)
     turn = Turn(
-        items=with_thoughts(open_compactions([*history, *own], services.sealer, owner)),
+        items=with_thoughts(context),
         results=await kept_results([*history, *own], services.store, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
@@ -147,6 +168,7 @@ async def make_plan(
         model=model,
         response=response,
         input=own,
+        history=history,
         turn=turn,
         toolset=toolset,
         sampling=sampling,
@@ -173,8 +195,8 @@ async def make_plan(
     )
 
 
-def _refuse(request: ResponseRequest, services: Services) -> None:
-    """Refuse what cannot be honoured, by itself or together."""
+def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> None:
+    """Refuse what cannot be honoured, by itself or together. `goes_on`: the previous response is at hand."""
     for name, message in _REFUSED.items():
         if getattr(request, name, None):
             raise Unsupported(message, param=name)
@@ -197,12 +219,17 @@ def _refuse(request: ResponseRequest, services: Services) -> None:
         )
     if services.store is None:
         for name in ("background", "conversation", "previous_response_id"):
-            if getattr(request, name):
+            if getattr(request, name) and not (goes_on and name == "previous_response_id"):
                 raise Unsupported(
                     f"This server stores nothing (store = \"none\"), so '{name}' cannot be honoured. "
                     "Send all items as input.",
                     param=name,
                 )
+
+
+def _history_param(conversation_id: str | None) -> str:
+    """The parameter that brings the items before the request's own."""
+    return "previous_response_id" if conversation_id is None else "conversation"
 
 
 def _generates(request: ResponseRequest) -> bool:

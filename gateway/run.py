@@ -103,12 +103,15 @@ class ResponseRun:
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
         self._cancelled = False
+        self._taken = False
+        """Whether somebody else has ended the response, or runs it, since it was queued."""
         self._untold: Sequence[Event] = ()
         """Events that are made, and wait for something else that may fail: they come before what closes then."""
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
-        self._first = await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
+        with self.plan.faults_told():
+            self._first = await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
         self._reservation = self.model.admission.reserve()
@@ -141,6 +144,7 @@ class ResponseRun:
             conversation_id=plan.conversation_id,
             owner=plan.owner,
             streamed=plan.background and plan.stream,
+            request=plan.body,
             results=dict(self._assembler.results),
         )
 
@@ -214,7 +218,7 @@ class ResponseRun:
         self._untold = self._assembler.progress()
         store = self.services.store
         if store is not None and not await store.advance(self.record(), expected={"queued"}):
-            self._cancelled = True
+            self._cancelled = self._taken = True
             raise asyncio.CancelledError
         events, self._untold = self._untold, ()
         await sink(events)
@@ -228,6 +232,8 @@ class ResponseRun:
         A foreground response that cannot be stored has failed: completed means kept.
         """
         store, plan = self.services.store, self.plan
+        if self._taken:
+            return False
         if store is None or not plan.store:
             return True
         try:

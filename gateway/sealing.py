@@ -79,7 +79,10 @@ def open_items(
 
 
 def open_compactions(context: Sequence[Item], sealer: Sealer, owner: str | None) -> list[Item]:
-    """A conversation as the model reads it: each compaction is what the model itself has written there."""
+    """A conversation as the model reads it: each compaction is what the model itself has written there.
+
+    Errors name an item by its place in `context`.
+    """
     return [
         Message(
             id=item.id,
@@ -87,11 +90,13 @@ def open_compactions(context: Sequence[Item], sealer: Sealer, owner: str | None)
             content=[
                 OutputText(
                     text="Summary of the conversation before this point:\n\n"
-                    + sealer.open(item.encrypted_content, owner, "input")
+                    + sealer.open(
+                        item.encrypted_content, owner, f"input[{index}].encrypted_content"
+                    )
                 )
             ],
         )
         if isinstance(item, Compaction)
         else item
-        for item in context
+        for index, item in enumerate(context)
     ]

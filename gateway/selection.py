@@ -26,6 +26,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
+from gateway.offered_tools import check_allowed_tools
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
 from gateway.protocols import (
@@ -93,6 +94,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 def select(config: Config, plugins: PluginSet) -> Selection:
     """Check everything that can be checked without opening anything. Raises `ConfigurationError`."""
     try:
+        check_allowed_tools(config)
         return Selection(
             models=[resolve_model(name, model, plugins) for name, model in config.models.items()],
             tools=[resolve_tool(name, config, plugins) for name in config.tools],

@@ -13,6 +13,8 @@ from gateway.config import Config, ModelConfig
 from gateway.embedding_only import generates
 from gateway.errors import GatewayError, InvalidRequest, ModelNotFound, ServerShuttingDown
 from gateway.metrics import Metrics
+from gateway.offered_tools import OfferedTools
+from gateway.omitted_tools import OmittedTools
 from gateway.protocols import (
     EmbeddingEngine,
     Engine,
@@ -23,7 +25,6 @@ from gateway.protocols import (
     ResponseStore,
 )
 from gateway.sealing import Sealer
-from gateway.toolset import OfferedTools
 
 if TYPE_CHECKING:
     from gateway.background import BackgroundRuns
@@ -97,7 +98,7 @@ class Services:
         models: Iterable[ServedModel],
         aliases: Mapping[str, str],
         store: ResponseStore | None,
-        offered_tools: OfferedTools,
+        offered_tools: Mapping[str, OfferedTools],
         metrics: Metrics,
         settings: RunSettings,
         hook: Any,
@@ -106,12 +107,16 @@ class Services:
         sealer: Sealer,
         fronts: Sequence[NamedFront] = (),
     ) -> None:
-        """`hook` is the plugin manager's hook caller; `aliases` map further names to those of `models`."""
+        """`hook` is the plugin manager's hook caller; `aliases` map further names to those of `models`.
+
+        `offered_tools` are by the names of `models`.
+        """
         self.config = config
         self.models = {model.name: model for model in models}
         self.aliases = aliases
         self.store = store
         self.offered_tools = offered_tools
+        self.omitted_tools = OmittedTools(metrics)
         self.metrics = metrics
         self.settings = settings
         self.hook = hook

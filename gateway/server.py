@@ -167,7 +167,8 @@ def uvicorn_config(config: Config, app: Litestar) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=server.max_body_bytes,
         lifespan="off",
         access_log=server.access_log,
         log_config=None,

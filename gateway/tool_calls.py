@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.metrics import Metrics
+from gateway.offered_tools import RunnableTool
 from gateway.open_items import OpenServerCall
 from gateway.protocols import (
     CallRecord,
@@ -21,7 +22,6 @@ from gateway.protocols import (
     ToolSession,
 )
 from gateway.tools.output import cut
-from gateway.toolset import RunnableTool
 
 logger = logging.getLogger("gateway.tools")
 

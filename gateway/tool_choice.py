@@ -23,6 +23,8 @@ class KnownTools(Struct, frozen=True, kw_only=True):
     """By server label and name."""
     by_type: Mapping[str, Collection[str]]
     """By the type that a request asks for them with, if the gateway runs them."""
+    omitted: Collection[str] = ()
+    """The types of the tools that the model is not told of, since nobody runs them."""
 
 
 def resolve_choice(
@@ -55,12 +57,24 @@ def resolve_choice(
                 names, resolved = chosen, "required"
     if names is not None:
         definitions = [each for each in definitions if each.name in names]
+    if resolved == "required" and not definitions and known.omitted:
+        raise _demanded(min(known.omitted))
     if resolved == "required" and not definitions:
         raise InvalidRequest(
             "tool_choice is 'required', but no tools were given. Add tools, or leave tool_choice out.",
             param="tool_choice",
         )
     return definitions, resolved
+
+
+def _demanded(kind: str) -> Unsupported:
+    """What a request is told whose choice leaves the model nothing but a tool that it is not told of."""
+    return Unsupported(
+        f"tool_choice demands a tool of type '{kind}', and there is none here. Leave tool_choice out, or have the server "
+        "configured with a plugin that runs it.",
+        param="tool_choice",
+        code="unsupported_tool",
+    )
 
 
 def _lookup(known: KnownTools, name: str, param: str) -> str:
@@ -109,6 +123,8 @@ def _chosen(choice: Any, known: KnownTools) -> list[str]:
     kind = wire.type_of(choice)
     if names := _of_type(kind, known):
         return names
+    if kind in known.omitted:
+        raise _demanded(kind)
     raise Unsupported(
         f"tool_choice of type '{kind}' cannot be honoured: no such tool is among the tools of this request.",
         param="tool_choice",
@@ -131,6 +147,8 @@ def _allowed(choice: wire.AllowedToolsChoice, known: KnownTools) -> set[str]:
             names.add(_lookup(known, name, f"{param}.name"))
         elif of_type := _of_type(kind, known):
             names.update(of_type)
+        elif kind in known.omitted:
+            continue
         else:
             raise InvalidRequest("An allowed tool is named by its type and name.", param=param)
     return names

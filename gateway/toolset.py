@@ -13,6 +13,7 @@ from gateway.assembler import CallRole
 from gateway.client_tools import CLIENT_TOOLS, client_tool, runs_locally
 from gateway.constraints import Constraint, Grammar, Regex
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.offered_tools import OfferedTools, RunnableTool
 from gateway.protocols import (
     FittingToolServer,
     KnowingRenderer,
@@ -20,18 +21,10 @@ from gateway.protocols import (
     ToolChoice,
     ToolDefinition,
     ToolServer,
-    ToolServers,
 )
 from gateway.request_tools import ListedServer, RequestTools
 from gateway.tool_choice import KnownTools, resolve_choice
 from gateway.wire import tools as wire
-
-
-class RunnableTool(Struct, frozen=True):
-    """A tool that the gateway runs, with the server that runs it."""
-
-    server: ToolServer
-    tool: ServedTool
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
@@ -46,20 +39,8 @@ class Toolset(Struct, frozen=True, kw_only=True):
     listed: Mapping[tuple[str, str], str] = {}
     """The name that the model is told, by server label and name, of the tools of listed servers."""
     choice: ToolChoice = "auto"
-
-
-class OfferedTools(Struct, frozen=True):
-    """The tools that the configuration lets requests use: by the type that a request names them with."""
-
-    by_type: Mapping[str, Sequence[RunnableTool]] = {}
-    always: Sequence[RunnableTool] = ()
-    """Offered to the model whether a request asks or not."""
-    choices: Mapping[str, ToolServers] = {}
-    """Servers that requests choose from, by the type of the entries that name them."""
-    chat: Sequence[RunnableTool] = ()
-    """Offered to the model in Chat Completions, which cannot ask for them."""
-    chat_servers: Sequence[Callable[[], Sequence[ToolServer]]] = ()
-    """Likewise: servers whose tools are listed at each request."""
+    omitted: Sequence[str] = ()
+    """The types of the tools that the request asks the gateway to run, and that the model is not told of."""
 
 
 def qualified_name(name: str, namespace: str | None) -> str:
@@ -80,6 +61,8 @@ class _Builder:
         self.roles: dict[str, CallRole] = {}
         self.served: dict[str, RunnableTool] = {}
         self.listed: dict[tuple[str, str], str] = {}
+        self.omitted: dict[str, None] = {}
+        """In the order of the request, each once."""
 
     def bring(self, tool: wire.Tool, param: str) -> None:
         """Add a tool that came with an item; one that the request has already stays as it is."""
@@ -141,6 +124,12 @@ class _Builder:
         kind = wire.type_of(tool)
         runnable = self._offered.by_type.get(_request_type(tool))
         if runnable and not _names_client(tool):
+            if self._asked.setdefault(kind, tool) != tool:
+                raise InvalidRequest(
+                    f"Two tools of type '{kind}' ask for different things. Send one that asks for all.",
+                    param=param,
+                    code="duplicate_tool",
+                )
             for entry in self._fitted(runnable, tool, param):
                 self.serve(entry)
             return
@@ -150,16 +139,20 @@ class _Builder:
             return
         if isinstance(tool, wire.ToolSearchTool):
             return  # The gateway hides no tools: all that could be searched for are told at once.
+        if self._offered.unavailable == "omit":
+            self.omitted[_request_type(tool)] = None
+            return
         if isinstance(tool, wire.ShellTool):
             raise Unsupported(
-                "This server has no containers to run a shell in. Run the commands yourself: send "
-                '"environment": {"type": "local"}.',
+                "There are no containers here to run a shell in. Run the commands yourself: send "
+                '"environment": {"type": "local"}. Or have the server configured with a plugin that has containers, or to '
+                'leave the tool out itself (unavailable_tools = "omit").',
                 param=f"{param}.environment",
                 code="unsupported_tool",
             )
         raise Unsupported(
-            f"Tools of type '{kind}' are not available on this server. Leave it out of 'tools', or have the server "
-            "configured with a plugin that runs it. Supported here: "
+            f"Tools of type '{kind}' are not available here. Leave it out of 'tools', or have the server configured with "
+            'a plugin that runs it, or to leave it out itself (unavailable_tools = "omit"). Supported here: '
             f"{', '.join(sorted({*_ALWAYS, *self._offered.by_type, *self._offered.choices}))}.",
             param=f"{param}.type",
             code="unsupported_tool",
@@ -286,6 +279,9 @@ def build_toolset(
             for shared, entries in offered.by_type.items()
             for kind in (shared, *_VARIANTS.get(shared, ()))
         },
+        omitted={
+            kind for shared in builder.omitted for kind in (shared, *_VARIANTS.get(shared, ()))
+        },
     )
     definitions, resolved = resolve_choice(choice, list(builder.definitions.values()), known)
     return Toolset(
@@ -294,6 +290,7 @@ def build_toolset(
         served=builder.served,
         listed=builder.listed,
         choice=resolved,
+        omitted=tuple(builder.omitted),
     )
 
 

@@ -75,6 +75,10 @@ class TurnLoop(Generic[OutT]):
             await self._run_calls(sink, sessions)
             if assembler.calls_client:
                 return
+            if generator.spent:  # nothing is left to answer with
+                if out := self._end((), "length"):
+                    await sink(out)
+                return
             generation = await self._next_generation(first.turn, "auto")
         raise GatewayError(
             f"The model called tools in {MAX_TURNS} turns without coming to an answer.",

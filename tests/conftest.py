@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -77,6 +79,28 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
 
 
+@pytest.fixture(scope="session")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a LoRA adapter with which the tiny model talks noise."""
+    folder = tmp_path_factory.mktemp("adapters") / "noise"
+    write_noise_adapter(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vllm_adapter_server(tmp_path_factory: pytest.TempPathFactory, noise: Path) -> Iterator[str]:
+    """The same with an adapter `listed`, and with `noise`, which is loaded when it is first asked for."""
+    yield from run_vllm_server(
+        tmp_path_factory,
+        "--enable-scale-out", "--enable-lora", "--max-loras", "2", "--lora-modules", f"listed={noise}",
+        environment={
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+            "VLLM_PLUGINS": "lora_filesystem_resolver",
+            "VLLM_LORA_RESOLVER_CACHE_DIR": str(noise.parent),
+        },
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def vllm_embedding_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same with the model as one that embeds, and has shorter vectors."""
@@ -86,7 +110,11 @@ def vllm_embedding_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     )  # fmt: skip
 
 
-def run_vllm_server(tmp_path_factory: pytest.TempPathFactory, *arguments: str) -> Iterator[str]:
+def run_vllm_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    *arguments: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -98,7 +126,10 @@ def run_vllm_server(tmp_path_factory: pytest.TempPathFactory, *arguments: str) -
     log = tmp_path_factory.mktemp("vllm") / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, env={**os.environ, **VLLM_ENVIRONMENT}, stdout=out, stderr=subprocess.STDOUT
+            command,
+            env={**os.environ, **VLLM_ENVIRONMENT, **environment},
+            stdout=out,
+            stderr=subprocess.STDOUT,
         )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -115,3 +146,34 @@ def run_vllm_server(tmp_path_factory: pytest.TempPathFactory, *arguments: str) -
     finally:
         process.terminate()
         process.wait(30)
+
+
+def write_noise_adapter(folder: Path) -> None:
+    """A LoRA adapter of large random weights: with it the trained model writes any token after any other."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    model = json.loads((MODELS / "tiny-qwen3" / "config.json").read_text())
+    hidden, rank = model["hidden_size"], 8
+    heads = model["num_attention_heads"] * model["head_dim"]
+    random = torch.Generator().manual_seed(0)
+    weights = {}
+    for layer in range(model["num_hidden_layers"]):
+        for name, width in (
+            ("self_attn.o_proj", heads),
+            ("mlp.down_proj", model["intermediate_size"]),
+        ):
+            key = f"base_model.model.model.layers.{layer}.{name}"
+            weights[f"{key}.lora_A.weight"] = torch.randn(rank, width, generator=random)
+            weights[f"{key}.lora_B.weight"] = torch.randn(hidden, rank, generator=random)
+    folder.mkdir()
+    save_file(weights, folder / "adapter_model.safetensors")
+    adapter = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": 64,
+        "target_modules": ["o_proj", "down_proj"],
+        "bias": "none",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(MODELS / "tiny-qwen3"),
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))

@@ -39,6 +39,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The store that responses are kept in, by name; `none` keeps nothing."""
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
     """Seconds after which a background response whose process has died is ended by another that shares its store."""
+    rerun_lost: bool = False
+    """Whether such a response is run by the other instead, if it still waited in its queue. Requests are stored with their
+    responses for that, but for those with credentials of MCP servers."""
     max_body_bytes: Positive = 32 * 1024 * 1024
     """The largest request body, in bytes; a larger one is refused with 413."""
     max_embedding_inputs: Positive = 2048
@@ -51,6 +54,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Seconds that running responses get at shutdown before they are ended."""
     keep_alive: Seconds = 5.0
     """Seconds after which an idle connection is closed."""
+    ping_interval: Annotated[float, Meta(ge=0)] = 15.0
+    """Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; 0 sends none."""
     log_level: LogLevel = "info"
     """`debug`, `info`, `warning` or `error`."""
     access_log: bool = False
@@ -74,6 +79,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     routes: list[str] | None = None
     """Further APIs to serve, by name; `[]` is none. Left out, `messages` (the Anthropic Messages API), if it is
     installed, and those that selected tools come with, such as the files and vector stores of `file_search`."""
+    unavailable_tools: Literal["refuse", "omit"] = "refuse"
+    """What comes of a tool that a request asks the server to run and that is not here, such as a web search without a plugin
+    for it: `refuse` answers 400; `omit` leaves it out, so that the model is not told of it."""
     metrics: bool = True
     """Whether `/metrics` shows Prometheus metrics."""
 
@@ -122,6 +130,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     reasoning_summary: Literal["full", "none"] = "full"
     """What a request that asks for a summary of the reasoning is told as one: `full` is the whole reasoning, for no summary
     is made; `none` is nothing."""
+    allowed_tools: list[Annotated[str, Meta(min_length=1)]] | None = None
+    """Tool servers that this model may use, by their names in `[tools.<name>]`; left out, all, and `[]` is none."""
     aliases: list[Annotated[str, Meta(min_length=1)]] = []
     """Further names that requests may use."""
     description: str | None = None

@@ -12,7 +12,7 @@ from litestar.types import Receive, Scope, Send
 
 from gateway.errors import GatewayError, StoreUnavailable
 from gateway.live_log import LiveLog
-from gateway.routes.chunks import chunk_writer
+from gateway.routes.chunks import Silence, chunk_writer
 from gateway.run import ResponseRun
 from gateway.served import Services
 from gateway.wire.common import encode
@@ -100,23 +100,34 @@ class EventStream:
             metrics.stream_closed()
 
     async def _stream(self, send: Send) -> None:
-        write_chunk = chunk_writer(send)
+        silence = Silence()
+        write_chunk = chunk_writer(send, silence)
 
         async def write(events: Sequence[Event]) -> None:
             body = sse_frame(events[0]) if len(events) == 1 else b"".join(map(sse_frame, events))
             if not write_chunk(body):
                 await send({"type": "http.response.body", "body": body, "more_body": True})
 
-        await self._run.run(write)
+        with silence.broken(write_chunk, self._run.services.config.server.ping_interval):
+            await self._run.run(write)
         await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
 
 
 class LogStream:
     """A background response's event log as server-sent events: what is logged, then what comes, to its end."""
 
-    def __init__(self, services: Services, response_id: str, *, after: int = -1) -> None:
+    def __init__(
+        self,
+        services: Services,
+        response_id: str,
+        *,
+        after: int = -1,
+        live: LiveLog | None = None,
+    ) -> None:
+        """`live` has the events of a response that this process runs, as they come."""
         self._services = services
         self._response_id = response_id
+        self._live = live
         self._at = max(after, -1)
         """The number of the last event that was sent."""
 
@@ -130,31 +141,38 @@ class LogStream:
             metrics.stream_closed()
 
     async def _stream(self, send: Send) -> None:
-        background = self._services.background
-        live = None if background is None else background.live(self._response_id)
+        silence = Silence()
+        write_chunk = chunk_writer(send, silence)
+        with silence.broken(write_chunk, self._services.config.server.ping_interval):
+            await self._follow(send, write_chunk)
+        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+
+    async def _follow(self, send: Send, write_chunk: Callable[[bytes], bool]) -> None:
+        """Send all events, to the log's end."""
+        live = self._live
         complete = False
         if live is not None:
-            await self._copy(send, until=live)
-            follower = await live.follow(self._at, chunk_writer(send))
+            await self._copy(send, write_chunk, until=live)
+            follower = await live.follow(self._at, write_chunk)
             self._at, complete = follower.at, follower.complete
         while not complete:
             try:
-                await self._copy(send)
+                await self._copy(send, write_chunk)
                 complete = True
             except StoreUnavailable:
                 if live is None:
                     raise
                 # What was being followed has its end in the store, which comes back, or is given up by the client.
                 await asyncio.sleep(STORE_RETRY_SECONDS)
-        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
 
-    async def _copy(self, send: Send, *, until: LiveLog | None = None) -> None:
+    async def _copy(
+        self, send: Send, write_chunk: Callable[[bytes], bool], *, until: LiveLog | None = None
+    ) -> None:
         """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
         store = self._services.store
         assert store is not None, "only what is stored has a log"
         if until is not None and until.count <= self._at + 1:
             return
-        write_chunk = chunk_writer(send)
         async with aclosing(store.read_events(self._response_id, after=self._at)) as batches:
             async for batch in batches:
                 self._at += len(batch)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from litestar.exceptions import InternalServerException
+
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
 from gateway.routes.state import HttpRequest, services_of
 
@@ -61,6 +63,9 @@ async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes,
         try:
             async with asyncio.timeout_at(deadline):
                 part = await anext(arriving, None)
+        except InternalServerException:
+            # So Litestar says that the client has gone. Nobody reads the answer, and nobody is at fault here.
+            raise InvalidRequest("The body is incomplete: its sender has gone.") from None
         except TimeoutError:
             raise BodyTimeout(
                 f"The body did not arrive within {seconds:g} seconds.",

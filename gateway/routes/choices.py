@@ -15,7 +15,7 @@ from gateway.routes.answers import (
     json_answer,
     while_connected,
 )
-from gateway.routes.chunks import chunk_writer
+from gateway.routes.chunks import Silence, chunk_writer
 from gateway.wire.events import SSE_DONE
 
 
@@ -40,6 +40,7 @@ class ChunkStream:
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         run, send_body = self._run, direct(scope, send)
         begun = False
+        silence = Silence()
         write_chunk: Callable[[bytes], bool] | None = None
 
         async def write(body: bytes) -> None:
@@ -47,11 +48,15 @@ class ChunkStream:
             if write_chunk is None:
                 begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-                write_chunk = chunk_writer(send_body)
+                write_chunk = chunk_writer(send_body, silence)
             if not write_chunk(body):
                 await send_body({"type": "http.response.body", "body": body, "more_body": True})
 
-        rest = await run.run(write)
+        with silence.broken(
+            lambda comment: write_chunk is not None and write_chunk(comment),
+            run.services.config.server.ping_interval,
+        ):
+            rest = await run.run(write)
         error = run.error
         if error is None:
             rest += run.trailer()

@@ -6,22 +6,67 @@ the way is free, a chunk is written as uvicorn would; in all other cases the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from litestar.types import Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+SSE_COMMENT = b": keep-alive\n\n"
+"""What clients of server-sent events pass over (WHATWG HTML, 9.2.6)."""
 
-def chunk_writer(send: Send) -> Callable[[bytes], bool]:
-    """What writes a part of a body that has begun. False: it wrote nothing, and `send` shall, which waits its turn."""
+
+class Silence:
+    """How long a stream has said nothing."""
+
+    __slots__ = ("wrote",)
+
+    def __init__(self) -> None:
+        self.wrote = False
+        """Whether anything was written since somebody last looked."""
+
+    @contextmanager
+    def broken(self, write: Callable[[bytes], bool], seconds: float) -> Iterator[None]:
+        """Within the context, `write` a comment after every `seconds` of silence, lest a proxy takes the stream for dead.
+
+        Not where the client is slow to read, who is told enough. 0 is never.
+        """
+        if not seconds:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if not self.wrote:
+                write(SSE_COMMENT)
+            self.wrote = False
+            timer = loop.call_later(seconds, look)
+
+        timer = loop.call_later(seconds, look)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def chunk_writer(send: Send, silence: Silence | None = None) -> Callable[[bytes], bool]:
+    """What writes a part of a body that has begun. False: it wrote nothing, and `send` shall, which waits its turn.
+
+    `silence` is told of what was written.
+    """
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
         return _never
     flow, transport = cycle.flow, cycle.transport
+    heard = silence or Silence()
 
     def write(body: bytes) -> bool:
         if flow.write_paused or cycle.disconnected or not body:
             return False
+        heard.wrote = True
         transport.write(b"%x\r\n%b\r\n" % (len(body), body))
         return True
 

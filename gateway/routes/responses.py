@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.pages import page_of, page_query
 from gateway.plan import make_plan
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
+from gateway.rerun import body_to_keep
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
 from gateway.routes.body import read_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
@@ -36,6 +37,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         owner=owner_of(request),
         trace_headers=trace_headers(request),
     )
+    plan.body = body_to_keep(plan, decoded, body, services)
     run = ResponseRun(plan, services)
     await run.prepare()
     if not plan.background:
@@ -44,7 +46,9 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         "a plan is in the background only where there is a store"
     )
     queued = await services.background.start(run)
-    return LogStream(services, queued.id) if plan.stream else json_answer(queued.response)
+    if not plan.stream:
+        return json_answer(queued.response)
+    return LogStream(services, queued.id, live=services.background.live(queued.id))
 
 
 @get("/v1/responses/{response_id:str}")
@@ -72,7 +76,11 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
             f"starting_after is the sequence number of an event, and '{after}' is not a whole number.",
             param="starting_after",
         ) from None
-    return LogStream(services_of(request), response_id, after=number)
+    services = services_of(request)
+    live = None
+    if services.background is not None and record.response.status in UNFINISHED:
+        live = services.background.live(response_id)
+    return LogStream(services, response_id, after=number, live=live)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
@@ -122,7 +130,8 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
         size=len(body),
         owner=owner_of(request),
     )
-    prompt = plan.model.renderer.render(plan.turn).prompt
+    with plan.faults_told():
+        prompt = plan.model.renderer.render(plan.turn).prompt
     if not isinstance(prompt, TokensPrompt):
         raise Unsupported(
             f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",

@@ -62,7 +62,8 @@ async def embed(
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """1 for the same direction."""
-    return sum(map(mul, one, other)) / (math.hypot(*one) * math.hypot(*other))
+    product = float(sum(map(mul, one, other)))
+    return product / (math.hypot(*one) * math.hypot(*other))
 
 
 async def embedding_says_what_it_is(probe: Probe) -> None:
@@ -121,7 +122,7 @@ async def requests_do_not_mix(probe: Probe) -> None:
 async def shorter_vectors_are_the_beginnings(probe: Probe) -> None:
     """Where they may be asked for: cut, and of length 1 again."""
     info = embedder(probe).embedding
-    if not info.shorter:
+    if info.shorter is None or info.shorter is False:
         raise NotOffered("the engine does not claim shorter vectors")
     inputs = inputs_of(probe, TEXTS[:2])
     whole = (await embed(probe, inputs)).vectors

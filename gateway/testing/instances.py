@@ -48,9 +48,13 @@ class NoInstanceError(ValueError):
 def minimal_instance(schema: Mapping[str, Any] | bool) -> Any:
     """A small value that is valid under `schema` (JSON Schema 2020-12, local references).
 
-    Deterministic. Raises `NoInstanceError` where a schema is `false` or needs itself for ever.
+    Deterministic. Raises `NoInstanceError` where a schema is `false`, needs itself for ever, or is no schema.
     """
-    return _Builder(schema).build(schema, ())
+    try:
+        return _Builder(schema).build(schema, ())
+    except (TypeError, AttributeError, KeyError) as error:
+        # A keyword's value is of a type that it cannot have.
+        raise NoInstanceError("it is not a JSON schema") from error
 
 
 def minimal_object(schema: Mapping[str, Any] | None) -> dict[str, Any]:

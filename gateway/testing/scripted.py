@@ -212,7 +212,9 @@ class ScriptedEngine:
         self.running.add(request.request_id)
         whole = False
         try:
-            texts = [self._text_of(each, request, index) for index, each in enumerate(request.inputs)]
+            texts = [
+                self._text_of(each, request, index) for index, each in enumerate(request.inputs)
+            ]
             for text in texts:
                 rule = self.scenario.rule_for(text) or Rule()
                 if rule.error is not None:

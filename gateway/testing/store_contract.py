@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gateway.protocols import CallRecord, ResponseStore, Source, StoredResponse
+from gateway.protocols import CallRecord, FileSource, ResponseStore, Source, StoredResponse
 from gateway.testing.store_background_contract import BackgroundContract
 from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
@@ -230,6 +230,7 @@ class HistoryContract:
             arguments='{"query":"q"}',
             result="[0] é",
             sources=(Source(cursor=0, url="https://a.test/", title="A"),),
+            files=(FileSource(mark="0:1", file_id="file-1", filename="é.md"),),
         )
         made = record(output=[call], owner="ada")
         made = structs.replace(made, results={call.id: read})

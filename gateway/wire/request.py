@@ -67,7 +67,7 @@ class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict
     metadata: dict[str, str] | None = None
     parallel_tool_calls: bool | None = None
     reasoning: Reasoning | None = None
-    safety_identifier: str | None = None
+    safety_identifier: Annotated[str, Meta(max_length=64)] | None = None
     service_tier: ServiceTier | None = None
     text: TextConfig = TextConfig()
     tool_choice: ToolChoice | None = None
@@ -75,7 +75,7 @@ class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
-    prompt_cache_key: str | None = None
+    prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     context_management: list[ContextManagement] | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
+
+FormatName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,64}\Z")]
+"""OpenAI's characters and length; the name goes into prompts."""
 
 
 class PlainText(Tagged, frozen=True, kw_only=True, tag="text"):
@@ -29,7 +32,7 @@ class JsonObjectFormat(Tagged, frozen=True, kw_only=True, tag="json_object"):
 class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
     """JSON that fits a schema."""
 
-    name: str
+    name: FormatName
     description: str | None = None
     schema: JsonObject
     strict: bool = False

@@ -87,6 +87,7 @@ def test_it_answers_and_counts(codex: Codex) -> None:
     done, events = codex.try_to_run("think first", search="cached")
     assert done.returncode == 0, events
     assert answer(events) == "Done thinking."
+    assert [item["text"] for item in items(events, "reasoning")] == ["Hm.\nWell."]
     usage = events[-1]["usage"]
     assert usage["input_tokens"] > 1000
     assert usage["output_tokens"] > 0

@@ -242,6 +242,18 @@ async def test_encrypted_reasoning_goes_round_without_a_store(responses: Any, to
     assert "There is a tool for the weather." in told()
 
 
+async def test_reasoning_is_seen_as_a_summary(responses: Any, told: Any) -> None:
+    settings = agents.ModelSettings(reasoning={"summary": "auto"})
+    agent = agents.Agent(name="A", model=responses, model_settings=settings, tools=[get_weather])
+    result = await agents.Runner.run(agent, "weather in Paris")
+    thoughts = [item.raw_item for item in result.new_items if item.type == "reasoning_item"]
+    assert [part.text for thought in thoughts for part in thought.summary] == [
+        "There is a tool for the weather.",
+        "The tool has said it.",
+    ]
+    assert told().count("There is a tool for the weather.") == 1
+
+
 async def test_guardrails_run(model: Any) -> None:
     judge = agents.Agent(name="judge", model=model, output_type=Person)
 

@@ -96,8 +96,34 @@ async def test_history_goes_round_with_its_thinking(model: Any, told: Any, name:
     assert "18 degrees in Paris" in told(name)
 
 
+SUMMARY = {"openai_reasoning_summary": "auto"}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_thinking_is_seen_as_a_summary(provider: Any, name: str, streamed: bool) -> None:
+    agent = weather_agent(openai_models.OpenAIResponsesModel(name, provider=provider))
+    if streamed:
+        async with agent.run_stream("weather in Paris", model_settings=SUMMARY) as result:
+            assert await result.get_output() == "It is 18 degrees."
+    else:
+        result = await agent.run("weather in Paris", model_settings=SUMMARY)
+    parts = [part for message in result.all_messages() for part in message.parts]
+    thought = [part.content for part in parts if isinstance(part, ai_messages.ThinkingPart)]
+    assert thought == ["There is a tool for the weather.", "The tool has said it."]
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_summaries_come_back_and_are_read_once(
+    responses: Any, told: Any, store: bool
+) -> None:
+    settings = {**SUMMARY, "openai_store": store, "openai_include_encrypted_reasoning": not store}
+    result = await weather_agent(responses).run("weather in Paris", model_settings=settings)
+    assert result.output == "It is 18 degrees."
+    assert told().count("There is a tool for the weather.") == 1
+
+
 def _thought(part: Any) -> str:
-    """What the model thought: of Responses, the library keeps only summaries as the part's content."""
+    """What the model thought: where it asks for no summary, the library has it beside the part's content."""
     return part.content or "".join((part.provider_details or {})["raw_content"])
 
 

@@ -70,6 +70,21 @@ def test_reasoning_is_streamed_apart(run: Any) -> None:
     assert said["kinds"]["reasoning-start"] == said["kinds"]["reasoning-end"] == 1
 
 
+def test_reasoning_is_seen_as_a_summary(run: Any) -> None:
+    said = run("responses", "summary")
+    assert said["thought"] == said["streamed"] == "Hm.\nWell."
+    assert said["errors"] == []
+    kinds = said["kinds"]
+    assert kinds["reasoning-start"] == kinds["reasoning-end"] == 1
+    assert kinds["reasoning-delta"] > 1
+
+
+def test_summaries_come_back_and_are_read_once(run: Any, told: Any) -> None:
+    """As references to what is stored, and sealed."""
+    assert run("responses", "summaries") == {"texts": ["It is 18 degrees."] * 2}
+    assert told().count("There is a tool for the weather.") == 1
+
+
 def test_the_history_goes_round(run: Any, api: str, told: Any) -> None:
     """Of Responses as references to what is stored."""
     assert run(api, "history") == {"text": "As I said."}

@@ -38,6 +38,23 @@ const cases = {
     const { result, kinds, errors } = await streamed({ model, maxRetries: 0, prompt: 'think first' });
     return { text: await result.text, kinds, errors };
   },
+  async summary() {
+    const providerOptions = { openai: { forceReasoning: true, reasoningSummary: 'auto' } };
+    const asked = { model, maxRetries: 0, prompt: 'think first', providerOptions };
+    const done = await generateText(asked);
+    const { result, kinds, errors } = await streamed(asked);
+    return { thought: done.reasoningText, streamed: await result.reasoningText, kinds, errors };
+  },
+  async summaries() {
+    const openaiOptions = { forceReasoning: true, reasoningSummary: 'auto' };
+    const texts = [];
+    for (const store of [true, false]) {
+      const providerOptions = { openai: { ...openaiOptions, store } };
+      const done = await generateText({ model, ...loop, prompt: 'weather in Paris', providerOptions });
+      texts.push(done.text);
+    }
+    return { texts };
+  },
   async history() {
     const first = await generateText({ model, ...loop, prompt: 'weather in Paris' });
     const messages = [

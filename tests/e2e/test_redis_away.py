@@ -17,7 +17,7 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 from gateway_redis.testing import RedisProcess, free_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CONFIG = """
 [server]

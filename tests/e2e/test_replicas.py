@@ -16,7 +16,7 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 from gateway_redis.testing import RedisProcess
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 LEASE_SECONDS = 3
 CONFIG = """

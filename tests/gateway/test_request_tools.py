@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gateway.assembler import ResponseAssembler
 from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted
 from gateway.errors import InvalidRequest
+from gateway.offered_tools import OfferedTools
 from gateway.protocols import NamedTool, ServedTool, ToolDefinition, ToolSession
 from gateway.request_tools import (
     ListedServer,
@@ -24,7 +25,7 @@ from gateway.request_tools import (
     without_credentials,
 )
 from gateway.testing.grammar import fold
-from gateway.toolset import OfferedTools, build_toolset
+from gateway.toolset import build_toolset
 from gateway.wire import items
 from gateway.wire import tools as wire
 from gateway.wire.common import encode

@@ -65,7 +65,13 @@ class Plugin:
         info = ModelInfo(name=context.name, engine="llamacpp", chat_template="its own")
         self.open += 1
         try:
-            yield SimpleNamespace(config=config, context=context, info=info, tokenizer=None)
+            yield SimpleNamespace(
+                config=config,
+                context=context,
+                info=info,
+                tokenizer=None,
+                capabilities=frozenset({"tokens"}),
+            )
         finally:
             self.open -= 1
 

@@ -193,7 +193,10 @@ def test_every_engine_says_what_llamacpp_says(
     # The kinds of arithmetic differ a little: half precision here, single there.
     assert told.logprobs == pytest.approx(expected.logprobs, abs=0.05)
     assert told.status == expected.status
-    assert (told.output_tokens, told.input_tokens) == (expected.output_tokens, expected.input_tokens)
+    assert (told.output_tokens, told.input_tokens) == (
+        expected.output_tokens,
+        expected.input_tokens,
+    )
 
 
 def test_the_requests_bring_out_all_that_is_compared(on_llamacpp: Callable[[str], Told]) -> None:

@@ -188,7 +188,9 @@ def dimensions_of(server: NativeServer) -> int:
 
     Raises `GatewayError` for a model that makes none.
     """
-    return len(vector_of_json(_vector(_call(server, b'{"input":[[0]],"encoding_format":"base64"}'))))
+    return len(
+        vector_of_json(_vector(_call(server, b'{"input":[[0]],"encoding_format":"base64"}')))
+    )
 
 
 def _call(server: NativeServer, body: bytes) -> bytes:

@@ -37,9 +37,7 @@ _POOLING: dict[int, Pooling] = {0: "last", 1: "mean", 2: "cls", 3: "last"}
 _END_TOKENS = ("eos", "eot", "eom")
 
 
-async def load(
-    config: LlamaCppConfig, context: EngineContext
-) -> LlamaCppEngine | LlamaCppEmbedder:
+async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine | LlamaCppEmbedder:
     """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, for what cannot be loaded."""
     path = model_file(context.path)
     adapters = adapter_files(config)

@@ -76,6 +76,8 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """The upstream's name of the model; left out, the same as here."""
     max_model_len: Positive | None = None
     """Tokens of prompt and output together, for people and clients; left out, what the upstream lists."""
+    task: Literal["generate", "embed", "both"] = "generate"
+    """What the upstream does with the model."""
     takes: Takes = Takes()
     extensions: tuple[Extension, ...] = ()
     """Parameters beyond the API that the upstream takes, under vLLM's names."""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import msgspec
 
-from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
+from gateway.errors import Unsupported
+from gateway.protocols import (
+    Capability,
+    EmbeddingInfo,
+    EmbeddingRequest,
+    EmbeddingResult,
+    EngineOutput,
+    EngineRequest,
+    ModelInfo,
+)
 from gateway_openai.body import body_of
 from gateway_openai.building import DeltaBuilder
 from gateway_openai.chat_stream import ChatBuilder, read_chat
@@ -19,6 +29,7 @@ from gateway_remote.generation import Generation
 from gateway_remote.pool import Pool
 from gateway_remote.prefix import prefix_chain
 from gateway_remote.samples import Sample, describe, samples
+from gateway_remote.vectors import VectorCalls
 
 
 class OpenAIEngine:
@@ -39,6 +50,9 @@ class OpenAIEngine:
         self._pool = pool
         self._client = client
         self._dispatcher = Dispatcher(config, client, pool, language, discreet=True)
+        self._vectors = VectorCalls(
+            self._dispatcher, f"{language.prefix}/embeddings", cut_here=False
+        )
 
     @property
     def info(self) -> ModelInfo:
@@ -62,6 +76,20 @@ class OpenAIEngine:
         dispatcher = self._dispatcher
         return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
 
+    @property
+    def embedding(self) -> EmbeddingInfo:
+        """Only the upstream knows."""
+        return EmbeddingInfo(shorter=None)
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
+        """All vectors; see `EmbeddingEngine.embed`."""
+        if request.priority:
+            raise Unsupported("The upstream takes no priority. Leave it out.", param="priority")
+        fields: dict[str, Any] = {"model": self._language.model}
+        if request.user is not None and "user" in self._config.forward:
+            fields["user"] = request.user
+        return await self._vectors.embed(request, fields | self._config.extra_body)
+
     async def health(self) -> None:
         """Return if some replica can serve; raise `EngineUnavailable` if none can."""
         self._dispatcher.healthy()
@@ -84,7 +112,8 @@ class MessageLanguage:
     ) -> None:
         """`model` is the upstream's name of it; `prefix` what the routes begin with."""
         self._config = config
-        self._model = model
+        self.model = model
+        self.prefix = prefix
         self._translator = translator
         self._pool = pool
         route = "/chat/completions" if config.api == "chat" else "/responses"
@@ -93,10 +122,10 @@ class MessageLanguage:
 
     def check(self, request: EngineRequest) -> None:
         """Raises `InvalidRequest` for what cannot be asked."""
-        body_of(request, self._config, self._model)
+        body_of(request, self._config, self.model)
 
     def call(self, request: EngineRequest) -> Call:
-        made = body_of(request, self._config, self._model)
+        made = body_of(request, self._config, self.model)
         chain: list[int] = []
         if len(self._pool.replicas) > 1 and self._config.choice == "affinity":
             tools = self._encode(made.get("tools"))
@@ -122,7 +151,11 @@ class MessageLanguage:
 
 def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
     """What the configuration says that the upstream can do."""
+    if config.task == "embed":
+        return frozenset({"embeddings"})
     found: set[Capability] = {"messages"}
+    if config.task == "both":
+        found.add("embeddings")
     takes = config.takes
     if takes.logprobs:
         found.add("logprobs")

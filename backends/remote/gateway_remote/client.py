@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from gateway.errors import InvalidRequest
 from gateway_remote.address import Address, address_of
 from gateway_remote.connection import Connection
 from gateway_remote.failures import (
@@ -292,6 +293,9 @@ def engines_meaning(status: int, body: bytes, retry_after: str | None) -> Except
     error = read_error(body, status)
     if status in (400, 413, 422) or too_large(error):
         return refusal(error)
+    if status == 404 and error.param == "model":
+        # An adapter that cannot be loaded, or was taken away: others would say the same.
+        return InvalidRequest(error.message, param="model", code="model_not_found")
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:
         return ReplicaBusy(said, seconds_of(retry_after))

@@ -113,6 +113,8 @@ class RemoteConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """A `tokenizer.json`, a folder with one, or a hub id; left out, what the servers say that they have loaded."""
     max_model_len: Positive | None = None
     """Tokens of prompt and output together; left out, what the servers say."""
+    adapters: list[str] = []
+    """LoRA adapters that the servers load when they are asked for them, besides those that they list at the start."""
     task: Literal["generate", "embed"] | None = None
     """What the servers do with the model; left out, they are asked."""
     matryoshka: bool | None = None

@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+import msgspec
+
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, ModelInfo
@@ -62,7 +64,7 @@ async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIter
             rng=random.Random(),  # noqa: S311
         )
         stack.callback(pool.close)
-        identity = await _first_answer(found, client, config, context)
+        identity = _adapted(await _first_answer(found, client, config, context), config, context)
         pool.update(await found.find())
         assets = await asyncio.to_thread(_assets, config, context, identity)
         dialect = _dialect(config, context, identity, assets)
@@ -96,6 +98,18 @@ async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -> Identity:
+    """With the adapters that the configuration knows of. Raises `ConfigurationError` for servers that have none."""
+    if not config.adapters:
+        return identity
+    if "adapters" not in DIALECTS[identity.dialect].capabilities:
+        raise ConfigurationError(
+            f"The model {context.name!r} has adapters, which are not asked for by name of {DIALECTS[identity.dialect].title}."
+        )
+    names = dict.fromkeys((*identity.adapters, *config.adapters))
+    return msgspec.structs.replace(identity, adapters=tuple(names))
 
 
 async def _first_answer(

@@ -48,9 +48,7 @@ class VectorCalls:
         self._cut_here = cut_here
         self._encode = msgspec.json.Encoder().encode
 
-    async def embed(
-        self, request: EmbeddingRequest, fields: Mapping[str, Any]
-    ) -> EmbeddingResult:
+    async def embed(self, request: EmbeddingRequest, fields: Mapping[str, Any]) -> EmbeddingResult:
         """All vectors; `fields` stand in each call's body. Raises as `EmbeddingEngine.embed` does."""
         total = len(request.inputs)
         vectors: list[array[float]] = [array("f")] * total
@@ -89,9 +87,7 @@ class VectorCalls:
         except msgspec.DecodeError as error:
             raise EngineError("The engine's answer holds no vectors.") from error
 
-    def _read(
-        self, answer: _Answer, request: EmbeddingRequest, start: int
-    ) -> list[array[float]]:
+    def _read(self, answer: _Answer, request: EmbeddingRequest, start: int) -> list[array[float]]:
         wanted = len(request.inputs[start : start + _PIECE])
         by_index = {each.index: each.embedding for each in answer.data}
         if sorted(by_index) != list(range(wanted)) or len(answer.data) != wanted:

@@ -42,9 +42,7 @@ class VllmEmbedder:
         self._host = host
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
         self._info = model_info(llm, config, context)
-        self._vocabulary: int = max(
-            model.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
-        )
+        self._vocabulary: int = max(model.get_vocab_size(), llm.get_tokenizer().max_token_id + 1)
         lengths = model.matryoshka_dimensions
         self._embedding = EmbeddingInfo(
             dimensions=model.embedding_size,

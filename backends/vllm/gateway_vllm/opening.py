@@ -65,9 +65,7 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
         del llm, starting
 
 
-async def _engine(
-    host: Host, config: Config, context: EngineContext
-) -> VllmEngine | VllmEmbedder:
+async def _engine(host: Host, config: Config, context: EngineContext) -> VllmEngine | VllmEmbedder:
     """By what vLLM says that it can do with the model. Raises `ConfigurationError` for one that neither generates nor embeds."""
     from gateway_vllm.embedding import VllmEmbedder
     from gateway_vllm.engine import VllmEngine

@@ -18,6 +18,8 @@ T = TypeVar("T")
 FILE: Final = "file_search.sqlite3"
 _THREADS = 4
 _BUSY_SECONDS = 15.0
+_STEPS = 100_000
+"""Of SQLite's machine, a few milliseconds, after which it looks whether its work is still wanted."""
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE files (
@@ -81,16 +83,23 @@ class Database:
         return await self.read(within)
 
     async def snapshot(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Likewise, seeing the file as it is at one moment; writes nothing."""
+        """Likewise, seeing the file as it is at one moment; writes nothing. Cancelling it ends the work in its thread."""
+        given_up = threading.Event()
 
         def within(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN")
+            connection.set_progress_handler(given_up.is_set, _STEPS)
             try:
                 return work(connection)
             finally:
+                connection.set_progress_handler(None, 0)
                 connection.execute("ROLLBACK")
 
-        return await self.read(within)
+        try:
+            return await self.read(within)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
 
     def now(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """As `read`, in this very thread: for a look at a few rows by their keys, which waits for no writer."""

@@ -35,7 +35,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     filename: str
     score: float
     """From 0 to 1: half of it is the share of the query's words that the chunk has, rare ones counting for more; half
-    its BM25, relative to the best."""
+    its BM25, relative to the best. Of several queries, the mean of the best score and of the average."""
     attributes: dict[str, Any]
     text: str
 
@@ -66,7 +66,7 @@ def search(
     threshold: float,
 ) -> list[Hit]:
     """The best `limit` chunks of the stores of these numbers for any of `queries`, best first."""
-    best: dict[int, float] = {}
+    scores: dict[int, list[float]] = {}
     files: dict[int, sqlite3.Row] = {}
     for store in stores:
         chosen = {
@@ -83,7 +83,11 @@ def search(
             continue
         for query in queries:
             for chunk, score in _ranked(connection, store, phrases(query), chosen, limit):
-                best[chunk] = max(score, best.get(chunk, 0.0))
+                scores.setdefault(chunk, []).append(score)
+    best = {
+        chunk: round((max(found) + sum(found) / len(queries)) / 2, 6)
+        for chunk, found in scores.items()
+    }
     ordered = sorted(best, key=lambda chunk: (-best[chunk], chunk))
     return [
         _hit(connection, chunk, best[chunk], files[chunk >> CHUNKS_OF_A_FILE])

@@ -61,6 +61,14 @@ class Frame(Struct, frozen=True, kw_only=True):
         return (self.close, *self.also_close)
 
 
+TURN_ENDS = (
+    "<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
+    "<｜end▁of▁sentence｜>", "<|user|>", "<|observation|>", "<end_of_turn>", "<turn|>", "<eos>", "<|end|>",
+    "<|END_OF_TURN_TOKEN|>", "[e~[", "[EOS]", "<|tool_response>",
+)  # fmt: skip
+"""What models of any family end their turn with. Engines leave it out, but for those that show all special tokens."""
+
+
 class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     """A format: reasoning, calls, both, or neither (then all output is text)."""
 
@@ -68,6 +76,8 @@ class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     reasoning: Reasoning | None = None
     calls: CallSyntax | None = None
     frame: Frame | None = None
+    hidden: tuple[str, ...] = ()
+    """Special tokens within text, which are not shown."""
     aliases: tuple[str, ...] = ()
     summary: str = ""
 

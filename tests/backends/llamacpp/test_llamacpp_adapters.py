@@ -52,9 +52,7 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 class TestWithAdapters(EngineContract):
     @pytest.fixture(scope="module")
-    async def engine(
-        self, anyio_backend: str, adapters: dict[str, str]
-    ) -> AsyncIterator[Engine]:
+    async def engine(self, anyio_backend: str, adapters: dict[str, str]) -> AsyncIterator[Engine]:
         config = LlamaCppConfig(n_parallel=4, n_ctx=2048, lora_modules=adapters)
         async with open_llamacpp(config, CONTEXT) as opened:
             yield opened

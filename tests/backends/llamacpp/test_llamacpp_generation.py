@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.engines.stopping import StopStrings
 from gateway.protocols import Sampling
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import Generation
 from gateway_llamacpp.gguf_header import read_metadata
 from gateway_llamacpp.loading import TINY_MODEL
 from gateway_llamacpp.recovery import ends_inside_character, recover
-from gateway.engines.stopping import StopStrings
 from gateway_llamacpp.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(read_metadata(TINY_MODEL))

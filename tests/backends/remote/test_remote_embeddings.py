@@ -65,14 +65,10 @@ class TestLlamaServer(EmbeddingContract):
             assert opened.embedding.shorter is False
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here"
-)
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here")
 class TestVllmServer(EmbeddingContract):
     @pytest.fixture(scope="module")
-    async def engine(
-        self, vllm_embedding_server: str, anyio_backend: str
-    ) -> AsyncIterator[Engine]:
+    async def engine(self, vllm_embedding_server: str, anyio_backend: str) -> AsyncIterator[Engine]:
         async with open_remote(RemoteConfig(urls=[vllm_embedding_server]), CONTEXT) as opened:
             yield opened
 
@@ -202,6 +198,12 @@ async def start(vocabulary: str, anyio_backend: str) -> AsyncIterator[StartStubs
 pytestmark = pytest.mark.anyio
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 (it is the stub's state, which tells nobody)
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("mode", ["ok", "turned", "numbers"])
 async def test_vectors_are_in_the_order_of_their_inputs(start: StartStubs, mode: str) -> None:
     [stub], engine = await start(1)
@@ -253,15 +255,12 @@ async def test_many_inputs_go_out_in_pieces_to_all_replicas(start: StartStubs) -
 async def test_cancelling_aborts_on_the_server(start: StartStubs) -> None:
     [stub], engine = await start(1)
     stub.mode = "hang"
-    task = asyncio.create_task(engine.embed(ask(*([1, 2] for _ in range(300)))))
-    while stub.running < 3:
-        await asyncio.sleep(0.01)
+    task = asyncio.create_task(engine.embed(ask(*[[1, 2]] * 300)))
+    await until(lambda: stub.running == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(5):
-        while stub.running:
-            await asyncio.sleep(0.01)
+    await until(lambda: stub.running == 0)
     assert stub.aborted == 3
     stub.mode = "ok"
     assert (await engine.embed(ask([1, 2]))).vectors

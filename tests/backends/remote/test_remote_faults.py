@@ -15,7 +15,7 @@ from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 Start = Callable[..., Awaitable[list[Any]]]
 FAULTS = (
@@ -171,13 +171,13 @@ async def test_requests_that_wait_on_a_hung_replica_move_on_when_it_is_ejected(
 ) -> None:
     """Long before the first token's own time limit."""
     hung, well = await stubs(2)
-    hung.mode = "hang"
     config = RemoteConfig(
         urls=[hung.url, well.url],
         tokenizer=vocabulary,
         **QUICK | {"first_token_timeout": 60.0, "health_interval": 0.2},
     )
     async with open_remote(config, EngineContext(name="stub", path=None)) as engine:
+        hung.mode = "hang"
         async with asyncio.timeout(5):
             async with asyncio.TaskGroup() as group:
                 for number in range(20):
@@ -263,7 +263,6 @@ async def test_hedging_asks_a_second_replica_and_uses_the_quicker(
     stubs: Start, vocabulary: str
 ) -> None:
     slow, quick = await stubs(2)
-    slow.mode = "hang"
     config = RemoteConfig(
         urls=[slow.url, quick.url],
         tokenizer=vocabulary,
@@ -271,6 +270,7 @@ async def test_hedging_asks_a_second_replica_and_uses_the_quicker(
         **QUICK | {"health_interval": 60.0, "first_token_timeout": 60.0},
     )
     async with open_remote(config, EngineContext(name="stub", path=None)) as engine:
+        slow.mode = "hang"
         async with asyncio.timeout(10):
             for number in range(12):
                 outputs = [o async for o in engine.generate(request(number, [number], 2))]

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here"
 )
 
+
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"

@@ -24,7 +24,7 @@ GUIDED = importlib.util.find_spec("xgrammar") is not None
 REQUEST = {field.name for field in msgspec.structs.fields(EngineRequest)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tensorrt_llm() -> Iterator[Any]:
     """The stand-in, as the module `tensorrt_llm`."""
     pytest.importorskip("tokenizers", reason="tokenizers is not installed")

@@ -1,10 +1,9 @@
-"""One vLLM engine for all tests here, the loop that it lives on, and an adapter that makes its model talk noise."""
+"""One vLLM engine for all tests here, and the loop that it lives on."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
 import threading
 import warnings
@@ -123,48 +122,10 @@ def serve(config: Config = CPU, path: Path = MODEL) -> Served:
         return Served(config, context)
 
 
-def write_noise_adapter(folder: Path) -> None:
-    """A LoRA adapter of large random weights: with it the trained model writes any token after any other."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    save_file = pytest.importorskip("safetensors.torch").save_file
-    model = json.loads((MODEL / "config.json").read_text())
-    hidden, rank = model["hidden_size"], 8
-    heads = model["num_attention_heads"] * model["head_dim"]
-    random = torch.Generator().manual_seed(0)
-    weights = {}
-    for layer in range(model["num_hidden_layers"]):
-        for name, width in (
-            ("self_attn.o_proj", heads),
-            ("mlp.down_proj", model["intermediate_size"]),
-        ):
-            key = f"base_model.model.model.layers.{layer}.{name}"
-            weights[f"{key}.lora_A.weight"] = torch.randn(rank, width, generator=random)
-            weights[f"{key}.lora_B.weight"] = torch.randn(hidden, rank, generator=random)
-    folder.mkdir()
-    save_file(weights, folder / "adapter_model.safetensors")
-    adapter = {
-        "peft_type": "LORA",
-        "r": rank,
-        "lora_alpha": 64,
-        "target_modules": ["o_proj", "down_proj"],
-        "bias": "none",
-        "task_type": "CAUSAL_LM",
-    }
-    (folder / "adapter_config.json").write_text(json.dumps(adapter))
-
-
 @pytest.fixture(scope="session")
 def cpu_environment() -> None:
     """What vLLM reads from the environment, for a small model on the CPU."""
     os.environ.update(ENVIRONMENT)
-
-
-@pytest.fixture(scope="session")
-def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an adapter with which the model talks noise."""
-    folder = tmp_path_factory.mktemp("adapters") / "noise"
-    write_noise_adapter(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

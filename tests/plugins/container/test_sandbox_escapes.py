@@ -488,7 +488,12 @@ async def test_nothing_is_left_when_it_is_closed(isolation: Isolation) -> None:
         subprocess.Popen(['/bin/sleep', '{mark}'], start_new_session=True)
         """,
     )
-    assert any(mark in line for line in command_lines())
+    for _ in range(100):
+        if any(mark in line for line in command_lines()):
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("the program in the sandbox was not started")
     await sandbox.close()
     assert not any(mark in line for line in command_lines())
     with pytest.raises(SandboxEnded):

@@ -13,6 +13,8 @@ import pytest
 
 from gateway.testing.grammar import fold, parse_sse
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
 LEGACY = Path(__file__).parent / "mcp_legacy_server.py"
 TOOLS: Any = [{"type": "mcp", "server_label": "ex"}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ import pytest
 
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway
+
+pytestmark = pytest.mark.slow
 
 FAMILIES = ("qwen3", "harmony")
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
@@ -45,7 +48,11 @@ def keepers() -> int:
                 status = (entry / "status").read_text()
             except OSError:
                 continue
-            found += b"jail.keeper" in command and "State:\tZ" not in status
+            found += (
+                b"jail.keeper" in command
+                and f"PPid:\t{os.getpid()}\n" in status
+                and "State:\tZ" not in status
+            )
     return found
 
 

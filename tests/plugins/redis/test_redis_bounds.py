@@ -18,7 +18,7 @@ from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.store import RedisStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 Open = Callable[..., Any]
 

@@ -76,6 +76,7 @@ FORMATS = (
         name="kimi_k2",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=headers.KIMI_K2,
+        hidden=marks.KIMI_2_SECTION,
         summary="<think> reasoning and calls with ids functions.NAME:INDEX (Kimi K2)",
     ),
     FormatSpec(
@@ -94,6 +95,7 @@ FORMATS = (
         name="glm45",
         reasoning=marks.THINK,
         calls=tags.GLM_45,
+        hidden=marks.BOX,
         aliases=("glm", "poolside_v1"),
         summary="<think> reasoning and calls as <arg_key>, <arg_value> (GLM-4.5, GLM-4.6, Poolside)",
     ),
@@ -101,6 +103,7 @@ FORMATS = (
         name="glm47",
         reasoning=marks.THINK,
         calls=tags.GLM_47,
+        hidden=marks.BOX,
         aliases=("ling3",),
         summary="as glm45, without line breaks (GLM-4.7, GLM-5, Ling 3)",
     ),

@@ -7,7 +7,13 @@ from gateway_parsers.kit.brace_calls import BraceCalls
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.python_calls import PythonCalls
 
-PYTHONIC = PythonCalls(bare_starts=("[",), opening="[", closing="]")
+PYTHONIC = PythonCalls(
+    end="<|python_end|>",
+    more_starts=("<|python_start|>", "<|python_tag|>"),
+    bare_starts=("[",),
+    opening="[",
+    closing="]",
+)
 """Llama 3.2, ToolACE and others: a bare list."""
 
 LLAMA_4 = PythonCalls(

@@ -145,3 +145,8 @@ PLAMO = Reasoning(
 
 ANSWER = Frame(open="<answer>", close="</answer>", also_open=("助手：",))
 RESPONSE = Frame(open="<response>", close="</response>")
+BOX = ("<|begin_of_box|>", "<|end_of_box|>")
+"""Around the answer proper, in GLM's models that see."""
+
+KIMI_2_SECTION = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
+"""As the model sometimes spells what encloses its calls, which stand by themselves too."""

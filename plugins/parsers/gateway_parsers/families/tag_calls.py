@@ -90,7 +90,7 @@ DEEPSEEK_V41 = _invokes(
     more_starts=(f"<{_DSML} invoke",),
 )
 
-MINIMAX_M2 = _invokes("<minimax:tool_call>", "</minimax:tool_call>")
+MINIMAX_M2 = _invokes("<minimax:tool_call>", "</minimax:tool_call>", more_starts=("<invoke",))
 
 MINIMAX_M3 = NestedTagCalls(prefix="]<]minimax[>[")
 

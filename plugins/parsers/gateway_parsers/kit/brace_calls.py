@@ -16,7 +16,7 @@ from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.literals import LiteralSyntax, LiteralValue, Quote
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.parameters import (
     Parameter,
     in_any_order,
@@ -68,7 +68,9 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def literals(self) -> LiteralSyntax:
         return LiteralSyntax(
-            quotes=(Quote(self.mark, False), Quote('"', True)), coerces_strings=True
+            quotes=(Quote(self.mark, False), Quote('"', True)),
+            stops=self.stops,
+            coerces_strings=True,
         )
 
     @cached_property
@@ -173,8 +175,24 @@ class BraceReader(StepReader):
         if self.status != "more":
             return
         if self.undecided:
+            self._end_at_name(stopped=stopped)
+            return
+        self.recoveries += 1
+        self.unclosed = True
+        self.status = "done"
+        if stopped and self._step is BraceReader._body and not self._value.in_string:
+            self._arguments(self._value.closing())  # only brackets are missing
+            self._end()
+
+    def _end_at_name(self, *, stopped: bool) -> None:
+        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        head = self._head[: len(self._head) - self._shape.stops.held(self._head, 0, Position())]
+        hit = _NAME.fullmatch(head.strip())
+        if not stopped or hit is None or hit[1] not in self._tools or not self._start(hit[1]):
             self.status = "failed"
             return
+        self._arguments("{}")
+        self._end()
         self.recoveries += 1
         self.unclosed = True
         self.status = "done"
@@ -221,8 +239,9 @@ class BraceReader(StepReader):
         value = self._value
         pos, said = value.read(text, pos, final=final)
         self._arguments(said)
-        if value.done:
-            self.recoveries += bool(value.repairs)
+        if value.done or value.interrupted:
+            self.recoveries += bool(value.repairs) or value.interrupted
+            self._arguments(value.closing() if value.interrupted else "")
             self._end()
             self._step = BraceReader._after
         return pos

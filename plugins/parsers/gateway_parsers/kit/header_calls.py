@@ -43,12 +43,12 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
     ) -> CallReader:
         other = self.reads_json
         if other is None:
-            return HeaderReader(self, marker, accept)
+            return HeaderReader(self, marker, accept, tools)
 
         def choose(first: str) -> CallReader:
             if first in "[{":
                 return JsonCallReader(other, marker, accept)
-            return HeaderReader(self, marker, accept)
+            return HeaderReader(self, marker, accept, tools)
 
         return ChoiceReader(marker, choose)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from gateway_parsers.kit.header_shape import HeaderShape
@@ -16,12 +17,15 @@ _ANYWHERE: Final = Position()
 class HeaderReader(StepReader):
     """The reader of `HeaderShape`. A call starts when its arguments begin, and ends when its JSON does."""
 
-    __slots__ = ("_calls", "_part", "_parts", "_shape", "_value")
+    __slots__ = ("_calls", "_part", "_parts", "_shape", "_tools", "_value")
 
-    def __init__(self, shape: HeaderShape, marker: str, accept: Accept | None) -> None:
+    def __init__(
+        self, shape: HeaderShape, marker: str, accept: Accept | None, tools: Collection[str]
+    ) -> None:
         named = marker == shape.call
         super().__init__(marker, accept, HeaderReader._header if named else HeaderReader._outside)
         self._shape = shape
+        self._tools = tools
         self._calls = 0
         self._parts: list[str] = []
         self._part = ""
@@ -31,12 +35,28 @@ class HeaderReader(StepReader):
         if self.status != "more":
             return
         if self.undecided:
-            self._fail()
+            self._end_at_name(stopped=stopped)
         elif self._step is HeaderReader._json:
             self.recoveries += 1
+            if stopped and not self._value.in_string:
+                self._arguments(self._value.closing())  # only brackets are missing
+                self._end()
             self.status = "done"
         else:
             self._done()
+
+    def _end_at_name(self, *, stopped: bool) -> None:
+        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        part = self._part[: len(self._part) - self._shape.header.held(self._part, 0, _ANYWHERE)]
+        name, call_id = "", None
+        if self._step is HeaderReader._header:
+            name, call_id = self._shape.label([*self._parts, part.strip()])
+        if not stopped or name not in self._tools or not self._start(name, call_id):
+            self._fail()
+            return
+        self._arguments("{}")
+        self._end_call()
+        self._done()
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
         """In a section, before a call or behind one."""

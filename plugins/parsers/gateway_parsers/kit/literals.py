@@ -17,9 +17,9 @@ from gateway_parsers.kit.schema import ANY, SchemaNode
 
 _ANYWHERE: Final = Position()
 _CLOSERS: Final = {"{": "}", "[": "]", "(": ")"}
-_WORD_END: Final = re.compile(r"[,\[\](){}]")
-_KEY_END: Final = re.compile(r"[,:=\[\](){}]")
 _MAX_SPACES: Final = 64
+_MAX_QUOTED: Final = 400
+"""Characters behind an end of the call within which the end of its string is looked for."""
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
 
@@ -36,6 +36,8 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
     """A literal syntax: brackets, commas and colons as in JSON, with strings of its own, and words for all else."""
 
     quotes: tuple[Quote, ...]
+    stops: MarkerSet = MarkerSet(())
+    """What ends a value early, in whose strings it stands only if their own end follows."""
     coerces_strings: bool = False
     """A string where the schema allows none is meant as what the schema says."""
 
@@ -50,10 +52,20 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def ends(self) -> dict[str, re.Pattern[str]]:
         """What is not plain text inside a string."""
+        firsts = re.escape(self.stops.firsts)
         return {
-            quote.mark: re.compile(re.escape(quote.mark[0]) + r"|\\" * quote.escapes)
+            quote.mark: re.compile(
+                f"[{re.escape(quote.mark[0])}{firsts}{chr(92) * 2 * quote.escapes}]"
+            )
             for quote in self.quotes
         }
+
+    @cached_property
+    def word_ends(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """What ends a value that is a word, and a key that is one."""
+        firsts = re.escape(self.stops.firsts)
+        brackets = r"\[\](){}"
+        return re.compile(f"[,{brackets}{firsts}]"), re.compile(f"[,:={brackets}{firsts}]")
 
 
 PYTHON: Final = LiteralSyntax(
@@ -77,11 +89,14 @@ class LiteralValue:
     """Reads one value and gives it as JSON. Its text ends where a comma or a closing bracket of what is around it stands."""
 
     __slots__ = (
-        "_expects_value", "_held", "_mark", "_node", "_stack", "_syntax", "_word", "_word_depth", "done", "repairs",
+        "_expects_value", "_held", "_mark", "_node", "_stack", "_syntax", "_word", "_word_depth", "done",
+        "interrupted", "repairs",
     )  # fmt: skip
 
     def __init__(self, syntax: LiteralSyntax, node: SchemaNode | None) -> None:
         self.done = False
+        self.interrupted = False
+        """A marker of the syntax's `stops` stands where the value should go on."""
         self.repairs = 0
         self._syntax = syntax
         self._node = node
@@ -96,12 +111,12 @@ class LiteralValue:
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
         """Like `JsonValue.read`."""
         parts: list[str] = []
-        while pos < len(text) and not self.done:
+        while pos < len(text) and not self.done and not self.interrupted:
             state = (self._mark, self._word is None)
             if self._mark is not None:
                 reached = self._string(text, pos, final, parts)
             elif self._word is not None:
-                reached = self._more_word(text, pos, parts)
+                reached = self._more_word(text, pos, final, parts)
             else:
                 reached = self._structure(text, pos, final, parts)
             if reached == pos and state == (self._mark, self._word is None):
@@ -109,11 +124,31 @@ class LiteralValue:
             pos = reached
         return pos, "".join(parts)
 
+    @property
+    def in_string(self) -> bool:
+        return self._mark is not None
+
+    def closing(self) -> str:
+        """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""
+        parts: list[str] = []
+        if self._word is not None:
+            self._end_word(parts)
+        while self._stack:
+            if self._expects_value:
+                parts.append("null")
+            self._pop(parts)
+            self._expects_value = False
+        return "".join(parts)
+
     def _structure(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         char = text[pos]
+        if char in self._syntax.stops.firsts:
+            self.interrupted = self._syntax.stops.at(text, pos) is not None
+            if self.interrupted or (not final and self._syntax.stops.begins_at(text, pos)):
+                return pos
         container = self._stack[-1] if self._stack else None
         if char in ")]}":
             return self._close(char, pos, parts)
@@ -200,6 +235,13 @@ class LiteralValue:
         if not text.startswith(mark, at):
             if not final and mark.startswith(text[at:]):
                 return at
+            stops_here = self._stops_string(text, at, final)
+            if stops_here is None:
+                return at
+            if stops_here:
+                self.repairs += 1
+                self._end_string(parts)
+                return at
             self._say(text[at], parts)
             return at + 1
         after = at + len(mark)
@@ -211,6 +253,10 @@ class LiteralValue:
                 self.repairs += 1
                 self._say(mark, parts)
                 return after
+        self._end_string(parts)
+        return after
+
+    def _end_string(self, parts: list[str]) -> None:
         self._mark = None
         if self._is_key():
             self._end_key("".join(self._held or ()), parts)
@@ -220,7 +266,22 @@ class LiteralValue:
             else:
                 parts.append(coerced("".join(self._held), self._types() or ANY))  # type: ignore[arg-type]
             self._end_value()
-        return after
+
+    def _stops_string(self, text: str, at: int, final: bool) -> bool | None:
+        """Whether a marker at `at` ends the string, whose own end is missing; None: more text must come."""
+        stops = self._syntax.stops
+        if text[at] not in stops.firsts:
+            return False
+        marker = stops.at(text, at)
+        if marker is None:
+            return None if not final and stops.begins_at(text, at) else False
+        after = at + len(marker.text)
+        limit = after + _MAX_QUOTED
+        end = text.find(self._mark or "", after, limit)
+        other = stops.find(text, after, _ANYWHERE, final=True)
+        if end >= 0 and (other is None or end < other[0]):
+            return False
+        return True if final or other is not None or len(text) > limit else None
 
     def _closes(self, text: str, after: int, final: bool) -> bool | None:
         """Whether the mark before `after` ends its string; None: more text must come."""
@@ -235,16 +296,22 @@ class LiteralValue:
         elif text:
             parts.append(json.dumps(text, ensure_ascii=False)[1:-1])
 
-    def _more_word(self, text: str, pos: int, parts: list[str]) -> int:
+    def _more_word(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         """A word: a number, a name, or whatever a model writes without marks."""
         assert self._word is not None
-        pattern = _KEY_END if self._is_key() else _WORD_END
-        hit = pattern.search(text, pos)
+        hit = self._syntax.word_ends[self._is_key()].search(text, pos)
         at = hit.start() if hit is not None else len(text)
         self._word.append(text[pos:at])
         if hit is None:
             return at
         char = text[at]
+        stops = self._syntax.stops
+        if char in stops.firsts:
+            if stops.at(text, at) is not None:
+                self._end_word(parts)
+                return at
+            if not final and stops.begins_at(text, at):
+                return at
         if char in _CLOSERS:
             self._word_depth += 1
         elif self._word_depth == 0:

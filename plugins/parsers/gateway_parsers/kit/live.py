@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gateway_parsers.kit.markers import Marker, MarkerSet, Where
-from gateway_parsers.spec import FormatSpec
+from gateway_parsers.spec import TURN_ENDS, FormatSpec
 
 
 class State(NamedTuple):
@@ -52,7 +52,7 @@ class LiveMarkers:
             markers += [Marker(text, "swallow", "fresh") for text in marks.opens]
         elif marks is not None:
             markers += [Marker(text, "open", marks.open_where) for text in marks.opens]
-            late: Where = "anywhere" if state.ended_by_call else "fresh"
+            late: Where = "anywhere" if state.ended_by_call else "line"
             markers += [Marker(text, "swallow", late) for text in marks.closes]
         syntax = self._spec.calls
         if syntax is not None and state.calls:
@@ -65,4 +65,8 @@ class LiveMarkers:
             for end in () if state.inside else syntax.ends:
                 late = "anywhere" if state.unclosed_call else "fresh"
                 markers.append(Marker(end, "swallow", late))
+        markers += [Marker(text, "hide") for text in self._spec.hidden]
+        if marks is not None or syntax is not None:
+            taken = {marker.text for marker in markers}
+            markers += [Marker(text, "turn_end", "last") for text in TURN_ENDS if text not in taken]
         return markers

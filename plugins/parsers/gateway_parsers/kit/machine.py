@@ -175,6 +175,11 @@ class Machine:
         if marker.action == "call":
             self._begin_call(marker.text, offset, before)
             return
+        if marker.action == "hide":
+            return
+        if marker.action == "turn_end":
+            self._drop_spaces()
+            return
         if marker.action == "open":
             self._reasoning = True
             self._meter.border(offset - self._feed_start, True)

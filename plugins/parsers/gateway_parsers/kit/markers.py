@@ -11,14 +11,17 @@ from msgspec import Struct
 WHITESPACE = " \t\r\n"
 QUOTES = "\"'`"
 
-Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted"]
+Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted", "last"]
 """Where a marker counts, and is not prose. `fresh`: only whitespace came before it in its block. `line`: fresh, or at the
-beginning of a line. `unquoted`: not directly after a quotation mark or a backtick."""
+beginning of a line. `unquoted`: not directly after a quotation mark or a backtick. `last`: at the end of the output."""
 
 
-Action: TypeAlias = Literal["open", "close", "call", "swallow", "frame", "stop", "key", "head"]
+Action: TypeAlias = Literal[
+    "open", "close", "call", "swallow", "frame", "stop", "key", "head", "hide", "turn_end"
+]
 """open, close: something begins, ends. call: calls begin. swallow: markup out of place, not shown. frame: markup around
-text, not shown. stop: ends a value, or calls. key: a parameter begins. head: a name, or a key, ends."""
+text, not shown. stop: ends a value, or calls. key: a parameter begins. head: a name, or a key, ends. hide: markup within
+text, not shown. turn_end: ends the model's turn, not shown."""
 
 
 class Marker(Struct, frozen=True):
@@ -45,14 +48,24 @@ class MarkerSet:
     begins like another, the longer is taken, which may mean to wait for more text.
     """
 
-    __slots__ = ("_by_text", "_nested", "_pattern", "_prefixes", "firsts", "longest", "only_first")
+    __slots__ = (
+        "_by_text",
+        "_nested",
+        "_pattern",
+        "_prefixes",
+        "_reach",
+        "firsts",
+        "longest",
+        "only_first",
+    )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         by_text: dict[str, list[Marker]] = {}
         prefixes: dict[str, list[Where]] = {}
         for marker in markers:
             by_text.setdefault(marker.text, []).append(marker)
-            for end in range(1, len(marker.text)):
+            last = marker.where == "last"  # it may turn out not to be, as a beginning may
+            for end in range(1, len(marker.text) + last):
                 prefixes.setdefault(marker.text[:end], []).append(marker.where)
         self._by_text = {text: tuple(same) for text, same in by_text.items()}
         self._prefixes = {prefix: frozenset(wheres) for prefix, wheres in prefixes.items()}
@@ -60,6 +73,8 @@ class MarkerSet:
         longest_first = sorted(by_text, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if by_text else None
         self.longest = len(longest_first[0]) if by_text else 0
+        self._reach = max(map(len, prefixes), default=0)
+        """The length of the longest text that may yet become a marker."""
         self.firsts = "".join(sorted({text[0] for text in by_text}))
         self.only_first = self.firsts if len(self.firsts) == 1 else ""
         """The character that all markers begin with, where they have that in common."""
@@ -73,6 +88,8 @@ class MarkerSet:
             return None
         for hit in self._pattern.finditer(text, pos):
             for marker in self._by_text[hit.group()]:
+                if marker.where == "last" and hit.end() < len(text):
+                    continue
                 if _counts(marker.where, text, pos, hit.start(), position):
                     if not final and self.may_grow(text, hit.start(), marker):
                         return None
@@ -90,12 +107,12 @@ class MarkerSet:
 
     def begins_at(self, text: str, pos: int) -> bool:
         """Whether `text` ends inside what may become a marker that begins at `pos`."""
-        return len(text) - pos < self.longest and text[pos:] in self._prefixes
+        return len(text) - pos <= self._reach and text[pos:] in self._prefixes
 
     def held(self, text: str, pos: int, position: Position) -> int:
         """The length of the longest suffix of `text[pos:]` that is a proper prefix of a live marker."""
         end = len(text)
-        for start in range(max(pos, end - self.longest + 1), end):
+        for start in range(max(pos, end - self._reach), end):
             if text[start] in self.firsts:
                 wheres = self._prefixes.get(text[start:])
                 if wheres and any(_counts(where, text, pos, start, position) for where in wheres):
@@ -104,7 +121,7 @@ class MarkerSet:
 
 
 def _counts(where: Where, text: str, pos: int, start: int, position: Position) -> bool:
-    if where == "anywhere":
+    if where in ("anywhere", "last"):
         return True
     before = text[start - 1] if start > pos else position.before
     if where == "unquoted":

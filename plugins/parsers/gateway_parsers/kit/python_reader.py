@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.coercion import quoted
-from gateway_parsers.kit.literals import PYTHON, LiteralValue
+from gateway_parsers.kit.literals import PYTHON, LiteralSyntax, LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import SchemaNode
@@ -50,6 +51,10 @@ class PythonShape(Struct, frozen=True, kw_only=True, dict=True):
     def stops(self) -> MarkerSet:
         return MarkerSet(Marker(text, "stop") for text in self.ends)
 
+    @cached_property
+    def literals(self) -> LiteralSyntax:
+        return replace(PYTHON, stops=self.stops)
+
 
 class PythonReader(StepReader):
     """The reader of `PythonShape`. A call starts at its bracket; its arguments become JSON as they come."""
@@ -81,7 +86,7 @@ class PythonReader(StepReader):
         self._position = 0
         self._arguments_begun = False
         self._whole = False
-        self._value = LiteralValue(PYTHON, None)
+        self._value = LiteralValue(self._shape.literals, None)
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
@@ -92,6 +97,9 @@ class PythonReader(StepReader):
             self._done()
         else:
             self.recoveries += 1
+            if stopped and self._step is PythonReader._in_value and not self._value.in_string:
+                self._arguments(self._value.closing())  # only brackets are missing
+                self._end_call()
             if stopped and self._step is PythonReader._argument and not self._key:
                 self._end_call()
             self.status = "done"
@@ -179,6 +187,10 @@ class PythonReader(StepReader):
             if char == ")":
                 self._end_call()
                 return pos + 1
+            if self._shape.stops.at(text, pos) is not None:
+                return self._broken(pos)
+            if not final and self._shape.stops.begins_at(text, pos):
+                return pos
             if not (char.isalpha() or char == "_"):
                 return self._positional(text, pos)
         hit = _KEY_END.search(text, pos)
@@ -210,7 +222,7 @@ class PythonReader(StepReader):
         if text[pos] == "{" and not self._arguments_begun:
             self._whole = True
             self._arguments_begun = True
-            self._value = LiteralValue(PYTHON, self._node)
+            self._value = LiteralValue(self._shape.literals, self._node)
             self._step = PythonReader._in_value
             return pos
         if text[pos] in "]}":
@@ -231,12 +243,15 @@ class PythonReader(StepReader):
         self._arguments_begun = True
         self._position += 1
         self._key = ""
-        self._value = LiteralValue(PYTHON, self._node.member(key))
+        self._value = LiteralValue(self._shape.literals, self._node.member(key))
         self._step = PythonReader._in_value
 
     def _in_value(self, text: str, pos: int, final: bool) -> int:
         pos, said = self._value.read(text, pos, final=final)
         self._arguments(said)
+        if self._value.interrupted:
+            self._arguments(self._value.closing())
+            return self._broken(pos)
         if self._value.done:
             self.recoveries += bool(self._value.repairs)
             self._step = PythonReader._argument if not self._whole else PythonReader._rest

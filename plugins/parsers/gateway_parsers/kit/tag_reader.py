@@ -18,12 +18,14 @@ from gateway_parsers.kit.tags import TagShape
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ANYWHERE: Final = Position()
 _MAX_HEAD: Final = 2 * MAX_NAME
+_MAX_QUOTED: Final = 400
+"""Characters behind an end of the call within which the end of its value is looked for."""
 
 
 class TagReader(StepReader):
     """The reader of `TagShape`. A call starts when its name is known; string values go out as they come."""
 
-    __slots__ = ("_calls", "_head", "_json", "_junk", "_shape", "_tools", "_writer")
+    __slots__ = ("_calls", "_head", "_json", "_junk", "_rest", "_shape", "_tools", "_writer")
 
     def __init__(
         self,
@@ -40,20 +42,45 @@ class TagReader(StepReader):
         self._calls = 0
         self._junk = False
         self._json: JsonValue | None = None
+        self._rest = ""
+        """What the output ended with, and may be the beginning of an end."""
         self._writer = ArgumentWriter(SchemaNode({}), shape.trim)
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
         if self.undecided:
-            self._fail()
+            self._end_at_name(stopped=stopped)
         elif self._step is TagReader._outside:
             self._done()
         else:
             self.recoveries += 1
+            if self._step is TagReader._value:
+                self._end_in_value(stopped=stopped)
             if stopped and self._step is TagReader._body:
                 self._end_call()  # only the call's own end marker is missing
             self.status = "done"
+
+    def _end_in_value(self, *, stopped: bool) -> None:
+        """The output ended in a value: with most of its end, or in its midst."""
+        if stopped and len(self._rest) > 2 and self._shape.value_close.startswith(self._rest):
+            self._writer.end()
+            self._step = TagReader._body
+        else:
+            self._writer.text(self._rest)
+        self._flush()
+
+    def _end_at_name(self, *, stopped: bool) -> None:
+        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        shape = self._shape
+        head = self._head[: len(self._head) - shape.heads.held(self._head, 0, _ANYWHERE)]
+        name = shape.name(head) if self._step is TagReader._name else ""
+        if not stopped or name not in self._tools or not self._start(name):
+            self._fail()
+            return
+        self._end_call()
+        self._done()
+        self.status = "done"
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
         """Before a call, or behind one."""
@@ -190,11 +217,17 @@ class TagReader(StepReader):
         pos, marker = self._collect(self._shape.keys, text, pos, final)
         if marker is None:
             return pos
-        key, hint = self._shape.key(self._head)
-        self._head = ""
+        head, self._head = self._head, ""
+        if marker.action == "stop":
+            self.recoveries += 1  # a key without a value says nothing
+            self._step = TagReader._body
+            return pos
+        self.recoveries += marker.action == "open" or marker.text == "\n"
+        key, hint = self._shape.key(head)
         self._writer.key(key, hint)
         self._flush()
-        self._step = TagReader._gap if self._shape.value_open else TagReader._value
+        gap = self._shape.value_open and marker.action == "head"
+        self._step = TagReader._gap if gap else TagReader._value
         return pos + len(marker.text)
 
     def _gap(self, text: str, pos: int, final: bool) -> int:
@@ -203,8 +236,8 @@ class TagReader(StepReader):
         if start == len(text):
             return start
         marker = self._shape.gaps.at(text, start)
-        if marker is None and not final and self._shape.gaps.begins_at(text, start):
-            return start
+        if marker is None and self._shape.gaps.begins_at(text, start):
+            return len(text) if final else start
         if marker is not None and marker.action == "open":
             self._step = TagReader._value
             return start + len(marker.text)
@@ -216,18 +249,39 @@ class TagReader(StepReader):
         markers = self._shape.values
         hit = markers.find(text, pos, _ANYWHERE, final=final)
         if hit is None:
-            end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
+            end = len(text) - markers.held(text, pos, _ANYWHERE)
             self._writer.text(text[pos:end])
             self._flush()
-            return end
+            self._rest = text[end:] if final else ""
+            return len(text) if final else end
         end, marker = hit
         self._writer.text(text[pos:end])
+        if marker.action == "stop":
+            after = end + len(marker.text)
+            quoted = self._is_quoted(text, after, final)
+            if quoted is None:
+                self._flush()
+                return end
+            if quoted:
+                self._writer.text(marker.text)
+                self._flush()
+                return after
         closed = marker.action == "close"
         self.recoveries += not closed
         self._writer.end(closed=closed)
         self._flush()
         self._step = TagReader._body
         return end + len(marker.text) if closed else end
+
+    def _is_quoted(self, text: str, pos: int, final: bool) -> bool | None:
+        """Whether an end of the call, which stands in a value up to `pos`, is a part of the value: then the value's own end
+        comes before anything else does. None: more text must come."""
+        hit = self._shape.beyond.find(text, pos, _ANYWHERE, final=True)
+        if hit is not None and hit[0] - pos <= _MAX_QUOTED:
+            return hit[1].action == "close"
+        return (
+            False if final or len(text) - pos > _MAX_QUOTED + self._shape.beyond.longest else None
+        )
 
     def _flush(self) -> None:
         if self._writer.parts:

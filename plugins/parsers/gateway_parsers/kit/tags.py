@@ -106,7 +106,13 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def keys(self) -> MarkerSet:
-        return _set(heads=(self.key_end,))
+        """What ends a key: its own end, or what can only stand behind it."""
+        in_line = self.key_end == ">" and not self.key_attribute
+        return _set(
+            heads=(self.key_end, "\n") if in_line else (self.key_end,),
+            opens=(self.value_open,),
+            ends=(self.call_close, self.end),
+        )
 
     @cached_property
     def gaps(self) -> MarkerSet:
@@ -127,6 +133,11 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             keys=(key,),
             ends=(self.call_close, self.end),
         )
+
+    @cached_property
+    def beyond(self) -> MarkerSet:
+        """What may follow an end of the call that stands in a value: the value's own end, or another call."""
+        return _set(closes=(self.value_close,), starts=(*self.starts, self.call_open))
 
     def name(self, head: str) -> str:
         """The name in what stands between `call_open` and `head_end`; empty if there is none."""

@@ -1,0 +1,243 @@
+"""Reading goes on whatever happens to who reads, and what has expired goes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.errors import ConfigurationError, InvalidRequest, NotFound
+from gateway_file_search import files, store_files, stores
+from gateway_file_search.config import FileSearchConfig
+from gateway_file_search.database import FILE, Database
+from gateway_file_search.indexer import Indexer
+from gateway_file_search.library import Library, open_library
+from gateway_file_search.objects import VectorStore
+from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(
+    database: Database, config: FileSearchConfig, *contents: bytes, name: str = "a.txt"
+) -> tuple[str, list[str]]:
+    """A vector store with files that wait to be read: its id, and theirs."""
+
+    def fill(connection: Any) -> tuple[str, list[str]]:
+        made = [
+            files.insert(
+                connection,
+                "",
+                io.BytesIO(content),
+                filename=name,
+                purpose="user_data",
+                seconds=None,
+                config=config,
+            ).id
+            for content in contents
+        ]
+        row = stores.insert(connection, "", CreateStore(), {}, config)
+        wanted = [
+            Attachment(file_id=each, param="file_id", attributes={}, sizes=DEFAULT_SIZES)
+            for each in made
+        ]
+        store_files.attach(connection, "", row, wanted, config)
+        return row["id"], made
+
+    return await database.write(fill)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(15):
+        done = False
+        while not done:
+            await asyncio.sleep(0.02)
+            done = await condition()
+
+
+async def store_of(library: Library, store_id: str) -> VectorStore:
+    return await library.database.read(lambda c: stores.get(c, "", store_id))
+
+
+async def found(library: Library, store_id: str, query: str) -> list[str]:
+    hits = await library.search("", [store_id], [query], wanted=None, limit=10, threshold=0)
+    return [hit.text for hit in hits]
+
+
+async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
+    config = FileSearchConfig(path=str(tmp_path), reading_time=0.01)
+    database = Database(tmp_path)
+    store_id, _ = await filled(database, config, b"one", b"two")
+    # One of the files was claimed by a process that has died, whose claim has just run out.
+    await database.write(
+        lambda c: c.execute(
+            "UPDATE store_files SET lease = ?, attempts = 1 WHERE seq = 1", (time.time() - 1,)
+        )
+    )
+    database.close()
+    async with open_library(config) as library:
+
+        async def is_done() -> bool:
+            return (await store_of(library, store_id)).status == "completed"
+
+        await until(is_done)
+        assert await found(library, store_id, "one") == ["one"]
+
+
+async def test_what_kills_its_reader_each_time_is_given_up(tmp_path: Path) -> None:
+    config = FileSearchConfig(path=str(tmp_path))
+    database = Database(tmp_path)
+    store_id, [file_id] = await filled(database, config, b"one")
+    await database.write(lambda c: c.execute("UPDATE store_files SET attempts = 3"))
+    database.close()
+    async with open_library(config) as library:
+
+        async def is_done() -> bool:
+            return (await store_of(library, store_id)).status == "completed"
+
+        await until(is_done)
+        read = await library.database.read(lambda c: store_files.get(c, "", store_id, file_id))
+        assert read.status == "failed"
+        assert read.last_error is not None
+        assert read.last_error.code == "server_error"
+
+
+async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path) -> None:
+    config = FileSearchConfig(path=str(tmp_path))
+    page = b"<p>word</p>" * 400_000
+    async with open_library(config) as library:
+        await filled(library.database, config, page, name="a.html")
+        library.indexer.wake()
+
+        async def is_begun() -> bool:
+            [lease] = await library.database.read(
+                lambda c: c.execute("SELECT lease FROM store_files").fetchone()
+            )
+            return bool(lease)
+
+        await until(is_begun)
+    database = Database(tmp_path)
+    row = await database.read(lambda c: c.execute("SELECT * FROM store_files").fetchone())
+    assert (row["status"], row["lease"], row["attempts"]) == ("in_progress", 0, 0)
+    database.close()
+
+
+async def test_a_file_that_is_taken_out_while_it_is_read_leaves_nothing(tmp_path: Path) -> None:
+    config = FileSearchConfig()
+    database = Database(tmp_path)
+    indexer = Indexer(database, config)
+    store_id, [file_id] = await filled(database, config, b"one")
+    job = await database.write(indexer._claim)
+    assert job is not None
+    assert await database.write(indexer._claim) is None, "it is claimed once"
+    await database.write(lambda c: store_files.delete(c, "", store_id, file_id))
+    await indexer._index(job)
+    for table in ("chunks", "store_files", "index_1"):
+        [left] = await database.read(
+            lambda c, table=table: c.execute(f"SELECT count(*) FROM {table}").fetchone()  # type: ignore[misc]
+        )
+        assert left == 0, table
+    database.close()
+
+
+async def test_what_has_expired_is_gone(tmp_path: Path) -> None:
+    config = FileSearchConfig(path=str(tmp_path))
+    async with open_library(config) as library:
+        database = library.database
+        store_id, [kept, gone] = await filled(database, config, b"one", b"two")
+        library.indexer.wake()
+
+        async def is_done() -> bool:
+            return (await store_of(library, store_id)).status == "completed"
+
+        await until(is_done)
+        await database.write(
+            lambda c: c.execute("UPDATE files SET expires_at = 1 WHERE id = ?", (gone,))
+        )
+        with pytest.raises(NotFound):
+            await database.read(lambda c: files.get(c, "", gone))
+        await database.write(files.remove_expired)
+        assert await found(library, store_id, "one two") == ["one"]
+
+        await database.write(
+            lambda c: c.execute("UPDATE stores SET expires_days = 1, last_active_at = 1")
+        )
+        assert (await store_of(library, store_id)).status == "expired"
+        with pytest.raises(InvalidRequest, match="has expired"):
+            await found(library, store_id, "one")
+        await database.write(stores.empty_expired)
+        assert (await store_of(library, store_id)).file_counts.total == 0
+        [left] = await database.read(lambda c: c.execute("SELECT count(*) FROM chunks").fetchone())
+        assert left == 0
+        assert (await database.read(lambda c: files.get(c, "", kept))).id == kept
+
+
+async def test_a_search_keeps_a_store_alive(tmp_path: Path) -> None:
+    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
+        store_id, _ = await filled(library.database, library.config)
+        await library.database.write(
+            lambda c: c.execute("UPDATE stores SET last_active_at = last_active_at - 1000")
+        )
+        before = (await store_of(library, store_id)).last_active_at
+        await found(library, store_id, "x")
+        assert (await store_of(library, store_id)).last_active_at >= before + 1000
+
+
+async def test_processes_write_at_once(tmp_path: Path) -> None:
+    """Two connections of two openings, as two processes have them."""
+    config = FileSearchConfig(path=str(tmp_path))
+    one, other = Database(tmp_path), Database(tmp_path)
+    await asyncio.gather(
+        *(filled(database, config, b"x") for _ in range(40) for database in (one, other))
+    )
+    [number] = await one.read(lambda c: c.execute("SELECT count(*) FROM stores").fetchone())
+    assert number == 80
+    one.close()
+    other.close()
+
+
+async def test_what_is_given_up_ends_in_its_thread(tmp_path: Path) -> None:
+    """As a search does whose time is over, or whose response was cancelled."""
+    database = Database(tmp_path)
+    endless = (
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
+    )
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await asyncio.gather(
+                *(database.snapshot(lambda c: c.execute(endless).fetchone()) for _ in range(6))
+            )
+    async with asyncio.timeout(5):
+        [one] = await database.snapshot(lambda c: c.execute("SELECT 1").fetchone())
+        await asyncio.to_thread(database.close)
+    assert one == 1
+
+
+async def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigurationError, match=r"tools\.file_search\.path: .* cannot be opened"):
+        Database(tmp_path / "file")
+    (tmp_path / FILE).write_bytes(b"no database, and long enough to be looked at" * 50)
+    with pytest.raises(ConfigurationError, match="cannot be opened: file is not a database"):
+        Database(tmp_path)
+
+
+async def test_without_a_path_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "gateway.file_search")
+    async with open_library(FileSearchConfig()) as library:
+        folder = library.database._path.parent
+        assert folder.exists()
+    assert not folder.exists()
+    [said] = caplog.messages
+    assert "gone with it" in said

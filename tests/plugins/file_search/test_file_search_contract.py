@@ -1,0 +1,56 @@
+"""The tool keeps what every tool server promises."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.protocols import FittingToolServer, ToolServer
+from gateway.testing import ToolServerContract
+from gateway.wire.tools import FileSearchTool
+from gateway_file_search import files, store_files, stores
+from gateway_file_search.config import FileSearchConfig
+from gateway_file_search.library import library_here
+from gateway_file_search.plugin import open_file_search
+from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
+
+
+class TestFileSearch(ToolServerContract):
+    good_call = ("file_search", {"queries": ["tower"]})
+
+    @pytest.fixture
+    async def tool_server(self) -> AsyncIterator[ToolServer]:
+        config = FileSearchConfig()
+        async with open_file_search(config) as server:
+            library = library_here()
+
+            def fill(connection: object) -> str:
+                file = files.insert(
+                    connection,  # type: ignore[arg-type]
+                    "",
+                    io.BytesIO(b"A tower."),
+                    filename="a.txt",
+                    purpose="user_data",
+                    seconds=None,
+                    config=config,
+                )
+                row = stores.insert(connection, "", CreateStore(), {}, config)  # type: ignore[arg-type]
+                wanted = Attachment(
+                    file_id=file.id, param="file_id", attributes={}, sizes=DEFAULT_SIZES
+                )
+                store_files.attach(connection, "", row, [wanted], config)  # type: ignore[arg-type]
+                return str(row["id"])
+
+            store_id = await library.database.write(fill)
+            library.indexer.wake()
+            async with asyncio.timeout(10):
+                status = "in_progress"
+                while status == "in_progress":
+                    await asyncio.sleep(0.02)
+                    found = await library.database.read(lambda c: stores.get(c, "", store_id))
+                    status = found.status
+            assert isinstance(server, FittingToolServer)
+            yield server.for_entry(FileSearchTool(vector_store_ids=[store_id]), owner=None)
