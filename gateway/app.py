@@ -36,6 +36,7 @@ from gateway.protocols import MeasuredEngine, SpeaksFormat, StoredResponse, Tool
 from gateway.rerun import made_again
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
+from gateway.routes.chunks import unchunked
 from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
     create_conversation,
@@ -96,6 +97,8 @@ class GatewayApp(Litestar):
             return
         request_id = _request_id(scope)
         scope[REQUEST_ID] = request_id
+        if scope["http_version"] == "1.0":
+            send = unchunked(send)
         scope[DIRECT_SEND] = send
 
         async def send_with_id(message: Message) -> None:

@@ -17,7 +17,7 @@ from gateway.completions import CompletionWriter, Echo, RawOutput
 from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.faults import Places, name_fault
-from gateway.generation import RENDER_IN_THREAD, Generation, GenerationSettings, Generator, variant
+from gateway.generation import Generation, GenerationSettings, Generator, variant
 from gateway.logprobs import LogprobAligner
 from gateway.protocols import (
     EngineRequest,
@@ -27,6 +27,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
+from gateway.rendering import IN_THREAD
 from gateway.sampling import sampling_of
 from gateway.served import ServedModel, Services
 from gateway.watch import Watch
@@ -302,6 +303,6 @@ async def _token_ids(
     if not isinstance(prompt, str):
         return prompt
     special = request.add_special_tokens is not False
-    if size <= RENDER_IN_THREAD:
+    if size <= IN_THREAD:
         return tokenizer.encode(prompt, add_special_tokens=special)
     return await asyncio.to_thread(tokenizer.encode, prompt, add_special_tokens=special)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gateway.constraints import Constraint
-from gateway.errors import Unsupported
+from gateway.errors import ConfigurationError, Unsupported
 from gateway.protocols import (
+    EmbeddingEngine,
     Engine,
     OutputParser,
     ParserContext,
@@ -21,6 +22,19 @@ from gateway.protocols import (
 def generates(engine: Engine) -> bool:
     """Whether the engine's model generates; one that does not, embeds."""
     return bool(engine.capabilities & {"tokens", "messages"})
+
+
+def check_engine(engine: Engine, name: str, where: str) -> None:
+    """Raise `ConfigurationError` unless an engine, registered under `name`, does what its capabilities say, and anything."""
+    if "embeddings" in engine.capabilities:
+        if not isinstance(engine, EmbeddingEngine):
+            raise ConfigurationError(
+                f"{where}: the engine {name!r} says that it embeds, and is no EmbeddingEngine: a mistake of its plugin."
+            )
+    elif not generates(engine):
+        raise ConfigurationError(
+            f"{where}: the engine {name!r} neither generates nor embeds with this model."
+        )
 
 
 class NoPrompts:

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.engines.vectors import bytes_of
 from gateway.errors import DeadlineExceeded, EngineError, GatewayError, InvalidRequest, Unsupported
-from gateway.generation import CONTEXT_LENGTH_EXCEEDED, RENDER_IN_THREAD
+from gateway.generation import CONTEXT_LENGTH_EXCEEDED
 from gateway.protocols import (
     EmbeddingEngine,
     EmbeddingInfo,
@@ -22,6 +22,7 @@ from gateway.protocols import (
     EmbeddingResult,
     Tokenizer,
 )
+from gateway.rendering import IN_THREAD
 from gateway.served import ServedModel, Services
 from gateway.wire.common import encode
 from gateway.wire.embeddings import (
@@ -163,7 +164,7 @@ async def prepare_embeddings(
     inputs: Sequence[EmbeddingInput] = request.inputs
     if tokenizer is not None:
         special = request.add_special_tokens is not False
-        if size > RENDER_IN_THREAD:
+        if size > IN_THREAD:
             inputs = await asyncio.to_thread(_tokenized, inputs, tokenizer, special=special)
         else:
             inputs = _tokenized(inputs, tokenizer, special=special)

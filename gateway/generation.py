@@ -5,7 +5,6 @@ Shared by all APIs: what a delta becomes is the business of the writer that is h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -27,6 +26,7 @@ from gateway.protocols import (
     Sampling,
     Turn,
 )
+from gateway.rendering import render
 from gateway.served import ServedModel
 from gateway.structure import enforced
 from gateway.truncation import turn_starts, without_oldest
@@ -34,9 +34,6 @@ from gateway.usage import PromptCount, TokenCount
 from gateway.wire.ids import new_id
 
 OutT = TypeVar("OutT")
-
-RENDER_IN_THREAD = 200_000
-"""Characters of conversation beyond which rendering and tokenizing leave the event loop."""
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
@@ -97,12 +94,8 @@ class Generator:
 
     async def prepare(self, turn: Turn) -> Generation:
         """Everything that the engine is asked, made from `turn`."""
-        renderer = self.model.renderer
         settings = self._settings
-        if settings.size > RENDER_IN_THREAD:
-            rendered = await asyncio.to_thread(renderer.render, turn)
-        else:
-            rendered = renderer.render(turn)
+        rendered = await render(self.model.renderer, turn, size=settings.size)
         output_format = self.model.output_format
         sampling = settings.sampling
         limit = sampling.max_tokens
@@ -132,19 +125,21 @@ class Generator:
 
     async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
         """The first generation, which the engine has looked at; shortened where `truncate` allows it and it must be."""
-        generation = await self.prepare(turn)
+        generation: Generation | None = None
         try:
+            generation = await self.prepare(turn)
             await self.model.engine.check(generation.request)
         except InvalidRequest as error:
             if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
                 settings = self._settings
-                await name_fault(
-                    error,
-                    generation.request,
-                    settings.structure,
-                    self.model.engine,
-                    settings.places,
-                )
+                if generation is not None:
+                    await name_fault(
+                        error,
+                        generation.request,
+                        settings.structure,
+                        self.model.engine,
+                        settings.places,
+                    )
                 raise
             # The fewest turns to leave out, by halving: each try renders the whole prompt.
             low, high = 1, len(turn_starts(turn.items)) - 1
@@ -152,8 +147,7 @@ class Generator:
             while low <= high:
                 middle = (low + high) // 2
                 shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
-                tried = await self.prepare(shorter)
-                if await self._fits(tried):
+                if (tried := await self._if_it_fits(shorter)) is not None:
                     found, high = tried, middle - 1
                 else:
                     low = middle + 1
@@ -162,14 +156,15 @@ class Generator:
             return found
         return generation
 
-    async def _fits(self, generation: Generation) -> bool:
+    async def _if_it_fits(self, turn: Turn) -> Generation | None:
         try:
+            generation = await self.prepare(turn)
             await self.model.engine.check(generation.request)
         except InvalidRequest as error:
             if error.code != CONTEXT_LENGTH_EXCEEDED:
                 raise
-            return False
-        return True
+            return None
+        return generation
 
     def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
         """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
@@ -214,9 +209,10 @@ class Generator:
         kept: Sequence[Delta] | None = None
         one_call = bool(turn.tools) and not turn.parallel_tool_calls
         try:
+            if self._aligner is not None:
+                self._aligner.begin()
+                self._aligner.skip(rendered.prefill)
             if rendered.prefill:
-                if self._aligner is not None:
-                    self._aligner.skip(rendered.prefill)
                 begun = read(EngineOutput(text=rendered.prefill))
                 if begun and (out := write(begun)):
                     await sink(out)

@@ -9,16 +9,22 @@ from contextlib import contextmanager
 from gateway.errors import InvalidRequest
 from gateway.wire import items
 
-_OUTPUTS = items.FunctionCallOutput | items.CustomToolCallOutput
+_GIVEN_ID = re.compile(r"[a-z]+_")
+_MAY_REPEAT = (items.ItemReference, items.Reasoning, items.LocalShellCallOutput)
+"""The id of a local shell's output is that of its call."""
 _PLACE = re.compile(r"input\[(\d+)\]")
 
 
 def check_ids(sent: Sequence[items.Item]) -> None:
-    """Refuse an id that two items have: the model would read one thing twice. References may repeat."""
+    """Refuse an id that two items have: the model would read one thing twice.
+
+    References may repeat; so may reasoning, of which some clients send each part as an item of its own, and ids that no
+    server gave, such as the `__fake_id__` that openai-agents writes everywhere.
+    """
     seen: set[str] = set()
     for index, item in enumerate(sent):
-        if not item.id or isinstance(item, items.ItemReference | items.LocalShellCallOutput):
-            continue  # the id of a local shell's output is that of its call
+        if isinstance(item, _MAY_REPEAT) or not item.id or not _GIVEN_ID.match(item.id):
+            continue
         if item.id in seen:
             raise InvalidRequest(
                 f"Duplicate item found with id '{item.id}'. Remove duplicate items from your input and try again.",
@@ -33,31 +39,47 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
 
     Which type of call it is does not matter: Codex answers a local shell's call as a function's.
     """
-    if not any(isinstance(item, _OUTPUTS) for item in own):
+    if not any(_answers(item) for item in own):
         return
-    made = {call_id for item in history if (call_id := _made_by(item)) is not None}
+    made = {name for item in history for name in _made_by(item)}
     for index, item in enumerate(own):
-        if (call_id := _made_by(item)) is not None:
-            made.add(call_id)
-        elif isinstance(item, _OUTPUTS) and item.call_id not in made:
+        made |= _made_by(item)
+        if (call := _answers(item)) is not None and call not in made:
             raise InvalidRequest(
-                f"No tool call found for the output with call_id '{item.call_id}'. Send the call before its output, or "
-                "name the response that made it as previous_response_id.",
+                f"No tool call found for the output with call_id '{call}'. Send the call before its output, or name the "
+                "response that made it as previous_response_id.",
                 param=f"input[{index}].call_id",
             )
 
 
-def _made_by(item: items.Item) -> str | None:
-    """The `call_id` of a call; None for anything else."""
+def _made_by(item: items.Item) -> set[str]:
+    """What the output of a call may name it by; empty for anything else."""
     match item:
+        case items.LocalShellCall():
+            return {item.call_id, item.id}
         case (
             items.FunctionCall()
             | items.CustomToolCall()
-            | items.LocalShellCall()
             | items.ShellCall()
             | items.ApplyPatchCall()
             | items.ToolSearchCall()
-            | items.ComputerCall()
+        ):
+            return set() if item.call_id is None else {item.call_id}
+        case _:
+            return set()
+
+
+def _answers(item: items.Item) -> str | None:
+    """The call that an output names; None for anything else, and for a search that was not the client's."""
+    match item:
+        case items.LocalShellCallOutput():
+            return item.call_id or item.id
+        case (
+            items.FunctionCallOutput()
+            | items.CustomToolCallOutput()
+            | items.ShellCallOutput()
+            | items.ApplyPatchCallOutput()
+            | items.ToolSearchOutput()
         ):
             return item.call_id
         case _:

@@ -19,6 +19,11 @@ class LogprobAligner:
     def __init__(self) -> None:
         self._tokens: deque[tuple[int, int, TokenLogprob]] = deque()
         """Each with the character that it begins in, and the one after its last."""
+        self.begin()
+
+    def begin(self) -> None:
+        """A new generation of the same answer: its parser counts characters from 0 again."""
+        self._tokens.clear()
         self._at = 0
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
-from msgspec import UNSET
 
-from gateway.told_summary import ToldSummary
+from gateway.told_item import Told, annotations_of, begun, part_like, parts_of, text_of_part
 from gateway.wire import content, events, items
 from gateway.wire.common import encode
 from gateway.wire.response import Response, snapshot
@@ -40,105 +39,11 @@ def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[by
     return [encode(event) for event in (*recovery.closing, end)], final
 
 
-class _Told:
-    """What the log has told of one item."""
-
-    def __init__(self, item: items.Item) -> None:
-        self.item = item
-        self.finished: items.Item | None = None
-        self.parts: list[content.OutputPart] = []
-        self.open: content.OutputPart | None = None
-        self.text = ""
-        """Of the open part, or of the call's arguments."""
-        self.annotations: list[content.Annotation] = []
-        """Of the open part."""
-        self.ended = False
-        """Whether that text is told to be complete."""
-        self.run = False
-        """Whether the call is told to have run."""
-        self.commands: list[str] = []
-        """Of a shell call, as far as they are told to be complete."""
-        self.command: str | None = None
-        """The one that is told of, and not to its end."""
-        self.summary = ToldSummary()
-        """Of reasoning."""
-
-    @property
-    def has_open_part(self) -> bool:
-        return self.open is not None or self.summary.open is not None
-
-    def fits(self, item: items.Item) -> bool:
-        """Whether `item` is this one, further on."""
-        if item.id != self.item.id or type(item) is not type(self.item):
-            return False
-        if isinstance(item, items.Reasoning) and not self.summary.fits(item.summary):
-            return False
-        parts = _parts(item)
-        told = len(self.parts)
-        if parts[:told] != self.parts:
-            return False
-        if self.open is not None:
-            if len(parts) <= told or type(parts[told]) is not type(self.open):
-                return False
-            if _annotations(parts[told])[: len(self.annotations)] != self.annotations:
-                return False
-            return self._begins(_text(parts[told]))
-        if isinstance(item, items.ShellCall):
-            return self._fit(item.action.commands)
-        return self._begins(_written(item))
-
-    def _fit(self, commands: Sequence[str]) -> bool:
-        whole, rest = commands[: len(self.commands)], commands[len(self.commands) :]
-        if whole != self.commands:
-            return False
-        return self.command is None or (bool(rest) and rest[0].startswith(self.command))
-
-    def _begins(self, text: str) -> bool:
-        return text == self.text if self.ended else text.startswith(self.text)
-
-    def cut_off(self) -> items.Item:
-        """The item as it is told, ended as incomplete."""
-        item, text = self.item, self.text
-        match item:
-            case items.Message() | items.Reasoning():
-                parts = self.parts
-                if self.open is not None:
-                    parts = [*parts, _part(self.open, text, self.annotations)]
-                if isinstance(item, items.Message):
-                    return msgspec.structs.replace(item, content=parts, status="incomplete")
-                return msgspec.structs.replace(
-                    item,
-                    content=parts or UNSET,
-                    summary=self.summary.cut_off(),
-                    status="incomplete",
-                )
-            case items.FunctionCall():
-                return msgspec.structs.replace(item, arguments=text, status="incomplete")
-            case items.CustomToolCall():
-                return msgspec.structs.replace(item, input=text, status="incomplete")
-            case items.McpCall():
-                return msgspec.structs.replace(
-                    item, arguments=text, status="incomplete", error="The response ended first."
-                )
-            case items.CodeInterpreterCall():
-                return msgspec.structs.replace(item, code=text, status="incomplete")
-            case items.WebSearchCall() | items.FileSearchCall():
-                return msgspec.structs.replace(item, status="failed")
-            case items.ShellCall():
-                told = self.commands if self.command is None else [*self.commands, self.command]
-                action = msgspec.structs.replace(item.action, commands=told)
-                return msgspec.structs.replace(item, action=action, status="incomplete")
-            case items.LocalShellCall() | items.ApplyPatchCall() | items.ToolSearchCall():
-                return msgspec.structs.replace(item, status="completed")  # it was told whole
-            case _:
-                return item  # added and done at once: nothing was written to it
-
-
 class _Recovery:
     def __init__(self, told: Sequence[events.AnyEvent]) -> None:
         self.closing: list[events.Event] = []
         self._next = len(told)
-        self._items: dict[int, _Told] = {}
+        self._items: dict[int, Told] = {}
         for event in told:
             self._take(event)
 
@@ -175,13 +80,13 @@ class _Recovery:
                 fits = known is not None and told.fits(known)
                 self._finish(index, told, known if known is not None and fits else told.cut_off())
         for index in range(len(self._items), len(stored)):
-            told = self._items[index] = _Told(_begun(stored[index]))
+            told = self._items[index] = Told(begun(stored[index]))
             self._add(events.OutputItemAdded, output_index=index, item=told.item)
             self._finish(index, told, stored[index])
 
     def _take(self, event: events.AnyEvent) -> None:
         if isinstance(event, events.OutputItemAdded):
-            self._items[event.output_index] = _Told(event.item)
+            self._items[event.output_index] = Told(event.item)
             return
         told = self._items.get(getattr(event, "output_index", -1))
         if told is None:
@@ -229,13 +134,13 @@ class _Recovery:
             case _:
                 pass  # tells nothing that an item is made of
 
-    def _finish(self, index: int, told: _Told, item: items.Item) -> None:
+    def _finish(self, index: int, told: Told, item: items.Item) -> None:
         """Tell what is missing from `told` to `item`."""
         delta: MakeEvent
         done: MakeEvent
         match item:
             case items.Message() | items.Reasoning():
-                for at, part in enumerate(_parts(item)):
+                for at, part in enumerate(parts_of(item)):
                     if at >= len(told.parts):
                         self._finish_part(index, item.id, at, part, told)
                 if isinstance(item, items.Reasoning):
@@ -266,7 +171,7 @@ class _Recovery:
         self._add(events.OutputItemDone, output_index=index, item=item)
         told.finished = item
 
-    def _finish_commands(self, index: int, told: _Told, commands: Sequence[str]) -> None:
+    def _finish_commands(self, index: int, told: Told, commands: Sequence[str]) -> None:
         for at in range(len(told.commands), len(commands)):
             command, begun = commands[at], told.command
             told.command = None
@@ -280,7 +185,7 @@ class _Recovery:
     def _finish_text(
         self,
         index: int,
-        told: _Told,
+        told: Told,
         item: items.Item,
         delta: MakeEvent,
         done: MakeEvent,
@@ -294,13 +199,13 @@ class _Recovery:
             self._add(done, **where, **whole)
 
     def _finish_part(
-        self, index: int, item_id: str, at: int, part: content.OutputPart, told: _Told
+        self, index: int, item_id: str, at: int, part: content.OutputPart, told: Told
     ) -> None:
         where = {"item_id": item_id, "output_index": index, "content_index": at}
         if told.open is None:
-            self._add(events.ContentPartAdded, part=_part(part, ""), **where)
+            self._add(events.ContentPartAdded, part=part_like(part, ""), **where)
         written, ended = told.text, told.ended
-        text = _text(part)
+        text = text_of_part(part)
         rest = text[len(written) :]
         tell: tuple[MakeEvent, MakeEvent, dict[str, str]]
         match part:
@@ -313,7 +218,7 @@ class _Recovery:
         if not ended:
             if rest:
                 self._add(tell[0], delta=rest, **where)
-            for number, annotation in enumerate(_annotations(part)):
+            for number, annotation in enumerate(annotations_of(part)):
                 if number >= len(told.annotations):
                     self._add(
                         events.OutputTextAnnotationAdded,
@@ -328,74 +233,3 @@ class _Recovery:
 
     def _add(self, event: MakeEvent, **fields: object) -> None:
         self.closing.append(event(sequence_number=self.next(), **fields))
-
-
-def _parts(item: items.Item) -> list[content.OutputPart]:
-    if not isinstance(item, items.Message | items.Reasoning) or item.content is UNSET:
-        return []
-    return [
-        part
-        for part in item.content
-        if isinstance(part, content.OutputText | content.Refusal | content.ReasoningText)
-    ]
-
-
-def _part(
-    like: content.OutputPart, text: str, annotations: Sequence[content.Annotation] = ()
-) -> content.OutputPart:
-    match like:
-        case content.OutputText():
-            return content.OutputText(text=text, annotations=list(annotations))
-        case content.Refusal():
-            return content.Refusal(refusal=text)
-        case content.ReasoningText():
-            return content.ReasoningText(text=text)
-
-
-def _text(part: content.OutputPart) -> str:
-    return part.refusal if isinstance(part, content.Refusal) else part.text
-
-
-def _annotations(part: content.OutputPart) -> list[content.Annotation]:
-    return part.annotations if isinstance(part, content.OutputText) else []
-
-
-def _written(item: items.Item) -> str:
-    """What a call's deltas add up to."""
-    match item:
-        case items.FunctionCall() | items.McpCall():
-            return item.arguments
-        case items.CustomToolCall():
-            return item.input
-        case items.CodeInterpreterCall():
-            return item.code or ""
-        case _:
-            return ""
-
-
-def _begun(item: items.Item) -> items.Item:
-    """The item as it was when it was added."""
-    match item:
-        case items.Message():
-            return msgspec.structs.replace(item, content=[], status="in_progress")
-        case items.Reasoning():
-            return msgspec.structs.replace(item, summary=[], content=UNSET, encrypted_content=UNSET)
-        case items.FunctionCall():
-            return msgspec.structs.replace(item, arguments="", status="in_progress")
-        case items.CustomToolCall():
-            return msgspec.structs.replace(item, input="", status="in_progress")
-        case items.McpCall():
-            return msgspec.structs.replace(
-                item, arguments="", output=None, error=None, status="in_progress"
-            )
-        case items.CodeInterpreterCall():
-            return msgspec.structs.replace(item, code="", outputs=None, status="in_progress")
-        case items.WebSearchCall() | items.FileSearchCall():
-            return msgspec.structs.replace(item, status="in_progress")
-        case items.ShellCall():
-            action = msgspec.structs.replace(item.action, commands=[])
-            return msgspec.structs.replace(item, action=action, status="in_progress")
-        case items.ShellCallOutput():
-            return msgspec.structs.replace(item, output=[], status="in_progress")
-        case _:
-            return item  # added and done at once

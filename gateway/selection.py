@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.config import Config, ModelConfig
-from gateway.embedding_only import NoOutput, NoPrompts, generates
+from gateway.embedding_only import NoOutput, NoPrompts, check_engine, generates
 from gateway.engine_choice import choose_engine
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.hookspecs import (
@@ -29,14 +29,7 @@ from gateway.hookspecs import (
 from gateway.offered_tools import check_allowed_tools
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
-from gateway.protocols import (
-    EmbeddingEngine,
-    Engine,
-    ModelInfo,
-    ModelProfile,
-    OutputFormat,
-    PromptRenderer,
-)
+from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
 from gateway.tables import dotted, suggestion
 
 logger = logging.getLogger("gateway.selection")
@@ -264,7 +257,7 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
     with _blaming(where, f"the engine {plan.engine.name!r} cannot open the model"):
         engine = await stack.enter_async_context(plan.engine.make(plan.engine_config, plan.context))
     info = engine.info
-    _check_embedding(plan, engine)
+    check_engine(engine, plan.engine.name, where)
     if not generates(engine):
         return _opened_for_embedding(plan, engine)
     if plan.chat_template is not None:
@@ -296,20 +289,6 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
         profile=profile,
         why=_why(plan, renderer, parser, halves, profile),
     )
-
-
-def _check_embedding(plan: ModelPlan, engine: Engine) -> None:
-    """An engine must have what its capabilities say."""
-    if "embeddings" in engine.capabilities:
-        if not isinstance(engine, EmbeddingEngine):
-            raise ConfigurationError(
-                f"{dotted(('models', plan.name))}: the engine {plan.engine.name!r} says that it embeds, and is no "
-                "EmbeddingEngine: a mistake of its plugin."
-            )
-    elif not generates(engine):
-        raise ConfigurationError(
-            f"{dotted(('models', plan.name))}: the engine {plan.engine.name!r} neither generates nor embeds with this model."
-        )
 
 
 def _opened_for_embedding(plan: ModelPlan, engine: Engine) -> OpenedModel:

@@ -63,6 +63,8 @@ class _Builder:
         self.listed: dict[tuple[str, str], str] = {}
         self.omitted: dict[str, None] = {}
         """In the order of the request, each once."""
+        self._asked: dict[str, wire.Tool] = {}
+        """The entries that ask for tools of the gateway's, by their types."""
 
     def bring(self, tool: wire.Tool, param: str) -> None:
         """Add a tool that came with an item; one that the request has already stays as it is."""

@@ -7,10 +7,11 @@ the way is free, a chunk is written as uvicorn would; in all other cases the cal
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from litestar.types import Send
+from litestar.types import Message, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 SSE_COMMENT = b": keep-alive\n\n"
@@ -71,6 +72,28 @@ def chunk_writer(send: Send, silence: Silence | None = None) -> Callable[[bytes]
         return True
 
     return write
+
+
+def unchunked(send: Send) -> Send:
+    """`send` for a client of HTTP/1.0, which knows no chunks: a body of unknown length ends with the connection.
+
+    uvicorn would send it chunks all the same (RFC 9112, 6.1: a server must not). Where the server is another, it is left
+    to that.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle):
+        return send
+
+    async def send_until_closed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if not any(name.lower() == b"content-length" for name, _ in message["headers"]):
+                cycle.chunked_encoding = False
+                cycle.expected_content_length = sys.maxsize
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    return send_until_closed
 
 
 def _never(body: bytes) -> bool:

@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.pages import page_of, page_query
 from gateway.plan import make_plan
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
+from gateway.rendering import render
 from gateway.rerun import body_to_keep
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
 from gateway.routes.body import read_body
@@ -131,7 +132,7 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
         owner=owner_of(request),
     )
     with plan.faults_told():
-        prompt = plan.model.renderer.render(plan.turn).prompt
+        prompt = (await render(plan.model.renderer, plan.turn, size=len(body))).prompt
     if not isinstance(prompt, TokensPrompt):
         raise Unsupported(
             f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",

@@ -60,10 +60,15 @@ async def responses_socket(socket: Socket) -> None:
 
 
 def _check_origin(socket: Socket, services: Services) -> None:
-    """A browser lets any page open a WebSocket to anywhere: whose pages may, is said as for CORS."""
+    """A browser lets any page open a WebSocket to anywhere: whose pages may, is said as for CORS.
+
+    The server's own origin may, as it may over HTTP: Python's websocket-client sends it without being a browser.
+    """
     allowed = services.config.server.cors_allow_origins
     origin = socket.headers.get("origin")
-    if origin is not None and origin not in allowed and "*" not in allowed:
+    if origin is None or origin.partition("://")[2] == socket.headers.get("host"):
+        return
+    if origin not in allowed and "*" not in allowed:
         raise PermissionDenied(
             f"Pages of {origin[:100]} may not use this server. Add the origin to cors_allow_origins under [server]."
         )

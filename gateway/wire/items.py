@@ -214,7 +214,8 @@ WebSearchAction: TypeAlias = SearchAction | OpenPageAction | FindInPageAction
 
 class WebSearchCall(ItemBase, frozen=True, kw_only=True, tag="web_search_call"):
     status: Literal["in_progress", "searching", "completed", "failed", "incomplete"] = "completed"
-    action: WebSearchAction
+    action: WebSearchAction = SearchAction()
+    """Clients whose types are older than it send the call back without."""
 
 
 class FileSearchResult(Value, frozen=True, kw_only=True):

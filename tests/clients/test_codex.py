@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway.testing.server import RunningGateway, run_gateway
 
 CONFIG = """
 model = "{model}"
@@ -23,6 +23,7 @@ wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
 """
+SCENARIO = Path(__file__).parent / "scenario.json"
 FREE = "--dangerously-bypass-approvals-and-sandbox"  # this machine may have no sandbox to offer
 
 
@@ -31,7 +32,7 @@ class Codex:
 
     def __init__(self, command: Path, url: str, folder: Path) -> None:
         self._command = command
-        self._url = url
+        self.url = url
         self.home = folder / "home"
         self.work = folder / "work"
         self.home.mkdir()
@@ -48,7 +49,7 @@ class Codex:
         self, *arguments: str, model: str = "demo", search: str = "disabled"
     ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
         """The events of one `codex exec`, and how it ended."""
-        config = CONFIG.format(model=model, url=self._url, search=search)
+        config = CONFIG.format(model=model, url=self.url, search=search)
         (self.home / "config.toml").write_text(config)
         done = subprocess.run(
             [str(self._command), "exec", "--json", "--skip-git-repo-check", *arguments],
@@ -123,6 +124,20 @@ def test_a_search_that_nobody_runs_is_told_of(codex: Codex) -> None:
     done, events = codex.try_to_run(FREE, "think first", search="live")
     assert done.returncode != 0
     assert "Tools of type 'web_search' are not available" in json.dumps(events)
+
+
+def test_a_search_that_nobody_runs_is_left_out_where_the_server_says_so(
+    codex: Codex, tmp_path: Path
+) -> None:
+    config = {
+        "server": {"unavailable_tools": "omit"},
+        "models": {"demo": {"engine": "scripted", "path": str(SCENARIO)}},
+    }
+    with run_gateway(config, tmp_path) as omitting:
+        codex.url = omitting.base_url
+        done, events = codex.try_to_run(FREE, "think first", search="live")
+    assert done.returncode == 0, events
+    assert answer(events) == "Done thinking."
 
 
 def test_a_schema_is_kept(codex: Codex, tmp_path: Path) -> None:

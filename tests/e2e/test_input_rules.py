@@ -46,6 +46,25 @@ def test_an_output_without_its_call_is_refused(api: httpx.Client, model: str, it
     assert told(answer) == (400, "input[1].call_id", None)
 
 
+@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "x"},
+        {"type": "local_shell_call_output", "id": "c1", "output": "x"},
+        {"type": "shell_call_output", "call_id": "c1", "output": []},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed"},
+        {"type": "tool_search_output", "call_id": "c1", "tools": []},
+    ],
+    ids=lambda output: output["type"],
+)
+def test_so_is_every_other_output_without_its_call(
+    api: httpx.Client, model: str, output: Any
+) -> None:
+    answer = api.post("/responses", json={"model": model, "input": [USER, output]})
+    assert told(answer) == (400, "input[1].call_id", None)
+
+
 @pytest.mark.parametrize("call", [CALL, SHELL])
 def test_an_output_is_accepted_after_a_call_of_any_type(api: httpx.Client, call: Any) -> None:
     answer = api.post("/responses", json={"model": "chatml", "input": [USER, call, OUTPUT]})
@@ -61,6 +80,14 @@ def test_an_output_may_answer_a_call_of_the_history(api: httpx.Client) -> None:
     assert api.post("/responses", json=body).status_code == 200
     body["input"] = [OUTPUT]
     assert told(api.post("/responses", json=body)) == (400, "input[0].call_id", None)
+
+
+@pytest.mark.parametrize("model", FORMATS)
+def test_a_search_may_come_back_without_its_action(api: httpx.Client, model: str) -> None:
+    """As older SDKs, whose types do not have it, send it."""
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    answer = api.post("/responses", json={"model": model, "input": [USER, searched, USER]})
+    assert answer.status_code == 200
 
 
 def test_two_items_of_one_id_are_refused(api: httpx.Client) -> None:

@@ -219,7 +219,7 @@ engine = "scripted"
         check=False,
     )
     assert done.returncode == 2
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30  # not minutes of time-outs; the rest is a busy machine
     told = "".join(line for line in done.stderr.splitlines(True) if "INFO" not in line)
     assert "[stores.redis]" in told
     assert "127.0.0.1" in told

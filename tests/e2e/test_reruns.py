@@ -32,6 +32,8 @@ engine = "scripted"
 path = "SCENARIO"
 max_running = 1
 """
+pytestmark = pytest.mark.slow
+
 RULES = [
     {"when": "at length", "delay_ms": 20, "repeat": 1000, "pieces": [{"text": "slow words "}]},
     {"when": "briefly", "pieces": [{"text": "brief words"}]},

@@ -236,7 +236,7 @@ def test_keys_and_origins_are_asked_for(start_server: Any) -> None:
         assert refused.value.response.status_code == status
         assert json.loads(refused.value.response.body)["error"]["message"]
         assert refused.value.response.headers["x-request-id"]
-    for origin in (None, "https://good.example"):
+    for origin in (None, "https://good.example", guarded.url):
         with connected(guarded, additional_headers=bearer, origin=origin) as socket:
             final = respond(socket, input="hello")
     assert httpx.get(f"{guarded.url}/v1/responses/{final['id']}", headers=bearer).status_code == 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -41,6 +41,11 @@ async def fail(request: RouteRequest) -> Reply:
 async def tell(request: RouteRequest) -> Reply:
     found = [request.id, request.owner, request.headers["x-mine"], dict(request.query), dict(request.path_parameters)]  # fmt: skip
     return Reply(body=repr(found).encode(), status=201, headers={"x-yours": "1"})
+
+
+async def measure(request: RouteRequest) -> Reply:
+    async with aclosing(request.stream(1000)) as body:
+        return Reply(body=str(sum([len(part) async for part in body])).encode())
 
 
 class Front:
@@ -103,6 +108,14 @@ def test_the_standard_one_is_served_where_it_is_installed_and_nothing_is_said() 
     installed = loaded(Plugin(messages=Front(), other=Front()))
     assert [offer.name for offer, _ in resolve_routes(config(), installed)] == ["messages"]
     assert resolve_routes(config(), loaded(Plugin(other=Front()))) == []
+
+
+def test_what_comes_with_a_selected_tool_is_served_with_it() -> None:
+    installed = loaded(Plugin(messages=Front(), files=Front()))
+    selected = Config(models={"m": ModelConfig()}, tools={"files": {}, "python": {}})
+    assert [offer.name for offer, _ in resolve_routes(selected, installed)] == ["messages", "files"]
+    said = Config(server=ServerConfig(routes=[]), models={"m": ModelConfig()}, tools={"files": {}})
+    assert resolve_routes(said, installed) == []
 
 
 @pytest.mark.parametrize(
@@ -179,6 +192,17 @@ def test_errors_are_told_in_the_fronts_own_form_below_its_paths_alone(
         assert answer.headers["x-front"] == "yes"
     for path in ("/xx", "/", "/v1/x"):
         assert httpx.get(root + path).json()["error"]["code"] == "unknown_url"
+
+
+def test_a_front_reads_a_body_of_any_type_within_its_limit(gateway_server: StartGateway) -> None:
+    gateway = start(gateway_server, Plugin(one=Front(route("/v1/size", "POST", measure))))
+    with httpx.Client(base_url=gateway.base_url, headers={"content-type": "image/png"}) as client:
+        assert client.post("/size", content=b"x" * 1000).text == "1000"
+        assert client.post("/size", content=b"").text == "0"
+        assert client.post("/size", content=b"x" * 1001).status_code == 413
+        assert client.post("/size", content=iter([b"x" * 600] * 2)).status_code == 413, "in chunks"
+        packed = client.post("/size", content=b"x", headers={"content-encoding": "gzip"})
+        assert packed.status_code == 415
 
 
 def test_a_header_tells_a_front_from_the_gateway_on_a_path_of_both(

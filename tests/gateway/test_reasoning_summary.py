@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from gateway.hints import hints_of
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway.wire.request import decode_response_request
 
 RULES = [
     {"when": "it said 18", "pieces": [{"text": "It is 18 degrees."}]},
@@ -188,3 +191,10 @@ def test_what_came_as_a_summary_is_kept_as_one(http: httpx.Client, respond: Any)
     response = respond(input=items)
     listed = http.get(f"/responses/{response['id']}/input_items", params={"order": "asc"}).json()
     assert listed["data"][0] == {"type": "reasoning", "id": "rs_1", "summary": summary}
+
+
+@pytest.mark.parametrize("setting", ["summary", "generate_summary"])
+def test_an_engine_that_passes_requests_on_is_told_what_was_asked(setting: str) -> None:
+    body = {"model": "m", "input": "think", "reasoning": {setting: "concise"}}
+    request = decode_response_request(json.dumps(body).encode())
+    assert hints_of(request)["reasoning_summary"] == "concise"

@@ -102,7 +102,7 @@ def plain(events: list[bytes]) -> list[dict[str, Any]]:
     return [json.loads(event) for event in events]
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(BLOCKS, st.integers(0, 3), st.booleans(), st.data())
 def test_what_is_stored_is_told_to_the_end(
     blocks: list[list[Delta]], answered: int, summarizes: bool, data: st.DataObject
@@ -115,7 +115,7 @@ def test_what_is_stored_is_told_to_the_end(
     assert encode(ended) == encode(final)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(
     BLOCKS, st.integers(0, 3), st.booleans(), st.sampled_from(["failed", "cancelled"]), st.data()
 )
@@ -138,6 +138,7 @@ def test_what_was_told_is_kept(
     assert [finished[item["id"]] for item in done] == done
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT.map(ReasoningDelta), min_size=1, max_size=3), st.data())
 def test_a_summary_is_ended_wherever_it_broke_off(
     thoughts: list[Delta], data: st.DataObject

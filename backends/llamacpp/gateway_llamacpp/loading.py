@@ -72,6 +72,7 @@ async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine
             tokenizer=tokenizer,
             clean_up=lambda: shutil.rmtree(folder, ignore_errors=True),
         )
+    tokenizer.refuse_beyond(min(n_ctx, actual))
     return LlamaCppEngine(
         server,
         info=msgspec.structs.replace(info, adapters=tuple(adapters)),

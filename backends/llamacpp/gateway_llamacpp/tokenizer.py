@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _TIMEOUT = 30.0
@@ -54,11 +54,30 @@ class LlamaCppTokenizer:
         self._lock = threading.Lock()
         self._vocabulary = vocabulary
         self._decode = msgspec.json.Decoder(_Tokens).decode
+        self._max_tokens = 0
+        self._max_bytes: int | None = None
+
+    def refuse_beyond(self, tokens: int) -> None:
+        """From now on, refuse unread what cannot be `tokens` tokens or fewer: reading megabytes takes llama.cpp minutes,
+        in which it tokenizes nothing else.
+        """
+        self._max_tokens = tokens
+        self._max_bytes = tokens * self._vocabulary.longest
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Token ids of `text`; special tokens written in the text become their ids."""
+        """Token ids of `text`; special tokens written in the text become their ids.
+
+        Raises `InvalidRequest` for what `refuse_beyond` has been told of.
+        """
         if not text and not add_special_tokens:
             return []
+        if self._max_bytes is not None and len(text) > self._max_bytes:
+            raise InvalidRequest(
+                f"This model's maximum context length is {self._max_tokens} tokens, but a text of {len(text)} characters "
+                "has more. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
         body = {"content": text, "add_special": add_special_tokens, "parse_special": True}
         return self._decode(self.request("POST", "/tokenize", body)).tokens
 

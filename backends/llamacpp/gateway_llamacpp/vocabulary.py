@@ -47,6 +47,8 @@ class Vocabulary:
             index for index, type_ in enumerate(types) if type_ in (CONTROL, UNKNOWN)
         )
         """Ids that `skip_special_tokens` leaves out."""
+        self.longest = max(map(len, bytes_of))
+        """How many bytes of a text one token can stand for."""
         self._ids: dict[bytes, int] = {}
         for index, value in enumerate(bytes_of):
             if value and index not in self.special:

@@ -2,8 +2,8 @@
 
     serve run gateway_on_serve:build config=gateway.toml replicas=2
 
-Every node needs the gateway installed and the configuration at the same path. `GATEWAY_…` variables are those of the machine
-that the command runs on.
+Every node needs the gateway installed, and this file and the configuration at the same paths. `GATEWAY_…` variables are those of
+the process that builds the application: the command `serve run`, or for `serve deploy` the cluster's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ DRAIN_SECONDS = 600.0
 
 
 def build(arguments: dict[str, str]) -> Application:
-    """`config` is the path of a gateway.toml, `replicas` how many gateways there are, or `auto`; `ongoing` is how many
-    requests one may have at once, and `target` how many each shall have where Ray scales them."""
-    path = Path(arguments.get("config", "gateway.toml")).resolve()
+    """`config` is the path of a gateway.toml, from here or from this file's folder. `replicas` is how many gateways there
+    are, or `auto`: then `target` is how many requests each shall have. `ongoing` is how many one may have at once."""
+    path = Path(arguments.get("config", "gateway.toml"))
+    path = (path if path.exists() else Path(__file__).parent / path).resolve()
     settings = {name: value for name, value in os.environ.items() if name.startswith("GATEWAY_")}
 
     def gateway() -> Any:
@@ -35,16 +36,13 @@ def build(arguments: dict[str, str]) -> Application:
         return create_app(config, load_plugins(config.plugins))
 
     ongoing = int(arguments.get("ongoing", "1000"))
-    scaling: dict[str, Any] = {"num_replicas": int(arguments.get("replicas", "2"))} if (
-        arguments.get("replicas") != "auto"
-    ) else {
-        "num_replicas": "auto",
-        "autoscaling_config": {
-            "min_replicas": 2,
-            "max_replicas": 16,
-            "target_ongoing_requests": int(arguments.get("target", "200")),
-        },
-    }  # fmt: skip
+    scaling: dict[str, Any]
+    if (replicas := arguments.get("replicas", "2")) == "auto":
+        limits = {"min_replicas": 2, "max_replicas": 16}
+        target = {"target_ongoing_requests": int(arguments.get("target", "200"))}
+        scaling = {"num_replicas": "auto", "autoscaling_config": {**limits, **target}}
+    else:
+        scaling = {"num_replicas": int(replicas)}
     deployment = serve.deployment(
         name="gateway",
         # Queues are the gateway's own ([models.<name>] max_running, max_waiting), with its 429: Ray's shall not be first.

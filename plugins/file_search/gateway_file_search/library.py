@@ -82,7 +82,8 @@ async def open_library(config: FileSearchConfig) -> AsyncIterator[Library]:
         try:
             yield library
         finally:
-            del _open[loop]
+            if _open.get(loop) is library:
+                del _open[loop]
 
 
 def library_here() -> Library:

@@ -33,7 +33,7 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
         "harmony",
         _format,
         summary="the Harmony output of the gpt-oss models",
-        aliases=("openai", "gpt_oss"),
+        aliases=("openai", "gpt_oss", "gpt-oss", "openai_gptoss"),
     )
 
 

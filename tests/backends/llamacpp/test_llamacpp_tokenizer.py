@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from gateway.errors import InvalidRequest
+
 pytestmark = pytest.mark.anyio
 
 
@@ -67,3 +69,21 @@ async def test_encoding_while_requests_run_is_quick(engine, make_request):
     assert time.monotonic() - start < 2.0
     for outputs in running:
         await outputs.aclose()
+
+
+async def test_a_text_that_is_too_long_however_it_is_read_is_refused_unread(engine):
+    """Reading it would take llama.cpp a minute, and everybody else waits for its tokenizer."""
+    began = time.monotonic()
+    with pytest.raises(InvalidRequest) as refused:
+        engine.tokenizer.encode("x" * 10_000_000)
+    assert time.monotonic() - began < 1
+    assert refused.value.code == "context_length_exceeded"
+
+
+async def test_a_text_that_may_fit_is_read(engine):
+    """The longest tokens of the vocabulary, as many as there is room for."""
+    vocabulary = engine.tokenizer._vocabulary
+    longest = max(vocabulary.text_of, key=len)
+    assert engine.tokenizer.encode(longest * 1000)
+    limit = engine.info.max_model_len * vocabulary.longest
+    assert len(engine.tokenizer.encode("a " * (limit // 4))) > engine.info.max_model_len

@@ -25,9 +25,7 @@ def anyio_backend() -> str:
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here"
-)
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here")
 @pytest.mark.parametrize("dialect", ["vllm", "vllm-generate"])
 async def test_an_adapter_is_loaded_when_it_is_asked_for(
     vllm_adapter_server: str, dialect: Any

@@ -76,7 +76,7 @@ async def statuses(http: httpx.AsyncClient) -> dict[str, str]:
 
 async def until(http: httpx.AsyncClient, expected: dict[str, str]) -> None:
     async with asyncio.timeout(5):
-        while await statuses(http) != expected:
+        while await statuses(http) != expected:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 

@@ -15,9 +15,11 @@ from gateway.testing import EmbeddingContract, ScriptedEngine
 from gateway.testing.embedding_checks import cosine
 from gateway.testing.made_up_vectors import made_up_vector
 
-WORDS = st.lists(
-    st.text(st.characters(categories=("Ll", "Nd")), min_size=1, max_size=8), min_size=1
+LETTERS = st.characters(categories=("Ll", "Nd")).filter(
+    # Not so the Turkish dotless i, whose capital is that of another letter.
+    lambda letter: letter.upper().casefold() == letter.casefold()
 )
+WORDS = st.lists(st.text(LETTERS, min_size=1, max_size=8), min_size=1)
 
 
 class TestScriptedEngineEmbeds(EmbeddingContract):
@@ -32,7 +34,7 @@ class TestScriptedEngineThatOnlyEmbeds(EmbeddingContract):
         return ScriptedEngine(max_model_len=4096, dimensions=3, generates=False)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(WORDS, st.randoms(use_true_random=False))
 def test_order_and_case_of_words_do_not_count(words: list[str], chance: random.Random) -> None:
     shuffled = list(words)

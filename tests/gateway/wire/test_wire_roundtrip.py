@@ -53,7 +53,7 @@ def strategy_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(values)
         case inspect.StrType(pattern=pattern, min_length=least):
             if pattern is not None:
-                return st.from_regex(r"\A[a-zA-Z0-9_.-]{1,9}\Z")
+                return st.from_regex(r"\A[a-zA-Z0-9_-]{1,9}\Z")
             return st.text(min_size=least or 0, max_size=8)
         case inspect.IntType(ge=low, le=high):
             return INTS if low is None else st.integers(low, high)

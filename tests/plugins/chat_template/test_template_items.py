@@ -67,7 +67,7 @@ PAIRS = {
     "patch": (
         {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "x"}},
         {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"},
-        '{"name": "apply_patch", "arguments": {"type": "delete_file", "path": "x"}}',
+        '{"name": "apply_patch", "arguments": {"type": "delete_file", "path": "x", "diff": ""}}',
         "completed",
     ),
 }  # fmt: skip

@@ -35,7 +35,6 @@ def rules() -> list[dict[str, Any]]:
         {"when": "wrong arguments", "pieces": [{"call": {"name": "file_search", "arguments": {"queries": [7, {}]}}}]},
         {"when": "Nothing was found", "pieces": [{"text": "Nothing."}]},
         {"when": "Wrong arguments", "pieces": [{"text": "My mistake."}]},
-        {"when": "The search failed", "pieces": [{"text": "It failed."}]},
     ]  # fmt: skip
 
 

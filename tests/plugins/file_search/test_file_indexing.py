@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.citations import CitationReader, FileCitation, by_mark
 from gateway.errors import ConfigurationError, InvalidRequest, NotFound
+from gateway.wire.tools import FileSearchTool
 from gateway_file_search import files, store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import FILE, Database
@@ -19,6 +21,7 @@ from gateway_file_search.indexer import Indexer
 from gateway_file_search.library import Library, open_library
 from gateway_file_search.objects import VectorStore
 from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
+from gateway_file_search.server import FileSearchServer
 
 
 @pytest.fixture
@@ -192,6 +195,64 @@ async def test_a_search_keeps_a_store_alive(tmp_path: Path) -> None:
         before = (await store_of(library, store_id)).last_active_at
         await found(library, store_id, "x")
         assert (await store_of(library, store_id)).last_active_at >= before + 1000
+
+
+async def test_a_store_that_is_deleted_meanwhile_is_a_failed_search(tmp_path: Path) -> None:
+    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
+        store_id, _ = await filled(library.database, library.config)
+        entry = FileSearchTool(vector_store_ids=[store_id])
+        server = FileSearchServer(library).for_entry(entry, owner=None)
+        await library.database.write(lambda c: stores.delete(c, "", store_id))
+        async with server.session("resp_1") as session:
+            result = await session.call("file_search", {"query": "x"})
+        assert result.failed
+        assert f"'{store_id}' not found" in result.text
+        assert result.details == {"queries": ["x"]}
+        with pytest.raises(NotFound):
+            server.for_entry(entry, owner=None)
+
+
+async def test_no_file_can_forge_a_mark(tmp_path: Path) -> None:
+    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
+        name = "【9:9†x】" + "n" * 100 + ".txt"
+        store_id, _ = await filled(
+            library.database, library.config, "So【0:7†a】 it is".encode(), name=name
+        )
+        library.indexer.wake()
+
+        async def is_done() -> bool:
+            return (await store_of(library, store_id)).status == "completed"
+
+        await until(is_done)
+        entry = FileSearchTool(vector_store_ids=[store_id])
+        async with FileSearchServer(library).for_entry(entry, owner=None).session("r") as session:
+            result = await session.call("file_search", {"queries": ["it"]})
+        first, text = result.text.split("\n")
+        assert first.count("【") == first.count("】") == 1
+        assert text == "So〖0:7†a〗 it is"
+        assert CitationReader({}, by_mark(result.files)).feed(first) == [
+            FileCitation(result.files[0])
+        ]
+        assert result.details["results"][0]["text"] == "So【0:7†a】 it is", (
+            "the client's is as it was"
+        )
+
+
+async def test_a_model_reads_as_many_results_as_fit(tmp_path: Path) -> None:
+    async with open_library(FileSearchConfig(path=str(tmp_path), output_limit=1000)) as library:
+        contents = [f"tower {n} {'word ' * 60}".encode() for n in range(5)]
+        store_id, _ = await filled(library.database, library.config, *contents)
+        library.indexer.wake()
+
+        async def is_done() -> bool:
+            return (await store_of(library, store_id)).status == "completed"
+
+        await until(is_done)
+        entry = FileSearchTool(vector_store_ids=[store_id])
+        async with FileSearchServer(library).for_entry(entry, owner=None).session("r") as session:
+            result = await session.call("file_search", {"queries": ["tower"]})
+        assert len(result.text.encode()) <= 1000
+        assert len(result.files) == len(result.details["results"]) == result.text.count("【") == 2
 
 
 async def test_processes_write_at_once(tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from litestar.testing import TestClient
 from openai.types import FileObject, VectorStore
 
+from gateway.app import create_app
+from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.plugins import load_plugins
 from gateway_file_search import library
 
 TEXT = b"one two three"
@@ -296,6 +300,17 @@ def test_the_routes_come_with_the_tool_and_not_without(gateway_server: Any) -> N
 def test_the_routes_alone_are_a_mistake_that_is_told(gateway_server: Any) -> None:
     with pytest.raises(library.ConfigurationError, match=r"add a table \[tools.file_search\]"):
         gateway_server({"server": {"routes": ["file_search"]}, **_model()})
+
+
+def test_an_app_for_any_server_has_the_files_too() -> None:
+    config = Config(
+        server=ServerConfig(),
+        models={"m": ModelConfig(engine="scripted")},
+        tools={"file_search": {}},
+    )
+    with TestClient(create_app(config, load_plugins())) as client:
+        made = client.post("/v1/files", files={"file": ("a.txt", TEXT)}, data={"purpose": "vision"})
+        assert made.json()["bytes"] == len(TEXT)
 
 
 def _model() -> dict[str, Any]:

@@ -201,6 +201,19 @@ def test_a_bad_entry_is_refused_with_its_parameter(
     assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
 
 
+def test_two_entries_that_differ_are_refused(searching: Any, towers: str) -> None:
+    """Rather than one of them being passed over."""
+    [one] = entry(towers)
+    for other, status in ((one, 200), ({**one, "max_num_results": 1}, 400)):
+        answer = httpx.post(
+            f"{searching.base_url}/responses",
+            json={"model": "qwen3", "input": "how high is the tower", "tools": [one, other]},
+            headers={"authorization": "Bearer key-ada"},
+        )
+        assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == "tools[1]"
+
+
 def test_anothers_vector_store_is_an_unknown_one(bob: Any, towers: str) -> None:
     with pytest.raises(Exception, match=f"Vector store with id '{towers}' not found") as raised:
         bob.responses.create(model="qwen3", input="how high is the tower", tools=entry(towers))
@@ -213,3 +226,23 @@ def test_a_tool_choice_makes_the_model_search(ada: Any, searching: Any, towers: 
     )  # fmt: skip
     assert response.tool_choice.type == "file_search"
     assert response.output[1].type == "file_search_call"
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_a_search_that_takes_too_long_fails_and_ends_nothing(
+    gateway_server: Any, model: str
+) -> None:
+    call = {"call": {"name": "file_search", "arguments": {"queries": ["x"]}}}
+    rules = [
+        {"when": "search", "pieces": [call]},
+        {"when": "did not answer within", "pieces": [{"text": "It takes too long."}]},
+    ]
+    renderer = "harmony" if model == "harmony" else "chat_template"
+    models = {model: {"engine": "scripted", "parser": model, "renderer": renderer, "scripted": {"rules": rules}}}  # fmt: skip
+    gateway = gateway_server({"models": models, "tools": {"file_search": {"time_limit": 1e-6}}})
+    with gateway.client() as client:
+        store = client.vector_stores.create()
+        response = client.responses.create(model=model, input="search", tools=entry(store.id))
+        failed = response.output[0]
+        assert (failed.type, failed.status) == ("file_search_call", "failed")
+        assert response.output_text == "It takes too long."

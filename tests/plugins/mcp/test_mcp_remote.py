@@ -138,9 +138,10 @@ def test_credentials_reach_the_server_and_nobody_else(
     }
     brought = {"type": "additional_tools", "role": "developer", "tools": []}
     brought["tools"] = [{"type": "mcp", "server_label": "far", **entry}]
-    started = ask(gateway, entry, background=True, stream=True, input=[
-        {"role": "user", "content": "hello"}, brought,
-    ])  # fmt: skip
+    refused = ask(gateway, entry, input=[{"role": "user", "content": "hello"}, brought])
+    assert refused.status_code == 400, "an item cannot bring a server's tools"
+    assert not recorder.headers
+    started = ask(gateway, entry, background=True, stream=True)
     assert started.status_code == 200, started.text
     response = fold(parse_sse(started.content))
     assert recorder.headers[0]["authorization"] == "Bearer TOKENSECRET"
@@ -150,9 +151,8 @@ def test_credentials_reach_the_server_and_nobody_else(
     assert shown["server_url"] == recorder.url
     base = f"{gateway.base_url}/responses/{response['id']}"
     stored = httpx.get(base).text + httpx.get(f"{base}/input_items").text
-    assert "additional_tools" in stored
     stored += httpx.get(f"{base}?stream=true").text
-    for place in (started.text, stored, caplog.text):
+    for place in (refused.text, started.text, stored, caplog.text):
         for secret in ("TOKENSECRET", "HEADERSECRET", "QUERYSECRET"):
             assert secret not in place
 

@@ -14,7 +14,7 @@ FORMATS = (
         name="qwen3",
         reasoning=marks.THINK,
         calls=objects.HERMES,
-        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4", "interns1"),
+        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4"),
         summary="<think> reasoning and JSON calls in <tool_call> tags (Qwen3, Qwen2.5, Hermes, Granite 4)",
     ),
     FormatSpec(
@@ -63,13 +63,14 @@ FORMATS = (
         name="deepseek_v4",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=tags.DEEPSEEK_V4,
-        aliases=("deepseekv4",),
+        aliases=("deepseekv4", "deepseek-v4"),
         summary="<think> reasoning and DSML calls (DeepSeek-V4)",
     ),
     FormatSpec(
         name="deepseek_v41",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=tags.DEEPSEEK_V41,
+        aliases=("deepseekv41",),
         summary="<think> reasoning and spaced DSML calls (DeepSeek-V4.1)",
     ),
     FormatSpec(
@@ -96,7 +97,7 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_45,
         hidden=marks.BOX,
-        aliases=("glm", "poolside_v1"),
+        aliases=("glm", "poolside_v1", "spark25"),
         summary="<think> reasoning and calls as <arg_key>, <arg_value> (GLM-4.5, GLM-4.6, Poolside)",
     ),
     FormatSpec(
@@ -142,6 +143,7 @@ FORMATS = (
         name="minimax_m3",
         reasoning=marks.MINIMAX_3,
         calls=tags.MINIMAX_M3,
+        aliases=("minimax-m3",),
         summary="<mm:think> reasoning and calls as nested elements (MiniMax M3)",
     ),
     FormatSpec(
@@ -220,9 +222,21 @@ FORMATS = (
         summary="<think> reasoning and calls as glm45 in <tool_calls> (Hunyuan 3)",
     ),
     FormatSpec(
+        name="hy_v4",
+        reasoning=marks.THINK,
+        calls=tags.hy_v4(),
+        summary="<think> reasoning and calls as glm47 in <tool_calls> (Hunyuan 4)",
+    ),
+    FormatSpec(
         name="internlm",
         calls=objects.INTERNLM,
         summary="JSON calls between <|action_start|><|plugin|> and <|action_end|> (InternLM2)",
+    ),
+    FormatSpec(
+        name="interns1",
+        reasoning=marks.THINK,
+        calls=objects.INTERNLM,
+        summary="<think> reasoning and calls as internlm (Intern-S1)",
     ),
     FormatSpec(
         name="phi4_mini_json",
@@ -258,6 +272,7 @@ FORMATS = (
         name="apertus",
         reasoning=marks.APERTUS,
         calls=objects.APERTUS,
+        aliases=("apertus2509",),
         summary="inner text and calls as [{NAME: arguments}] in special tokens (Apertus)",
     ),
     FormatSpec(
@@ -286,6 +301,32 @@ FORMATS = (
         name="gigachat3",
         calls=objects.GIGACHAT_3,
         summary="a JSON call behind <|function_call|> (GigaChat 3)",
+    ),
+    FormatSpec(
+        name="gigachat35",
+        reasoning=marks.THINK,
+        calls=tags.GIGACHAT_35,
+        summary="<think> reasoning and calls as <｜GCML｜invoke> (GigaChat 3.5)",
+    ),
+    FormatSpec(
+        name="muse_glimmer",
+        reasoning=marks.MUSE,
+        calls=tags.MUSE_GLIMMER,
+        frame=marks.MUSE_TEXT,
+        aliases=("muse",),
+        summary="messages to self, to the user and to tools, with calls as <atem:invoke> (Muse Glimmer)",
+    ),
+    FormatSpec(
+        name="solar_open2",
+        reasoning=marks.SOLAR,
+        calls=tags.SOLAR_OPEN_2,
+        summary="<|think:start|> reasoning that the prompt opens, and calls in special tokens (Solar Open 2)",
+    ),
+    FormatSpec(
+        name="telechat4",
+        reasoning=marks.THINK,
+        calls=tags.TELECHAT_4,
+        summary="<think> reasoning and calls as <param_key>, <param_value> (TeleChat 4)",
     ),
     FormatSpec(
         name="dots",

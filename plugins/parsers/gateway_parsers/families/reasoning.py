@@ -150,3 +150,36 @@ BOX = ("<|begin_of_box|>", "<|end_of_box|>")
 
 KIMI_2_SECTION = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 """As the model sometimes spells what encloses its calls, which stand by themselves too."""
+
+SOLAR = Reasoning(
+    open="<|think:start|>",
+    close="<|think:end|>",
+    after_open="",
+    before_close="",
+    after_close="",
+    default_start="reasoning",
+    call_ends_it="always",
+)
+
+MUSE = Reasoning(
+    open="<|start|>assistant to=self<|message|>",
+    close="<|eom|>",
+    also_open=("to=self<|message|>",),
+    also_close=("<|eot|>",),
+    open_where="anywhere",
+    after_open="",
+    before_close="",
+    after_close="",
+    call_ends_it="always",
+)
+MUSE_TEXT = Frame(
+    open="<|start|>assistant to=user<|message|>",
+    close="<|eot|>",
+    also_open=(
+        "to=user<|message|>",
+        "<|start|>assistant<|message|>",
+        "<|message|>",
+    ),
+    also_close=("<|eom|>",),
+    special=True,
+)

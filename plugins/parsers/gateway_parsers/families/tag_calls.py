@@ -90,6 +90,24 @@ DEEPSEEK_V41 = _invokes(
     more_starts=(f"<{_DSML} invoke",),
 )
 
+GIGACHAT_35 = _invokes(
+    "<｜GCML｜tool_calls>",
+    "</｜GCML｜tool_calls>",
+    "｜GCML｜",
+    typed=True,
+    more_starts=("<｜GCML｜invoke",),
+)
+
+MUSE_GLIMMER = _invokes(
+    "<atem:function_calls>",
+    "</atem:function_calls>",
+    "atem:",
+    prefaces=("<|start|>assistant to=", "to="),
+    preface_end="<|message|>",
+    doubled_names=True,
+)
+"""Calls stand in messages of their own, which say to whom they are."""
+
 MINIMAX_M2 = _invokes("<minimax:tool_call>", "</minimax:tool_call>", more_starts=("<invoke",))
 
 MINIMAX_M3 = NestedTagCalls(prefix="]<]minimax[>[")
@@ -115,7 +133,13 @@ STEP_3 = TagCalls(
 
 
 def _keys(
-    line: str, *, tags: str = "", suffix: str = "", section: bool = False, separator: str = ""
+    line: str,
+    *,
+    tags: str = "",
+    suffix: str = "",
+    section: bool = False,
+    separator: str = "",
+    argument: str = "arg",
 ) -> TagCalls:
     """`<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`."""
 
@@ -127,6 +151,8 @@ def _keys(
         )
 
     separated = tag(separator) if separator else ""
+    key, value = tag(f"{argument}_key"), tag(f"{argument}_value")
+    key_end, value_end = tag(f"/{argument}_key"), tag(f"/{argument}_value")
     return TagCalls(
         start=tag("tool_calls") if section else tag("tool_call"),
         end=tag("/tool_calls") if section else tag("/tool_call"),
@@ -134,14 +160,12 @@ def _keys(
         call_open=tag("tool_call") if section else "",
         call_close=tag("/tool_call") if section else "",
         head_end=(separated, "\n") if separated else ("\n",),
-        key_open=tag("arg_key"),
-        key_end=tag("/arg_key"),
-        value_open=tag("arg_value"),
-        value_close=tag("/arg_value"),
+        key_open=key,
+        key_end=key_end,
+        value_open=value,
+        value_close=value_end,
         head=f"{tag('tool_call')}{{name}}{separated}{line}",
-        parameter=(
-            f"{tag('arg_key')}{{key}}{tag('/arg_key')}{line}{tag('arg_value')}{{value}}{tag('/arg_value')}{line}"
-        ),
+        parameter=f"{key}{{key}}{key_end}{line}{value}{{value}}{value_end}{line}",
         tail=tag("/tool_call"),
         opening=tag("tool_calls") + line if section else "",
         closing=line + tag("/tool_calls") if section else "",
@@ -159,6 +183,27 @@ def hy_v3(suffix: str = "") -> TagCalls:
     """Hunyuan 3, some of whose checkpoints have tokens with a suffix of their own."""
     return _keys("\n", suffix=suffix, section=True, separator="tool_sep")
 
+
+def hy_v4(suffix: str = "") -> TagCalls:
+    """Hunyuan 4, with suffixes as Hunyuan 3."""
+    return _keys("", suffix=suffix, section=True)
+
+
+TELECHAT_4 = _keys("", argument="param")
+
+SOLAR_OPEN_2 = TagCalls(
+    start="<|tool_call:start|>",
+    end="<|tool_call:end|>",
+    call_open="",
+    call_close="",
+    head_end=("\n",),
+    key_open="<|tool_arg:start|>",
+    key_end="<|tool_arg:value|>",
+    value_close="<|tool_arg:end|>",
+    head="<|tool_call:start|>{name}\n",
+    parameter="<|tool_arg:start|>{key}<|tool_arg:value|>{value}<|tool_arg:end|>\n",
+    tail="<|tool_call:end|>",
+)
 
 KIMI_K3 = TagCalls(
     start="<|open|>tools<|sep|>",

@@ -288,6 +288,12 @@ class LiteralValue:
         following = skip(text, after, WHITESPACE)
         if following == len(text):
             return True if final or following - after > _MAX_SPACES else None
+        stops = self._syntax.stops
+        if text[following] in stops.firsts:
+            if stops.at(text, following) is not None:
+                return True
+            if stops.begins_at(text, following):
+                return True if final else None
         return text[following] in ",)]}:=" or following - after > _MAX_SPACES
 
     def _say(self, text: str, parts: list[str]) -> None:
@@ -312,6 +318,8 @@ class LiteralValue:
                 return at
             if not final and stops.begins_at(text, at):
                 return at
+            self._word.append(char)
+            return at + 1
         if char in _CLOSERS:
             self._word_depth += 1
         elif self._word_depth == 0:

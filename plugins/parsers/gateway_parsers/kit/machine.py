@@ -176,6 +176,10 @@ class Machine:
             self._begin_call(marker.text, offset, before)
             return
         if marker.action == "hide":
+            if self._spaces and not self._position.fresh:
+                end = offset - len(marker.text)
+                self._write("".join(self._spaces), end - self._spaces_length)
+            self._drop_spaces()
             return
         if marker.action == "turn_end":
             self._drop_spaces()

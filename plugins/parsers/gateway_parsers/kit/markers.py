@@ -91,8 +91,10 @@ class MarkerSet:
                 if marker.where == "last" and hit.end() < len(text):
                     continue
                 if _counts(marker.where, text, pos, hit.start(), position):
-                    if not final and self.may_grow(text, hit.start(), marker):
-                        return None
+                    if not final and marker.text in self._nested:
+                        wheres = self._prefixes.get(text[hit.start() :], ())
+                        if any(_counts(each, text, pos, hit.start(), position) for each in wheres):
+                            return None
                     return hit.start(), marker
         return None
 

@@ -16,6 +16,7 @@ from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import TagShape
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
+_ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
 _ANYWHERE: Final = Position()
 _MAX_HEAD: Final = 2 * MAX_NAME
 _MAX_QUOTED: Final = 400
@@ -35,7 +36,8 @@ class TagReader(StepReader):
         tools: Mapping[str, ToolDefinition],
     ) -> None:
         named = marker == shape.call_open or not shape.call_open
-        super().__init__(marker, accept, TagReader._name if named else TagReader._outside)
+        first = TagReader._name if named else TagReader._outside
+        super().__init__(marker, accept, TagReader._preface if marker in shape.prefaces else first)
         self._shape = shape
         self._tools = tools
         self._head = ""
@@ -81,6 +83,26 @@ class TagReader(StepReader):
         self._end_call()
         self._done()
         self.status = "done"
+
+    def _preface(self, text: str, pos: int, final: bool) -> int:
+        """In markup before the calls, which says to whom they are."""
+        hit = _ADDRESSEE_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        self._head += text[pos:end]
+        if len(self._head) > MAX_NAME:
+            self._fail()
+        elif hit is not None:
+            ends = self._shape.preface
+            if not final and ends.begins_at(text, end):
+                return end
+            marker = ends.at(text, end)
+            if marker is None or not self._head:
+                self._fail()
+                return end
+            self._head = ""
+            self._step = TagReader._outside
+            return end + len(marker.text)
+        return end
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
         """Before a call, or behind one."""
@@ -130,6 +152,9 @@ class TagReader(StepReader):
         if self.status == "failed" or marker is None:
             return pos
         name = self._shape.name(self._head)
+        if self._shape.doubled_names and name not in self._tools:
+            first, _, second = name.partition(".")
+            name = first if first == second and first in self._tools else name
         self._head = ""
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()

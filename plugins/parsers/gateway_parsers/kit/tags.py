@@ -36,6 +36,11 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     value_open: str = ""
     more_starts: tuple[str, ...] = ()
     """Further texts that begin calls: older spellings, or `call_open` for models that forget `start`."""
+    prefaces: tuple[str, ...] = ()
+    """What begins markup before `start` that names an addressee, up to `preface_end`, and says nothing else."""
+    preface_end: str = ""
+    doubled_names: bool = False
+    """A tool `f` may be called `f.f`."""
     noise: tuple[str, ...] = ()
     """Markup that may stand before or between calls, and says nothing."""
     json_marks: tuple[str, ...] = ()
@@ -51,7 +56,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def starts(self) -> tuple[str, ...]:
-        return (self.start, *self.more_starts)
+        return (self.start, *self.more_starts, *self.prefaces)
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -78,7 +83,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """What may stand before a call."""
         return _set(
             opens=(self.call_open,),
-            starts=self.starts,
+            starts=(self.start, *self.more_starts),
             ends=(self.end, self.call_close),
             noise=self.noise,
         )
@@ -101,7 +106,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             closes=(self.call_close or self.end,),
             ends=(self.end,),
             opens=(self.call_open,),
-            starts=self.starts,
+            starts=(self.start, *self.more_starts),
         )
 
     @cached_property
@@ -137,7 +142,14 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def beyond(self) -> MarkerSet:
         """What may follow an end of the call that stands in a value: the value's own end, or another call."""
-        return _set(closes=(self.value_close,), starts=(*self.starts, self.call_open))
+        return _set(
+            closes=(self.value_close,), starts=(self.start, *self.more_starts, self.call_open)
+        )
+
+    @cached_property
+    def preface(self) -> MarkerSet:
+        """What ends a preface."""
+        return _set(heads=(self.preface_end,))
 
     def name(self, head: str) -> str:
         """The name in what stands between `call_open` and `head_end`; empty if there is none."""
