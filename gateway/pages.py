@@ -24,7 +24,7 @@ class PageQuery(Struct, frozen=True, kw_only=True):
 def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"]) -> PageQuery:
     """The page that a query string asks for; raises `InvalidRequest` with the parameter that is wrong."""
     limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
+    if not limit.isdecimal() or len(limit) > 3 or not 1 <= int(limit) <= 100:
         raise InvalidRequest(
             f"Invalid 'limit': '{limit[:100]}'. It is a whole number from 1 to 100.",
             param="limit",

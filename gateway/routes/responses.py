@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.pages import page_of, page_query
 from gateway.plan import make_plan
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
+from gateway.queries import check_include, flag_of
 from gateway.rendering import render
 from gateway.rerun import body_to_keep
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
@@ -57,7 +58,8 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
     """A stored response; with `stream`, the events of a background one, from `starting_after` on."""
     record = await _record(request, response_id)
     query = request.query_params
-    if query.get("stream", "false").lower() not in ("true", "1"):
+    check_include(query)
+    if not flag_of(query, "stream"):
         if "starting_after" in query:
             raise InvalidRequest(
                 "starting_after is for streams. Send stream=true with it.", param="starting_after"
@@ -115,6 +117,7 @@ async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> A
 async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """A page of the items that a response was made from."""
     record = await _record(request, response_id)
+    check_include(request.query_params)
     query = page_query(request.query_params, default_order="desc")
     return json_answer(page_of(list(record.input), query))
 

@@ -224,6 +224,31 @@ def test_bad_pages_are_told(http: httpx.Client, query: str, param: str) -> None:
     assert answer.status_code in (400, 404)
 
 
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("?stream=maybe", "stream"),
+        ("?include=bogus", "include[0]"),
+        ("?include[]=reasoning.encrypted_content&include[]=bogus", "include[1]"),
+        ("/input_items?include=bogus", "include[0]"),
+        ("/input_items?limit=" + "9" * 5000, "limit"),
+    ],
+)
+def test_bad_queries_are_told(http: httpx.Client, query: str, param: str) -> None:
+    made = http.post("/v1/responses", json=OK).json()["id"]
+    answer = http.get(f"/v1/responses/{made}{query}")
+    assert (answer.status_code, envelope(answer)["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["?stream=false", "?stream=False", "?stream=", "?include=message.output_text.logprobs", "?include[]=reasoning.encrypted_content"],
+)  # fmt: skip
+def test_good_queries_are_taken(http: httpx.Client, query: str) -> None:
+    made = http.post("/v1/responses", json=OK).json()["id"]
+    assert http.get(f"/v1/responses/{made}{query}").status_code == 200
+
+
 def test_a_clients_request_id_is_kept_and_a_strange_one_is_not(http: httpx.Client) -> None:
     kept = http.get("/v1/models", headers={"x-request-id": "my-id-1"})
     assert kept.headers["x-request-id"] == "my-id-1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -49,6 +50,7 @@ class MarkerSet:
     """
 
     __slots__ = (
+        "_beginning_with",
         "_by_text",
         "_nested",
         "_pattern",
@@ -68,6 +70,15 @@ class MarkerSet:
             for end in range(1, len(marker.text) + last):
                 prefixes.setdefault(marker.text[:end], []).append(marker.where)
         self._by_text = {text: tuple(same) for text, same in by_text.items()}
+        self._beginning_with = {
+            text: tuple(
+                chain.from_iterable(
+                    by_text[text[:end]] for end in range(len(text), 0, -1) if text[:end] in by_text
+                )
+            )
+            for text in by_text
+        }
+        """The markers that stand where this text stands: it, and what it begins with."""
         self._prefixes = {prefix: frozenset(wheres) for prefix, wheres in prefixes.items()}
         self._nested = frozenset(text for text in by_text if text in prefixes)
         longest_first = sorted(by_text, key=len, reverse=True)
@@ -86,16 +97,19 @@ class MarkerSet:
         """The first live marker at or after `pos`, and where it begins. `final`: no more text follows."""
         if self._pattern is None:
             return None
-        for hit in self._pattern.finditer(text, pos):
-            for marker in self._by_text[hit.group()]:
-                if marker.where == "last" and hit.end() < len(text):
+        hit = self._pattern.search(text, pos)
+        while hit is not None:
+            start = hit.start()
+            for marker in self._beginning_with[hit.group()]:
+                if marker.where == "last" and start + len(marker.text) < len(text):
                     continue
-                if _counts(marker.where, text, pos, hit.start(), position):
+                if _counts(marker.where, text, pos, start, position):
                     if not final and marker.text in self._nested:
-                        wheres = self._prefixes.get(text[hit.start() :], ())
-                        if any(_counts(each, text, pos, hit.start(), position) for each in wheres):
+                        wheres = self._prefixes.get(text[start:], ())
+                        if any(_counts(each, text, pos, start, position) for each in wheres):
                             return None
-                    return hit.start(), marker
+                    return start, marker
+            hit = self._pattern.search(text, start + 1)
         return None
 
     def may_grow(self, text: str, pos: int, marker: Marker) -> bool:
