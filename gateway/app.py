@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 from litestar import Litestar, Response
-from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
@@ -20,6 +19,7 @@ from gateway.admission import Admission
 from gateway.background import BackgroundRuns
 from gateway.chat_tools import chat_servers_of, check_chat_tools
 from gateway.config import Config
+from gateway.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -101,9 +101,11 @@ class GatewayApp(Litestar):
             send = unchunked(send)
         scope[DIRECT_SEND] = send
 
+        added = [(b"x-request-id", request_id)]
+
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                message["headers"] = [*message["headers"], *added]
                 state = self.state.get("services")
                 if isinstance(state, Services):
                     route = scope.get("path_template") or "unmatched"
@@ -114,6 +116,10 @@ class GatewayApp(Litestar):
             if isinstance(state := self.state.get("services"), Services):
                 scope["owner"] = state.doorkeeper.owner(scope["path"], scope["headers"])
         except AuthenticationError as error:
+            if self.cors_config is not None and is_preflight(scope):
+                await super().__call__(scope, receive, send_with_id)
+                return
+            added += refusal_headers(self.cors_config, scope)
             answer = front_error(self, scope, error) or error_answer(error)
             await answer(scope, receive, send_with_id)
             return
@@ -173,13 +179,12 @@ def _app(
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)
-    origins = list(config.server.cors_allow_origins)
     return GatewayApp(
         route_handlers=handlers,
         lifespan=lifespan,
         exception_handlers={Exception: _answer_exception},
         before_request=answer_by_header,
-        cors_config=CORSConfig(allow_origins=origins) if origins else None,
+        cors_config=cors_config(config.server.cors_allow_origins),
         openapi_config=None,
         logging_config=None,  # logging is set up by whoever runs the server
         request_max_body_size=None,  # `read_json_body` has the limit

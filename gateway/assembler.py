@@ -18,7 +18,6 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.citations import by_cursor, by_mark
-from gateway.cited_message import OpenCitedMessage
 from gateway.client_tools import id_prefix
 from gateway.deltas import (
     BlockEnded,
@@ -32,23 +31,24 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.logprobs import LogprobAligner
-from gateway.open_approval import OpenApprovalRequest
-from gateway.open_client_call import OpenClientCall
-from gateway.open_file_search import OpenFileSearchCall
-from gateway.open_items import (
+from gateway.open_item import (
+    OpenApprovalRequest,
+    OpenCitedMessage,
+    OpenClientCall,
     OpenCodeInterpreterCall,
     OpenCustomCall,
+    OpenFileSearchCall,
     OpenFunctionCall,
     OpenMcpCall,
     OpenMessage,
     OpenReasoning,
     OpenServerCall,
+    OpenShellCall,
+    OpenSummarizedReasoning,
     OpenWebSearchCall,
     Out,
 )
-from gateway.open_shell_call import OpenShellCall
 from gateway.protocols import CallRecord, FinishReason, ToolResult
-from gateway.summarized_reasoning import OpenSummarizedReasoning
 from gateway.wire import events, items
 from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.metrics import Metrics
 from gateway.offered_tools import RunnableTool
-from gateway.open_items import OpenServerCall
+from gateway.open_item.item import OpenServerCall
 from gateway.protocols import (
     CallRecord,
     ContinuingToolServer,

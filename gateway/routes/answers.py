@@ -24,11 +24,12 @@ DIRECT_SEND = "gateway.send"
 """Where the application keeps the server's own `send` in a request's scope."""
 STORE_RETRY_SECONDS = 0.5
 """How long a stream waits before it asks a store that is away again."""
-SSE_HEADERS = [
+SSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
-]
+)
+"""A tuple: layers of the framework write their own headers into the list that they are handed."""
 
 
 def json_answer(body: object, *, status: int = 200) -> ASGIResponse:
@@ -93,7 +94,7 @@ class EventStream:
         metrics = self._run.services.metrics
         metrics.stream_opened()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
             await while_connected(receive, self._stream(direct(scope, send)))
         finally:
             self._run.abandon()
@@ -135,7 +136,7 @@ class LogStream:
         metrics = self._services.metrics
         metrics.stream_opened()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
             await while_connected(receive, self._stream(direct(scope, send)))
         finally:
             metrics.stream_closed()

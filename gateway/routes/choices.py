@@ -47,7 +47,9 @@ class ChunkStream:
             nonlocal begun, write_chunk
             if write_chunk is None:
                 begun = True
-                await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+                await send(
+                    {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]}
+                )
                 write_chunk = chunk_writer(send_body, silence)
             if not write_chunk(body):
                 await send_body({"type": "http.response.body", "body": body, "more_body": True})
@@ -66,7 +68,7 @@ class ChunkStream:
             await error_answer(error)(scope, receive, send)
             return
         if not begun:
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
         await send_body({"type": "http.response.body", "body": rest + SSE_DONE, "more_body": False})
 
 

@@ -145,6 +145,15 @@ OUTPUTS: list[tuple[str, str, list[Any]]] = [
     ("nemotron_json", '<TOOLCALL>[{"name": "f", "arguments": {"a": "x"}}]</TOOLCALL>', [F]),
     ("plamo3", '<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>f<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"a": "x"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>', [F]),
     ("kimi", "◁think▷hm◁/think▷Hi", [HM, "Hi"]),
+    ("interns1", '<think>hm</think>Ok<|action_start|><|plugin|>\n{"name": "f", "parameters": {"a": "x"}}\n<|action_end|>', [HM, "Ok", F]),
+    ("hy_v4", "<tool_calls><tool_call>f<arg_key>a</arg_key><arg_value>x</arg_value></tool_call><tool_call>g<arg_key>n</arg_key><arg_value>1</arg_value></tool_call></tool_calls>", [F, G]),
+    ("gigachat35", 'Ok<｜GCML｜tool_calls>\n<｜GCML｜invoke name="f">\n<｜GCML｜parameter name="a" string="true">x</｜GCML｜parameter>\n</｜GCML｜invoke>\n<｜GCML｜invoke name="g">\n<｜GCML｜parameter name="n" string="false">1</｜GCML｜parameter>\n</｜GCML｜invoke>\n</｜GCML｜tool_calls>', ["Ok", F, G]),
+    ("solar_open2", "<|think:start|>hm<|think:end|>Ok<|tool_call:start|>f\n<|tool_arg:start|>a<|tool_arg:value|>x<|tool_arg:end|>\n<|tool_call:end|>", [HM, "Ok", F]),
+    ("telechat4", "<tool_call>f<param_key>a</param_key><param_value>x</param_value></tool_call>", [F]),
+    ("telechat4", '<tool_call>{"name": "f", "arguments": {"a": "x"}}</tool_call>', [F]),
+    ("muse_glimmer", ' to=self<|message|>hm<|eom|><|start|>assistant to=f.f<|message|>\n<atem:function_calls>\n<atem:invoke name="f.f">\n<atem:parameter name="a">x</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|><|start|>assistant to=user<|message|>Go to=x.<|eot|>', [HM, F, "Go to=x."]),
+    ("muse_glimmer", ' to=self<|message|>hm to=g<|message|><atem:function_calls><atem:invoke name="g"><atem:parameter name="n">1</atem:parameter></atem:invoke></atem:function_calls><|eot|>', [HM, G]),
+    ("muse_glimmer", "<|message|>Hi<|eot|>", ["Hi"]),
 ]  # fmt: skip
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from gateway.protocols import OutputFormat
-from gateway.testing import output_contract
 from gateway.testing.output_contract import OutputParserContract
 from gateway_parsers import FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
@@ -31,13 +29,6 @@ class FormatContract(OutputParserContract):
     @pytest.fixture
     def output_format(self) -> OutputFormat:
         return MarkupFormat(self.spec)
-
-    @pytest.fixture(autouse=True)
-    def examples(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """So many that all formats together take seconds."""
-        count = 15 if self.spec.name in SHAPES else 5
-        fewer = settings(output_contract._quick, max_examples=count)
-        monkeypatch.setattr(output_contract, "_quick", fewer)
 
     def test_the_cost_is_linear(self, output_format: OutputFormat) -> None:
         if self.spec.name not in READERS:
@@ -63,7 +54,9 @@ def contract_of(spec: FormatSpec) -> type[FormatContract]:
     base = NestedContract if spec.name == "minimax_m3" else FormatContract
     name = "Test" + spec.name.title().replace("_", "").replace("-", "")
     halves = {"reasons": spec.reasoning is not None, "calls": spec.calls is not None}
-    return type(name, (base,), {"spec": spec, "__doc__": spec.summary, **halves})
+    examples = 15 if spec.name in SHAPES else 5  # so many that all formats together take seconds
+    more = {"spec": spec, "max_examples": examples, "__doc__": spec.summary}
+    return type(name, (base,), {**more, **halves})
 
 
 for each in FORMATS:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gateway.client_tools import ClientCall, ClientCallType, client_call
-from gateway.open_items import EndStatus, NextSequence, OpenFunctionCall, Out
+from gateway.open_item.function_call import OpenFunctionCall
+from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.wire import events, items
 
 

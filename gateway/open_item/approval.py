@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.open_items import EndStatus, NextSequence, Out
+from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.wire import events, items
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from gateway.open_items import EndStatus, OpenReasoning, Out
+from gateway.open_item.item import EndStatus, Out
+from gateway.open_item.reasoning import OpenReasoning
 from gateway.wire import content, events
 
 

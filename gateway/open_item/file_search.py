@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gateway.open_items import EndStatus, NextSequence, Out
+from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.protocols import ToolResult
 from gateway.wire import events, items
 

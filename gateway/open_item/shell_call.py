@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gateway.client_tools import client_call
-from gateway.open_client_call import tell_shell_call
-from gateway.open_items import EndStatus, NextSequence, Out
+from gateway.open_item.client_call import tell_shell_call
+from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.protocols import ToolResult
 from gateway.wire import events, items
 from gateway.wire.common import ItemStatus

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from gateway.citations import Citation, CitationReader, FileCitation, Piece
-from gateway.open_items import EndStatus, NextSequence, OpenMessage, Out
+from gateway.open_item.item import EndStatus, NextSequence, Out
+from gateway.open_item.message import OpenMessage
 from gateway.protocols import FileSource, Source, TokenLogprob
 from gateway.wire import content, events, items
 

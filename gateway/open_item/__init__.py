@@ -1,0 +1,26 @@
+"""The item that is being written: what it is called on the wire, and which events tell of it.
+
+One class per item type, one module each. An item is opened once, written to, and closed once; it is built when it closes,
+and that object is what the events, the final response and the store hold.
+"""
+
+from gateway.open_item.approval import OpenApprovalRequest as OpenApprovalRequest
+from gateway.open_item.cited_message import OpenCitedMessage as OpenCitedMessage
+from gateway.open_item.client_call import OpenClientCall as OpenClientCall
+from gateway.open_item.code_interpreter import OpenCodeInterpreterCall as OpenCodeInterpreterCall
+from gateway.open_item.file_search import OpenFileSearchCall as OpenFileSearchCall
+from gateway.open_item.function_call import OpenCustomCall as OpenCustomCall
+from gateway.open_item.function_call import OpenFunctionCall as OpenFunctionCall
+from gateway.open_item.item import EndStatus as EndStatus
+from gateway.open_item.item import NextSequence as NextSequence
+from gateway.open_item.item import OpenItem as OpenItem
+from gateway.open_item.item import OpenServerCall as OpenServerCall
+from gateway.open_item.item import Out as Out
+from gateway.open_item.mcp_call import OpenMcpCall as OpenMcpCall
+from gateway.open_item.message import OpenMessage as OpenMessage
+from gateway.open_item.reasoning import OpenReasoning as OpenReasoning
+from gateway.open_item.shell_call import OpenShellCall as OpenShellCall
+from gateway.open_item.summarized_reasoning import (
+    OpenSummarizedReasoning as OpenSummarizedReasoning,
+)
+from gateway.open_item.web_search import OpenWebSearchCall as OpenWebSearchCall
