@@ -31,10 +31,13 @@ _BEGINNING = re.compile(
     r"(?:\s*<\|constrain\|>\s*[a-z]*|\s+(?:json|code)\b)?"
     r"\s*"
 )
-_ROLE = re.compile(r"\s*(?:assistant)?(?:\s*to=[^\s<]+)?\s*")
+_HEADLESS = re.compile(
+    r"\s*(?:assistant)?\s*(?:(?:analysis|commentary|final)\b)?(?:\s*to=[^\s<]+)?\s*(?:json|code)?\s*"
+)
 _PEOPLE = frozenset({"all", "assistant", "developer", "system", "user"})
 _WORDS = ("assistant", "to=", "json", "code")
-_LEFTOVERS = frozenset({"", "assistant", "json", "code", *CHANNELS})
+_LEFTOVERS = frozenset({"", "assistant", "json", "code", "<|endoftext|>", *CHANNELS})
+_FIRST_WORDS = ("assistant", *CHANNELS)
 
 
 class Header(Struct, frozen=True):
@@ -74,21 +77,21 @@ def may_begin(text: str, *, whole: bool) -> bool:
     """
     said = text.lstrip()
     if whole:
-        return said.startswith("to=") or said.rstrip() in ("", *CHANNELS)
+        return said.startswith("to=") or said.rstrip() in ("", *_FIRST_WORDS)
     if not said or said in PARTIAL or "to=".startswith(said[:3]):
         return True
-    for channel in CHANNELS:
-        if channel.startswith(said):
+    for word in _FIRST_WORDS:
+        if word.startswith(said):
             return True
-        if said.startswith(channel):
-            rest = said[len(channel) :].lstrip()
+        if said.startswith(word):
+            rest = said[len(word) :].lstrip()
             return not rest or rest in PARTIAL
     return False
 
 
-def is_role(text: str) -> bool:
-    """Whether `text` is what stands between `<|start|>` and `<|channel|>`."""
-    return _ROLE.fullmatch(text) is not None
+def is_headless(text: str) -> bool:
+    """Whether `text`, behind which a marker of headers stands, is a header without the markers that begin one."""
+    return _HEADLESS.fullmatch(text) is not None
 
 
 def is_leftover(text: str) -> bool:
@@ -115,5 +118,5 @@ def _known(channel: str | None) -> str | None:
 def _tool(recipient: str | None) -> str | None:
     if recipient is None:
         return None
-    name = recipient.strip("\"'`:,;")
+    name = recipient.strip("\"'`:,;?!()")
     return None if name in _PEOPLE or name.rstrip(".") in ("", "functions") else name

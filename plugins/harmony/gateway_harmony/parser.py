@@ -252,7 +252,7 @@ class HarmonyParser:
             self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
             return pos
         marker, start, end = found
-        if marker in (CHANNEL, CONSTRAIN, MESSAGE) and headers.is_role(text[pos:start]):
+        if marker in (CHANNEL, CONSTRAIN, MESSAGE) and headers.is_headless(text[pos:start]):
             self.recoveries += 1
             self._at = _At.HEADER
             return pos
@@ -334,6 +334,8 @@ class HarmonyParser:
         """The open message ends at `offset`."""
         match self._kind:
             case _Kind.CALL:
+                if self._name != PYTHON and not any(map(str.strip, self._arguments)):
+                    self._out.append(CallArgumentsDelta("{}"))
                 self._out.append(CallEnded())
             case _Kind.REASONING:
                 self._track.border(offset, reasoning=False)

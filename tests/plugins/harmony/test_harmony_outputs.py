@@ -45,6 +45,7 @@ def parse(
     [
         (THINK + NEXT + FINAL, [reasoning, said]),
         (NEXT + FINAL, [said]),
+        ("assistant" + FINAL, [said]),
         (THINK + NEXT + CALL, [reasoning, called]),
         (THINK + NEXT + THINK + NEXT + FINAL, [reasoning, reasoning, said]),
         (CALL + NEXT + CALL, [called, called]),
@@ -85,6 +86,8 @@ def test_well_formed_output_is_read_and_nothing_guessed(output: str, expected: l
         # a missing end marker
         ("<|channel|>analysis<|message|>think" + NEXT + FINAL, [reasoning, said]),
         ("<|channel|>analysis<|message|>think" + FINAL, [reasoning, said]),
+        (CALL + CALL.removeprefix("<|channel|>"), [called, called]),
+        (CALL + "assistant" + CALL.removeprefix("<|channel|>"), [called, called]),
         # a missing channel marker
         (THINK + NEXT + "final<|message|>done<|return|>", [reasoning, said]),
         # a missing message marker
@@ -93,7 +96,7 @@ def test_well_formed_output_is_read_and_nothing_guessed(output: str, expected: l
         ("<|channel|>final done", [said]),
         ('<|channel|>commentary to=functions.f <|constrain|>json{"a":1}<|call|>', [called]),
         ('<|channel|>commentary to=functions.f{"a":1}<|call|>', [called]),
-        ("<|channel|>commentary to=functions.f<|call|>", [Block("call", "", "f")]),
+        ("<|channel|>commentary to=functions.f<|call|>", [Block("call", "{}", "f")]),
         # markers that are written twice, or elsewhere
         (THINK + "<|start|>" + NEXT + FINAL, [reasoning, said]),
         ("<|channel|>final<|message|><|message|>done<|return|>", [said]),
@@ -109,6 +112,7 @@ def test_well_formed_output_is_read_and_nothing_guessed(output: str, expected: l
         (CALL + "commentary" + NEXT + FINAL, [called, said]),
         (CALL + " see you" + NEXT + FINAL, [called, Block("text", "see you"), said]),
         (CALL + " see you", [called, Block("text", "see you")]),
+        (FINAL + "<|endoftext|>", [said]),
         # unknown channels and recipients
         ("<|channel|>answer<|message|>done<|return|>", [said]),
         ("<|channel|>analyze<|message|>think", [reasoning]),
@@ -122,6 +126,16 @@ def test_malformed_output_is_read_as_it_was_meant(output: str, expected: list[Bl
     assert parse(list(output))[1] == recoveries
     if "to=f " not in output:
         assert recoveries > 0
+
+
+def test_a_call_without_arguments_has_an_empty_object() -> None:
+    header = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+    for output in (header + "<|call|>", header + " <|call|>", header):
+        deltas, recoveries = parse([output])
+        assert [(block.name, block.text.strip()) for block in blocks(deltas)] == [("f", "{}")]
+        assert recoveries == 0
+    deltas, _ = parse(["<|channel|>analysis to=python code<|message|><|call|>"])
+    assert blocks(deltas) == [Block("call", "", "python")]
 
 
 def test_a_header_without_end_becomes_text_after_a_while() -> None:
