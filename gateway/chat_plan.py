@@ -88,7 +88,9 @@ _REFUSED = {
 def refuse(request: SamplingParameters, refused: Mapping[str, str] = _REFUSED) -> None:
     """Refuse what cannot be honoured. Raises `Unsupported`."""
     for name, message in refused.items():
-        if getattr(request, name, None):
+        value = getattr(request, name, None)
+        # An empty `web_search_options` asks for a search as it comes.
+        if value or (name == "web_search_options" and value is not None):
             raise Unsupported(message, param=name)
     best_of = getattr(request, "best_of", None)
     if best_of is not None and best_of > (getattr(request, "n", None) or 1):

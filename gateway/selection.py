@@ -187,11 +187,16 @@ def _check_options(
     """Refuse tables that are named after no plugin of the model."""
     known = {name for offer in offers for name in (offer.name, *plugins.aliases(offer))}
     for key in config.options:
-        if key not in known:
-            fields = {"sampling", "chat_template_kwargs"}
+        if key in known:
+            continue
+        if key in plugins.names("engine"):
             raise ConfigurationError(
-                f"{where}.{key}: no plugin of this model has that name; {suggestion(key, known | fields)}"
+                f"{where}.{key}: this model's engine is {offers[0].name!r}; set engine = {key!r}, or take the table out."
             )
+        fields = {"sampling", "chat_template_kwargs"}
+        raise ConfigurationError(
+            f"{where}.{key}: no plugin of this model has that name; {suggestion(key, known | fields)}"
+        )
 
 
 def _table(

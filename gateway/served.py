@@ -163,8 +163,14 @@ class Services:
             return self.known_model(name)
         if len(models) == 1:
             return self.models[models[0]]
+        if not models:
+            raise InvalidRequest(
+                f"None of the models here can do this: {', '.join(self.models)}.",
+                param="model",
+                code="model_not_supported",
+            )
         raise InvalidRequest(
-            f"'model' is missing. Name one of: {', '.join(models or self.models)}.",
+            f"'model' is missing. Name one of: {', '.join(models)}.",
             param="model",
             code="missing_required_parameter",
         )

@@ -6,6 +6,7 @@ the environment and the command line into a `Config`.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -21,8 +22,12 @@ class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(min_length=1)]
     """Whose it is: what is stored with it is seen with keys of the same name only."""
-    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-fA-F]{64}\Z")]
+    sha256: str
     """The key's SHA-256, in hexadecimal: the key itself is not written down."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):
+            raise ValueError("sha256 is 64 hexadecimal digits, as `gateway key NAME` prints them.")
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +89,15 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     for it: `refuse` answers 400; `omit` leaves it out, so that the model is not told of it."""
     metrics: bool = True
     """Whether `/metrics` shows Prometheus metrics."""
+
+    def __post_init__(self) -> None:
+        owners: dict[str, str] = {}
+        for key in self.api_keys:
+            owner = owners.setdefault(key.sha256.lower(), key.name)
+            if owner != key.name:
+                raise ValueError(
+                    f"{owner!r} and {key.name!r} have the same API key; `gateway key NAME` makes one for each."
+                )
 
 
 class SamplingDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -121,6 +121,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "spoken answers": (with_(modalities=["text", "audio"]), 400, "modalities", "unsupported_parameter"),
     "a voice": (with_(audio={"voice": "alloy"}), 400, "audio", "unsupported_parameter"),
     "web search": (with_(web_search_options={"search_context_size": "low"}), 400, "web_search_options", "unsupported_parameter"),
+    "web search as it comes": (with_(web_search_options={}), 400, "web_search_options", "unsupported_parameter"),
     "moderation": (with_(moderation={"model": "x"}), 400, "moderation", "unsupported_parameter"),
     "beam search": (with_(use_beam_search=True), 400, "use_beam_search", "unsupported_parameter"),
     "best of more": (with_(best_of=3), 400, "best_of", "unsupported_parameter"),

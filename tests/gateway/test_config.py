@@ -23,6 +23,16 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+TWO_NAMES = f"""
+[[server.api_keys]]
+name = "a"
+sha256 = "{"0a" * 32}"
+[[server.api_keys]]
+name = "b"
+sha256 = "{"0A" * 32}"
+"""
+
+
 def load(text: str, **overrides: Any) -> Config:
     Path("gateway.toml").write_text(text, encoding="utf-8")
     return load_config(**overrides)
@@ -108,6 +118,8 @@ def test_a_plugin_may_be_called_like_a_key(key: str) -> None:
         ("[models.a]\naliases=['a']", 2, "'a' is already a name of the model 'a'"),
         ('[models.""]', 1, "a model's name is printable text"),
         ("[models.m]\n[tools]\nx = 1", 3, "tools.x: expected a table [tools.<name>]"),
+        ("[[server.api_keys]]\nname='a'\nsha256='ab'", 1, "server.api_keys.0: sha256 is 64 hexadecimal digits, as `gateway key NAME`"),
+        (TWO_NAMES, 2, "server: 'a' and 'b' have the same API key; `gateway key NAME` makes one for each."),
         ("[models.m]\n[plugins]\nallow = 'x'", 3, "plugins.allow: expected a list, not a string"),
     ],
 )  # fmt: skip

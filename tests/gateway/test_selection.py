@@ -207,6 +207,14 @@ def test_a_mistake_is_found_before_anything_is_open(config: ModelConfig, sentenc
     assert plugin.asked == []
 
 
+def test_a_table_of_another_engine_than_the_models_own_is_refused_by_that_name() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve_model("m", ModelConfig(options={"vllm": {}}), load(Plugin(("llamacpp", "vllm"))))
+    assert text(caught) == (
+        "models.m.vllm: this model's engine is 'llamacpp'; set engine = 'vllm', or take the table out."
+    )
+
+
 async def test_the_profile_says_what_the_configuration_leaves_open() -> None:
     plugin = Plugin()
     model = await opened(ModelConfig(), plugin)

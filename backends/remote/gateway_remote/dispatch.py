@@ -269,7 +269,7 @@ class Dispatcher:
             async with patience:
                 yield
         except TimeoutError as error:
-            reason = f"it is {replica.down}" if replica.down else f"no token in {seconds:g} seconds"
+            reason = replica.down or f"no token in {seconds:g} seconds"
             raise ReplicaFailure(reason) from error
         finally:
             replica.unbegun.discard(give_back)

@@ -76,7 +76,8 @@ class Caretaker:
         else:
             self._pool.check_failed(replica, problem, threshold=threshold)
         if (was is None) != (replica.down is None):
-            logger.warning("%s is %s", replica.endpoint, replica.down or "back")
+            state = f"is away: {replica.down}" if replica.down else "is back"
+            logger.warning("%s %s", replica.endpoint, state)
 
     async def _problem(self, replica: Replica, path: str) -> str | None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator
@@ -34,6 +35,8 @@ from gateway_remote.structure import (
 )
 
 VLLM_JSON_WHITESPACE = 64
+logger = logging.getLogger("gateway.remote")
+
 _BETWEEN_TRIES = 0.5
 
 
@@ -117,6 +120,7 @@ async def _first_answer(
 ) -> Identity:
     """What the first replica that answers says of itself."""
     give_up = time.monotonic() + config.start_timeout
+    told = False
     while True:
         reasons: list[str] = []
         for where in await found.find():
@@ -127,6 +131,15 @@ async def _first_answer(
         if time.monotonic() >= give_up:
             why = "; ".join((*reasons, *found.problems)) or "there are none"
             raise ConfigurationError(f"No engine of the model {context.name!r} answers ({why}).")
+        if not told:
+            told = True
+            why = "; ".join((*reasons, *found.problems)) or "there are none"
+            logger.warning(
+                "no engine of the model %r answers yet (%s); waiting up to %g s for one",
+                context.name,
+                why,
+                config.start_timeout,
+            )
         await asyncio.sleep(_BETWEEN_TRIES)
 
 

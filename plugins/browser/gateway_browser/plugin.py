@@ -26,4 +26,4 @@ async def open_browser(config: BrowserConfig) -> AsyncIterator[ToolServer]:
 
 @hookimpl
 def gateway_register_tools(register: Register[OpenTool]) -> None:
-    register("browser", open_browser, config=BrowserConfig, summary="Web search and pages.")
+    register("browser", open_browser, config=BrowserConfig, summary="web search and pages")

@@ -24,5 +24,5 @@ async def open_shells(config: ContainerConfig) -> AsyncIterator[ToolServer]:
 @hookimpl
 def gateway_register_tools(register: Register[OpenTool]) -> None:
     register(
-        "container", open_shells, config=ContainerConfig, summary="Shell commands in sandboxes."
+        "container", open_shells, config=ContainerConfig, summary="shell commands in sandboxes"
     )

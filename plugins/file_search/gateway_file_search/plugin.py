@@ -35,10 +35,10 @@ def gateway_register_tools(register: Register[OpenTool]) -> None:
         "file_search",
         open_file_search,
         config=FileSearchConfig,
-        summary="Search in uploaded files, with citations.",
+        summary="search in uploaded files, with citations",
     )
 
 
 @hookimpl
 def gateway_register_routes(register: Register[OpenFront]) -> None:
-    register("file_search", open_files, summary="/v1/files and /v1/vector_stores.")
+    register("file_search", open_files, summary="/v1/files and /v1/vector_stores")

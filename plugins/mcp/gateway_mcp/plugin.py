@@ -22,4 +22,4 @@ async def open_servers(config: McpConfig) -> AsyncIterator[ToolServers]:
 
 @hookimpl
 def gateway_register_tools(register: Register[OpenTool]) -> None:
-    register("mcp", open_servers, config=McpConfig, summary="Tools of MCP servers.")
+    register("mcp", open_servers, config=McpConfig, summary="tools of MCP servers")

@@ -64,9 +64,10 @@ class Frame(Struct, frozen=True, kw_only=True):
 TURN_ENDS = (
     "<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
     "<｜end▁of▁sentence｜>", "<|user|>", "<|observation|>", "<end_of_turn>", "<turn|>", "<eos>", "<|end|>",
-    "<|END_OF_TURN_TOKEN|>", "[e~[", "[EOS]", "<|tool_response>",
+    "<|END_OF_TURN_TOKEN|>", "<|tool_response>",
 )  # fmt: skip
-"""What models of any family end their turn with. Engines leave it out, but for those that show all special tokens."""
+"""What models of any family end their turn with. Engines leave it out, but for those that show all special tokens. All
+begin alike, as most other markers do: what no marker begins with takes the shortest way (see `Machine.feed`)."""
 
 
 class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
@@ -78,6 +79,8 @@ class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     frame: Frame | None = None
     hidden: tuple[str, ...] = ()
     """Special tokens within text, which are not shown."""
+    turn_ends: tuple[str, ...] = ()
+    """Besides `TURN_ENDS`."""
     aliases: tuple[str, ...] = ()
     summary: str = ""
 

@@ -27,4 +27,4 @@ async def open_interpreters(config: PythonConfig) -> AsyncIterator[ToolServer]:
 
 @hookimpl
 def gateway_register_tools(register: Register[OpenTool]) -> None:
-    register("python", open_interpreters, config=PythonConfig, summary="Python in sandboxes.")
+    register("python", open_interpreters, config=PythonConfig, summary="Python in sandboxes")

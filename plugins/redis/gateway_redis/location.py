@@ -47,8 +47,9 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
     try:
         client = _client(config.url, settings, most)
     except (ValueError, TypeError) as error:
+        why = str(error).rstrip(".")
         raise ConfigurationError(
-            f'[stores.redis] url = "{shown(config.url)}" cannot be used: {error} Write redis://host:port/db, rediss://…, '
+            f'[stores.redis] url = "{shown(config.url)}" cannot be used: {why}. Write redis://host:port/db, rediss://…, '
             "unix://path, redis+sentinel://host:port,host:port/service or redis+cluster://host:port,host:port."
         ) from None
     # redis-py makes dictionaries of entries, in which a field that comes twice is lost.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from gateway.testing.server import run_gateway
 
 OK: dict[str, Any] = {"model": "vectors", "input": "hello"}
 KIND = "expected a string or token ids, but got"
@@ -87,3 +90,16 @@ def test_what_nobody_knows_is_counted_and_passed_over(raw: httpx.Client) -> None
     assert (
         'gateway_unknown_parameters_total{route="/v1/embeddings"} 1.0' in raw.get("/metrics").text
     )
+
+
+def test_where_no_model_embeds_nobody_is_sent_to_one_that_does_not(tmp_path: Path) -> None:
+    words = {"engine": "scripted", "scripted": {"task": "generate"}}
+    with run_gateway({"models": {"words": words}}, tmp_path) as gateway:
+        answer = httpx.post(f"{gateway.base_url}/embeddings", json={"input": "hello"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (
+        400,
+        "model",
+        "model_not_supported",
+    )
+    assert error["message"] == "None of the models here can do this: words."

@@ -12,7 +12,7 @@ from gateway.testing.server import RunningGateway, run_gateway
 from gateway_parsers import FORMATS
 
 NAMES = (
-    "qwen3", "qwen3_coder", "mimo", "deepseek_v3", "deepseek_v31", "deepseek_v32", "deepseek_v4", "kimi_k2", "glm45",
+    "qwen3", "qwen3_coder", "mimo", "deepseek_v3", "deepseek_v31", "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k2", "glm45",
     "glm47", "llama3_json", "mistral", "mistral_v3", "gemma4", "minimax_m2",
     "kimi_k3", "minimax_m3", "pythonic", "lfm2", "cohere_command4", "inkling", "hunyuan_a13b", "apertus",
 )  # fmt: skip
@@ -105,9 +105,70 @@ def test_a_function_is_called_and_answered(gateway: RunningGateway, name: str) -
             check_call(stream.get_final_response(), name)
 
 
-@pytest.mark.parametrize(
-    "name", ["kimi_k3", "cohere_command4", "inkling", "hunyuan_a13b", "mistral", "gemma4"]
-)
+CHAT_TOOL = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": TOOL["parameters"]},
+}
+
+
+def said_in_chat(chunks: Any) -> tuple[str, str, dict[int, list[str]], str]:
+    """The reasoning, the text, the calls (id, name, arguments) and the finish reason that chunks add up to."""
+    reasoning, text, finish = "", "", ""
+    calls: dict[int, list[str]] = {}
+    for chunk in chunks:
+        for choice in chunk.choices:
+            delta = choice.delta
+            reasoning += getattr(delta, "reasoning_content", None) or ""
+            text += delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in delta.tool_calls or ():
+                known = calls.setdefault(call.index, ["", "", ""])
+                known[0] = call.id or known[0]
+                known[1] += call.function.name or ""
+                known[2] += call.function.arguments or ""
+    return reasoning, text, calls, finish
+
+
+@pytest.mark.parametrize("name", [*(spec.name for spec in CALLING), "mixed"])
+def test_a_function_is_called_and_answered_in_chat(gateway: RunningGateway, name: str) -> None:
+    thought = "I should look." if REASONING.get(name, True) else ""
+    asked: list[dict[str, Any]] = [{"role": "user", "content": "weather?"}]
+    with gateway.client() as client:
+
+        def ask(messages: list[dict[str, Any]], **more: Any) -> Any:
+            create = client.chat.completions.create
+            return create(model=name, messages=messages, tools=[CHAT_TOOL], **more)
+
+        message = ask(asked).choices[0].message
+        (call,) = message.tool_calls
+        assert (call.function.name, json.loads(call.function.arguments)) == (
+            "get_weather",
+            ARGUMENTS,
+        )
+        assert (message.content or "", getattr(message, "reasoning_content", None) or "") == (
+            "",
+            thought,
+        )
+
+        reasoning, text, calls, finish = said_in_chat(ask(asked, stream=True))
+        assert (reasoning, text, finish) == (thought, "", "tool_calls")
+        ((call_id, called, arguments),) = calls.values()
+        assert (called, json.loads(arguments)) == ("get_weather", ARGUMENTS)
+
+        function = {"name": called, "arguments": arguments}
+        asked += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": call_id, "content": "-3 degrees"},
+        ]
+        assert ask(asked).choices[0].message.content == "It is cold."
+        assert said_in_chat(ask(asked, stream=True))[:2] == (thought, "It is cold.")
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in CALLING])
 def test_text_comes_without_its_markup(gateway: RunningGateway, name: str) -> None:
     with gateway.client() as client:
         assert client.responses.create(model=name, input="say hello").output_text == "Hello, world."

@@ -25,7 +25,8 @@ TOOLS = {
     "g": ToolDefinition(name="g", parameters=PARAMETERS),
     "stop_all": ToolDefinition(name="stop_all"),
 }
-F, G, STOP = ("f", {"a": "x"}), ("g", {"n": 1}), ("stop_all", {})
+F, G = ("f", {"a": "x"}), ("g", {"n": 1})
+STOP: tuple[str, dict[str, Any]] = ("stop_all", {})
 
 
 def read(name: str, raw: str, *, tail: Any = "text", finish: Any = "stop") -> list[Any]:
@@ -90,10 +91,14 @@ OUTPUTS: list[tuple[str, str, list[Any]]] = [
     ("lfm2", '<|tool_call_start|>[f(a="x"<|tool_call_end|>ok', [F, "ok"]),
     ("lfm2", '<|tool_call_start|>[f(a="x<|tool_call_end|>', [F]),
     ("lfm2", '<|tool_call_start|>[f(a="<|tool_call_end|>")]<|tool_call_end|>', [("f", {"a": "<|tool_call_end|>"})]),
+    ("deepseek_v31", DEEPSEEK + 'f<｜tool▁sep｜>{"a": "x<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{"n": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>', [F, G]),
+    ("kimi_k2", KIMI + 'functions.f::0' + ARGUMENTS + '{"a": "x<|tool_call_end|><|tool_calls_section_end|>ok', [F, "ok"]),
+    ("kimi_k2", KIMI + 'functions.f:0' + ARGUMENTS + '{"a": "<|tool_call_end|>"}<|tool_call_end|><|tool_calls_section_end|>', [("f", {"a": "<|tool_call_end|>"})]),
     # keys without an end, or without a value
     ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a\nx\n</parameter>\n</function>\n</tool_call>", [F]),
     ("glm45", "<tool_call>f\n<arg_key>a\n<arg_value>x</arg_value>\n</tool_call>", [F]),
     ("glm45", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n<arg_key>n\n</tool_call>", [F]),
+    ("glm45", "<tool_call>f\n<arg_key>a</arg_key>,\n<arg_value>x</arg_value>\n</tool_call>", [F]),
     # other spellings
     ("kimi_k2", '<|tool_call_section_begin|><|tool_call_begin|>functions.f:0' + ARGUMENTS + '{"a": "x"}<|tool_call_end|><|tool_call_section_end|>', [F]),
     ("minimax_m2", '<invoke name="f">\n<parameter name="a">x</parameter>\n</invoke>', [F]),

@@ -195,7 +195,9 @@ def _interpreter(path: str | None) -> _Interpreter:
 def _prefixes(path: str) -> list[str]:
     """The folders of an interpreter: its own, and that of the one its virtual environment was made from."""
     if not os.access(path, os.X_OK):
-        raise ConfigurationError(f"python = {path!r} is not a program that can be run.")
+        raise ConfigurationError(
+            f"`python` of the sandboxes: {path!r} is not a program that can be run."
+        )
     prefixes = [os.path.dirname(os.path.dirname(path))]
     link = path
     while os.path.islink(link):

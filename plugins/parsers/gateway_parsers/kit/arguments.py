@@ -6,7 +6,8 @@ import json
 from typing import Literal, TypeAlias
 
 from gateway_parsers.kit.coercion import MixedText, coerced, quoted
-from gateway_parsers.kit.literals import PYTHON, LiteralValue
+from gateway_parsers.kit.literal_syntax import PYTHON
+from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.schema import ANY, STRING, JsonType, SchemaNode
 

@@ -15,7 +15,8 @@ from gateway.errors import Unsupported
 from gateway.protocols.output import CallPiece
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.constrain import repeated
-from gateway_parsers.kit.literals import LiteralSyntax, LiteralValue, Quote
+from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
+from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.parameters import (
     Parameter,
@@ -180,7 +181,7 @@ class BraceReader(StepReader):
         self.recoveries += 1
         self.unclosed = True
         self.status = "done"
-        if stopped and self._step is BraceReader._body and not self._value.in_string:
+        if stopped and self._step is BraceReader._body and self._value.may_close:
             self._arguments(self._value.closing())  # only brackets are missing
             self._end()
 

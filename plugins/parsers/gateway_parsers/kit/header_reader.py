@@ -29,7 +29,7 @@ class HeaderReader(StepReader):
         self._calls = 0
         self._parts: list[str] = []
         self._part = ""
-        self._value = JsonValue(shape.stops)
+        self._value = JsonValue(shape.stops, special=True)
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
@@ -38,7 +38,7 @@ class HeaderReader(StepReader):
             self._end_at_name(stopped=stopped)
         elif self._step is HeaderReader._json:
             self.recoveries += 1
-            if stopped and not self._value.in_string:
+            if stopped and self._value.may_close:
                 self._arguments(self._value.closing())  # only brackets are missing
                 self._end()
             self.status = "done"
@@ -118,7 +118,7 @@ class HeaderReader(StepReader):
             self._fail()
             return end
         if marker.action == "open":
-            self._value = JsonValue(shape.stops)
+            self._value = JsonValue(shape.stops, special=True)
             self._step = HeaderReader._json
             return end
         self.recoveries += 1

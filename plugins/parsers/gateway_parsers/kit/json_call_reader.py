@@ -8,7 +8,8 @@ from typing import Final
 
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.json_text import JsonText
-from gateway_parsers.kit.json_value import JsonValue, scalar
+from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.reader import Step, StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
@@ -53,7 +54,7 @@ class JsonCallReader(StepReader):
         """Whether nothing but brackets is missing to the call with which the output ended."""
         step = self._step
         if step is JsonCallReader._arguments_value:
-            if not stopped or self._value.in_string or self._scalar is not None:
+            if not stopped or not self._value.may_close or self._scalar is not None:
                 return False
             self._emit(self._value.closing())
             return True

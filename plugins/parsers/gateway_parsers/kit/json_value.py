@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
-from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
-from gateway_parsers.kit.coercion import MAX_DIGITS, quoted
+from gateway_parsers.kit.json_structure import CLOSER, MAX_SPACES, QUOTES, JsonStructure, Place
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 
@@ -16,73 +14,33 @@ _STRING_STOP: Final = {
     '"': re.compile(r'["\\\x00-\x1f]'),
     "'": re.compile(r"['\"\\\x00-\x1f]"),
 }
+_PLAIN_STOPS: Final = "\"'\\"
 _SCALAR_END: Final = re.compile(r'[\s,:"{}\[\]]')
 _ESCAPABLE: Final = 'bfnrt"\\/'
-_CLOSER: Final = {"{": "}", "[": "]"}
 _CONTROL: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-_WORDS: Final = {
-    "True": "true",
-    "False": "false",
-    "None": "null",
-    "undefined": "null",
-    "NaN": "null",
-}
-_LITERALS: Final = ("true", "false", "null")
-_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEX: Final = re.compile(r"[0-9a-fA-F]{0,4}")
-_TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
-"""What a key or a value can begin with where one may stand, but need not."""
-_RUN_ENDS: Final = ",:}]\n\"'"
-_MAX_SPACES: Final = 64
+_NEXT_KEY: Final = re.compile(r"""(["']?)[\w$. -]{1,64}(["']?)\s*:""")
+"""A key of which a quotation mark may be missing."""
+_KEY_SO_FAR: Final = re.compile(r"""["']?[\w$. -]{0,64}["']?\s*""")
+_MAX_KEY: Final = 2 + 64 + MAX_SPACES
 
 
-class _Place(Enum):
-    """What comes next in the innermost bracket."""
-
-    KEY = auto()
-    COLON = auto()
-    VALUE = auto()
-    AFTER = auto()
-
-
-class JsonValue:
+class JsonValue(JsonStructure):
     """Reads one JSON value and gives its text; valid JSON comes out as it was written.
 
     What models get wrong is put right on the way, and counted in `repairs`. In strings: raw line breaks, escapes that JSON
     does not know, quotation marks that nothing of the syntax follows. Outside: commas too many or missing, brackets missing
     or of the wrong kind, single quotes, Python's words, keys and values without quotes, numbers such as 007.
-    A marker of `stops` outside a string ends the value: it is then `interrupted`.
+    A marker of `stops` outside a string ends the value: it is then `interrupted`. So does, where markers are `special`
+    tokens, one inside a string behind which another one, or nothing, follows: the string's own end is missing.
     """
 
-    __slots__ = (
-        "_bare_keys", "_closers", "_comma", "_is_text", "_place", "_quote", "_run", "_run_ends", "_scalar", "_stops", "done", "interrupted",
-        "repairs",
-    )  # fmt: skip
+    __slots__ = ("_scalar", "_string_stops")
 
-    def __init__(self, stops: MarkerSet) -> None:
-        self.done = False
-        self.interrupted = False
-        self.repairs = 0
-        self._stops = stops
-        self._run_ends = run_ends(stops.firsts)
-        self._closers: list[str] = []
-        self._place = _Place.VALUE
-        self._quote = ""
-        """What began the open string."""
-        self._comma: list[str] | None = None
-        """A comma and what followed it, held until it is clear that it belongs there."""
-        self._run: list[str] | None = None
-        """A number, a word, or a key or a value without quotes."""
-        self._is_text = False
-        """The run has quotation marks in it, and so is no word."""
-        self._bare_keys = False
+    def __init__(self, stops: MarkerSet, *, special: bool = False) -> None:
+        super().__init__(stops)
+        self._string_stops = string_stops(stops.firsts if special else "")
         self._scalar = False
-
-    @property
-    def in_string(self) -> bool:
-        return bool(self._quote)
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
         """Read on from `pos`; returns where it stopped and the value's text up to there.
@@ -104,25 +62,12 @@ class JsonValue:
             pos = reached
         return pos, "".join(parts)
 
-    def closing(self) -> str:
-        """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""
-        parts: list[str] = []
-        if self._run is not None and self._place is _Place.VALUE:
-            word = "".join(self._run).rstrip(WHITESPACE)
-            self._run = [next((whole for whole in _LITERALS if whole.startswith(word)), word)]
-        self._end_run(parts)
-        while self._closers:
-            self._complete(parts)
-            parts.append(self._closers.pop())
-            self._place = _Place.AFTER
-        return "".join(parts)
-
     def _top(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         """The value begins, or goes on as a number or a word that stands by itself."""
         char = text[pos]
-        if not self._scalar and char in _STRING_STOP:
+        if not self._scalar and char in QUOTES:
             return self._begin_string(char, pos, parts)
-        if not self._scalar and char in _CLOSER:
+        if not self._scalar and char in CLOSER:
             return self._open(char, pos, parts)
         self._scalar = True
         hit = _SCALAR_END.search(text, pos)
@@ -135,161 +80,9 @@ class JsonValue:
         self.done = limit < len(text) or final
         return limit
 
-    def _begin_string(self, quote: str, pos: int, parts: list[str]) -> int:
-        self.repairs += quote == "'"
-        self._quote = quote
-        parts.append('"')
-        return pos + 1
-
-    def _open(self, bracket: str, pos: int, parts: list[str]) -> int:
-        self._closers.append(_CLOSER[bracket])
-        self._place = _Place.KEY if bracket == "{" else _Place.VALUE
-        parts.append(bracket)
-        return pos + 1
-
-    def _inside(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """In brackets, outside strings."""
-        if self._run is not None:
-            return self._more_run(text, pos, final, parts)
-        char = text[pos]
-        if char in WHITESPACE:
-            after = skip(text, pos, WHITESPACE)
-            (parts if self._comma is None else self._comma).append(text[pos:after])
-            return after
-        if char in self._stops.firsts:
-            if self._stops.at(text, pos) is not None:
-                self.interrupted = True
-                return pos
-            if not final and self._stops.begins_at(text, pos):
-                return pos
-        if char in "}]":
-            return self._close(char, pos, parts)
-        if char == ",":
-            self._separate(parts)
-            return pos + 1
-        place = self._place
-        if char == ":" and place is _Place.COLON:
-            parts.append(":")
-            self._place = _Place.VALUE
-            return pos + 1
-        if (place is not _Place.VALUE and not _TOKEN.match(char)) or char == ":":
-            self.repairs += 1  # nothing that could begin here: not shown
-            return pos + 1
-        return self._begin_token(char, text, pos, final, parts)
-
-    def _begin_token(self, char: str, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """A key or a value begins."""
-        if self._place is _Place.AFTER:
-            self.repairs += 1
-            self._comma = [", "]
-            self._place = self._next_place()
-        elif self._place is _Place.COLON:
-            self.repairs += 1
-            parts.append(": ")
-            self._place = _Place.VALUE
-        if self._place is _Place.KEY and char in _CLOSER:
-            self.repairs += 1  # a bracket too many
-            return pos + 1
-        if self._comma is not None:
-            parts += self._comma
-            self._comma = None
-        if char in _STRING_STOP:
-            return self._begin_string(char, pos, parts)
-        if char in _CLOSER:
-            return self._open(char, pos, parts)
-        self._run = [char]
-        self._is_text = False
-        return pos + 1
-
-    def _next_place(self) -> _Place:
-        return _Place.KEY if self._closers[-1] == "}" else _Place.VALUE
-
-    def _separate(self, parts: list[str]) -> None:
-        """A comma stands here."""
-        if self._place is not _Place.AFTER:
-            self.repairs += 1
-            if self._place is _Place.COLON or (
-                self._closers[-1] == "}" and self._place is _Place.VALUE
-            ):
-                self._complete(parts)
-            else:
-                return
-        self._comma = [","]
-        self._place = self._next_place()
-
-    def _complete(self, parts: list[str]) -> None:
-        """Nothing more comes of the member that is open."""
-        if self._comma is not None:
-            self.repairs += 1
-            self._comma = None
-            return
-        if self._place is _Place.COLON:
-            self.repairs += 1
-            parts.append(": null")
-        elif self._place is _Place.VALUE and self._closers[-1] == "}":
-            self.repairs += 1
-            parts.append("null")
-        self._place = _Place.AFTER
-
-    def _close(self, char: str, pos: int, parts: list[str]) -> int:
-        if char not in self._closers:
-            self.repairs += 1
-            return pos + 1
-        while True:
-            self._complete(parts)
-            self._place = _Place.AFTER
-            closer = self._closers.pop()
-            parts.append(closer)
-            if closer == char:
-                break
-            self.repairs += 1
-        self.done = not self._closers
-        return pos + 1
-
-    def _more_run(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        run = self._run
-        assert run is not None
-        pattern = self._run_ends[self._place is _Place.KEY]
-        hit = pattern.search(text, pos)
-        if hit is None:
-            run.append(text[pos:])
-            return len(text)
-        at = hit.start()
-        run.append(text[pos:at])
-        if text[at] in self._stops.firsts and self._stops.at(text, at) is None:
-            if not final and self._stops.begins_at(text, at):
-                return at
-            if text[at] not in _RUN_ENDS:
-                run.append(text[at])
-                return at + 1
-        if text[at] in _STRING_STOP and self._place is _Place.VALUE:
-            # Behind a whole word a comma is missing; otherwise the mark is one of the run's own.
-            self._is_text = self._is_text or not _is_scalar("".join(run).rstrip(WHITESPACE))
-            if self._is_text:
-                run.append(text[at])
-                return at + 1
-        self._end_run(parts)
-        return self._inside(text, at, final, parts)
-
-    def _end_run(self, parts: list[str]) -> None:
-        if self._run is None:
-            return
-        run = "".join(self._run)
-        self._run = None
-        word = run.rstrip(WHITESPACE)
-        if self._place is _Place.KEY:
-            said = quoted(word)
-            self._bare_keys = True
-            self._place = _Place.COLON
-        else:
-            said = scalar(word)
-            self._place = _Place.AFTER
-        self.repairs += said != word
-        parts += (said, run[len(word) :])
-
     def _string(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         quote = self._quote
-        hit = _STRING_STOP[quote].search(text, pos)
+        hit = self._string_stops[quote].search(text, pos)
         if hit is None:
             parts.append(text[pos:])
             return len(text)
@@ -297,6 +90,8 @@ class JsonValue:
         if at > pos:
             parts.append(text[pos:at])
         char = text[at]
+        if char in self._stops.firsts and char not in _PLAIN_STOPS:
+            return self._marker_in_string(text, at, final, parts)
         if char == "\\":
             return self._escape(text, at, final, parts)
         if char == quote:
@@ -306,7 +101,7 @@ class JsonValue:
             if closes:
                 parts.append('"')
                 self._quote = ""
-                self._place = _Place.COLON if self._place is _Place.KEY else _Place.AFTER
+                self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
                 self.done = not self._closers
                 return at + 1
         self.repairs += 1
@@ -317,6 +112,29 @@ class JsonValue:
         else:
             parts.append(_CONTROL.get(char) or f"\\u{ord(char):04x}")
         return at + 1
+
+    def _marker_in_string(self, text: str, at: int, final: bool, parts: list[str]) -> int:
+        stops = self._stops
+        marker = stops.at(text, at)
+        if marker is None:
+            if not final and stops.begins_at(text, at):
+                return at
+            parts.append(text[at])
+            return at + 1
+        after = at + len(marker.text)
+        following = skip(text, after, WHITESPACE)
+        waits = following == len(text) or stops.begins_at(text, following)
+        if not final and waits and following - after <= MAX_SPACES:
+            return at
+        if stops.at(text, following) is None and following < len(text):
+            parts.append(marker.text)
+            return after
+        parts.append('"')
+        self.repairs += 1
+        self._quote = ""
+        self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
+        self.interrupted = True
+        return at
 
     def _escape(self, text: str, at: int, final: bool, parts: list[str]) -> int:
         end = len(text)
@@ -347,24 +165,26 @@ class JsonValue:
         if not self._closers:
             return True
         at = skip(text, after, WHITESPACE)
-        if at == len(text) or at - after > _MAX_SPACES:
-            return True if final or at - after > _MAX_SPACES else None
+        if at == len(text) or at - after > MAX_SPACES:
+            return True if final or at - after > MAX_SPACES else None
         char = text[at]
         if char in self._stops.firsts:
             if self._stops.at(text, at) is not None:
                 return True
             if self._stops.begins_at(text, at):
                 return True if final else None
-        if self._place is _Place.KEY:
-            return char in ":,}"
+        if self._place is Place.KEY:
+            return True
         if char == ",":
             following = skip(text, at + 1, WHITESPACE)
-            if following == len(text) or following - at > _MAX_SPACES:
-                return True if final or following - at > _MAX_SPACES else None
-            return self._may_follow(text, following)
-        return char in "}]`" or (char in _STRING_STOP and "\n" in text[after:at])
+            if following == len(text) or following - at > MAX_SPACES:
+                return True if final or following - at > MAX_SPACES else None
+            return self._may_follow(text, following, final)
+        if char in QUOTES and self._closers[-1] == "}" and "\n" not in text[after:at]:
+            return self._is_key(text, at, final)
+        return char in "}]`" or (char in QUOTES and "\n" in text[after:at])
 
-    def _may_follow(self, text: str, pos: int) -> bool:
+    def _may_follow(self, text: str, pos: int, final: bool) -> bool | None:
         """Whether what stands at `pos` may be a key or a value of the innermost bracket, behind a comma."""
         char = text[pos]
         if char in self._stops.firsts and (
@@ -372,30 +192,22 @@ class JsonValue:
         ):
             return True
         if self._closers[-1] == "}":
-            return char in "\"'},/" or self._bare_keys
+            return char in "\"'},/" or self._is_key(text, pos, final)
         return char in "\"'{[],-" or char.isalnum()
 
-
-def _is_scalar(word: str) -> bool:
-    return word in _LITERALS or _NUMBER.fullmatch(word) is not None
-
-
-def scalar(word: str) -> str:
-    """A number or a word as JSON, and what is neither as a string."""
-    if _is_scalar(word):
-        return word
-    if word in _WORDS:
-        return _WORDS[word]
-    if len(word) <= MAX_DIGITS:
-        if _INTEGER.fullmatch(word):
-            return str(int(word))
-        if _DECIMAL.fullmatch(word) and math.isfinite(float(word)):
-            return repr(float(word))
-    return quoted(word)
+    def _is_key(self, text: str, pos: int, final: bool) -> bool | None:
+        """Whether a key stands at `pos`, of which quotation marks may be missing; None: more text must come."""
+        if _NEXT_KEY.match(text, pos):
+            return True
+        begun = _KEY_SO_FAR.match(text, pos)
+        may_be = begun is not None and begun.end() == len(text) and len(text) - pos < _MAX_KEY
+        return None if may_be and not final else False
 
 
 @lru_cache(maxsize=256)
-def run_ends(firsts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What ends a value without quotes, and a key; `firsts` are the characters with which a marker can begin."""
+def string_stops(firsts: str) -> dict[str, re.Pattern[str]]:
+    """What is not plain text in a string, by its quotation mark; markers begin with `firsts`."""
+    if not firsts:
+        return _STRING_STOP
     first = re.escape(firsts)
-    return re.compile(rf"[,}}\]\n\"'{first}]"), re.compile(rf"[,:}}\]\n\"'{first}]")
+    return {mark: re.compile(f"{stop.pattern[:-1]}{first}]") for mark, stop in _STRING_STOP.items()}

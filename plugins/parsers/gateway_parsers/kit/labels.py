@@ -7,7 +7,7 @@ import secrets
 import string
 
 _NAME = re.compile(r"[^\s<>{}\[\]()\"'|`,;]+")
-_KIMI = re.compile(r"(?:functions\.)?(.+?)(?::([0-9]+))?", re.DOTALL)
+_KIMI = re.compile(r"(?:functions\.)?(.+?):*(?::([0-9]+))?", re.DOTALL)
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -20,9 +20,10 @@ def plain(parts: list[str]) -> tuple[str, str | None]:
 def kimi(parts: list[str]) -> tuple[str, str | None]:
     """`functions.NAME:INDEX`, which is the id as it stands (Kimi K2's chat template expects it back)."""
     hit = _KIMI.fullmatch(parts[0])
-    if hit is None or not _NAME.fullmatch(hit[1]):
+    name = hit[1].rstrip() if hit is not None else ""
+    if hit is None or not _NAME.fullmatch(name):
         return "", None
-    return hit[1], parts[0] if hit[2] is not None else None
+    return name, parts[0] if hit[2] is not None else None
 
 
 def mistral(parts: list[str]) -> tuple[str, str | None]:

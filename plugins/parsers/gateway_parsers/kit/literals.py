@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cached_property
-from typing import Final, NamedTuple
-
-from msgspec import Struct
+from typing import Final
 
 from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.literal_syntax import LiteralSyntax
+from gateway_parsers.kit.markers import WHITESPACE, Position
 from gateway_parsers.kit.reader import skip
 from gateway_parsers.kit.schema import ANY, SchemaNode
 
@@ -21,57 +19,6 @@ _MAX_SPACES: Final = 64
 _MAX_QUOTED: Final = 400
 """Characters behind an end of the call within which the end of its string is looked for."""
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
-
-
-class Quote(NamedTuple):
-    """How strings may be marked."""
-
-    mark: str
-    """Begins and ends it."""
-    escapes: bool
-    """Backslashes escape, and a mark inside that nothing of the syntax follows is meant as text."""
-
-
-class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
-    """A literal syntax: brackets, commas and colons as in JSON, with strings of its own, and words for all else."""
-
-    quotes: tuple[Quote, ...]
-    stops: MarkerSet = MarkerSet(())
-    """What ends a value early, in whose strings it stands only if their own end follows."""
-    coerces_strings: bool = False
-    """A string where the schema allows none is meant as what the schema says."""
-
-    @cached_property
-    def marks(self) -> MarkerSet:
-        return MarkerSet(Marker(quote.mark, "open") for quote in self.quotes)
-
-    @cached_property
-    def escapes(self) -> dict[str, bool]:
-        return {quote.mark: quote.escapes for quote in self.quotes}
-
-    @cached_property
-    def ends(self) -> dict[str, re.Pattern[str]]:
-        """What is not plain text inside a string."""
-        firsts = re.escape(self.stops.firsts)
-        return {
-            quote.mark: re.compile(
-                f"[{re.escape(quote.mark[0])}{firsts}{chr(92) * 2 * quote.escapes}]"
-            )
-            for quote in self.quotes
-        }
-
-    @cached_property
-    def word_ends(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """What ends a value that is a word, and a key that is one."""
-        firsts = re.escape(self.stops.firsts)
-        brackets = r"\[\](){}"
-        return re.compile(f"[,{brackets}{firsts}]"), re.compile(f"[,:={brackets}{firsts}]")
-
-
-PYTHON: Final = LiteralSyntax(
-    quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True)),
-    coerces_strings=True,
-)
 
 
 class _Container:
@@ -125,8 +72,12 @@ class LiteralValue:
         return pos, "".join(parts)
 
     @property
-    def in_string(self) -> bool:
-        return self._mark is not None
+    def may_close(self) -> bool:
+        """Whether the value is whole but for its brackets: no string is open, and no key waits for its value."""
+        if self._word is not None:
+            return not self._is_key()
+        waits = bool(self._stack) and self._stack[-1].closer == "}" and self._expects_value
+        return self._mark is None and not waits
 
     def closing(self) -> str:
         """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""

@@ -68,5 +68,9 @@ class LiveMarkers:
         markers += [Marker(text, "hide") for text in self._spec.hidden]
         if marks is not None or syntax is not None:
             taken = {marker.text for marker in markers}
-            markers += [Marker(text, "turn_end", "last") for text in TURN_ENDS if text not in taken]
+            markers += [
+                Marker(text, "turn_end", "last")
+                for text in (*TURN_ENDS, *self._spec.turn_ends)
+                if text not in taken
+            ]
         return markers

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from gateway.protocols.prompt import ToolDefinition
 from gateway_parsers.kit.coercion import quoted
-from gateway_parsers.kit.literals import PYTHON, LiteralSyntax, LiteralValue
+from gateway_parsers.kit.literal_syntax import PYTHON, LiteralSyntax
+from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import SchemaNode
@@ -97,7 +98,7 @@ class PythonReader(StepReader):
             self._done()
         else:
             self.recoveries += 1
-            if stopped and self._step is PythonReader._in_value and not self._value.in_string:
+            if stopped and self._step is PythonReader._in_value and self._value.may_close:
                 self._arguments(self._value.closing())  # only brackets are missing
                 self._end_call()
             if stopped and self._step is PythonReader._argument and not self._key:

@@ -19,6 +19,8 @@ _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
 _ANYWHERE: Final = Position()
 _MAX_HEAD: Final = 2 * MAX_NAME
+_MAX_JUNK: Final = 40
+"""Characters between a key and its value that say nothing."""
 _MAX_QUOTED: Final = 400
 """Characters behind an end of the call within which the end of its value is looked for."""
 
@@ -266,6 +268,19 @@ class TagReader(StepReader):
         if marker is not None and marker.action == "open":
             self._step = TagReader._value
             return start + len(marker.text)
+        if marker is None:
+            hit = self._shape.gaps.find(text, start, _ANYWHERE, final=True)
+            near = hit is not None and hit[0] - start <= _MAX_JUNK
+            if (
+                hit is None
+                and not final
+                and len(text) - start <= _MAX_JUNK + self._shape.gaps.longest
+            ):
+                return start
+            if hit is not None and near and hit[1].action == "open":
+                self.recoveries += 1
+                self._step = TagReader._value
+                return hit[0] + len(hit[1].text)
         self.recoveries += 1
         self._step = TagReader._value  # the value without its own start marker
         return start

@@ -1,0 +1,243 @@
+"""The brackets, commas, numbers and words of one JSON value, which arrive in pieces."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Final
+
+from gateway_parsers.kit.coercion import quoted
+from gateway_parsers.kit.json_words import LITERALS, is_scalar, scalar
+from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
+from gateway_parsers.kit.reader import skip
+
+QUOTES: Final = "\"'"
+CLOSER: Final = {"{": "}", "[": "]"}
+MAX_SPACES: Final = 64
+"""Characters of whitespace behind which nothing is looked for."""
+_TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
+"""What a key or a value can begin with where one may stand, but need not."""
+_RUN_ENDS: Final = ",:}]\n\"'"
+
+
+class Place(Enum):
+    """What comes next in the innermost bracket."""
+
+    KEY = auto()
+    COLON = auto()
+    VALUE = auto()
+    AFTER = auto()
+
+
+class JsonStructure:
+    """What of a JSON value stands in brackets and outside of strings; see `JsonValue`."""
+
+    __slots__ = (
+        "_closers", "_comma", "_is_text", "_place", "_quote", "_run", "_run_ends", "_stops", "done", "interrupted", "repairs",
+    )  # fmt: skip
+
+    def __init__(self, stops: MarkerSet) -> None:
+        self.done = False
+        self.interrupted = False
+        self.repairs = 0
+        self._stops = stops
+        self._run_ends = run_ends(stops.firsts)
+        self._closers: list[str] = []
+        self._place = Place.VALUE
+        self._quote = ""
+        """What began the open string."""
+        self._comma: list[str] | None = None
+        """A comma and what followed it, held until it is clear that it belongs there."""
+        self._run: list[str] | None = None
+        """A number, a word, or a key or a value without quotes."""
+        self._is_text = False
+        """The run has quotation marks in it, and so is no word."""
+
+    @property
+    def may_close(self) -> bool:
+        """Whether the value is whole but for its brackets: no string is open, and no key waits for its value."""
+        if self._quote or self._place is Place.COLON:
+            return False
+        in_object = self._closers[-1:] == ["}"]
+        if self._run is not None:
+            return self._place is not Place.KEY
+        return not (in_object and self._place is Place.VALUE)
+
+    def closing(self) -> str:
+        """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""
+        parts: list[str] = []
+        if self._run is not None and self._place is Place.VALUE:
+            word = "".join(self._run).rstrip(WHITESPACE)
+            self._run = [next((whole for whole in LITERALS if whole.startswith(word)), word)]
+        self._end_run(parts)
+        while self._closers:
+            self._complete(parts)
+            parts.append(self._closers.pop())
+            self._place = Place.AFTER
+        return "".join(parts)
+
+    def _begin_string(self, quote: str, pos: int, parts: list[str]) -> int:
+        self.repairs += quote == "'"
+        self._quote = quote
+        parts.append('"')
+        return pos + 1
+
+    def _open(self, bracket: str, pos: int, parts: list[str]) -> int:
+        self._closers.append(CLOSER[bracket])
+        self._place = Place.KEY if bracket == "{" else Place.VALUE
+        parts.append(bracket)
+        return pos + 1
+
+    def _inside(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
+        """In brackets, outside strings."""
+        if self._run is not None:
+            return self._more_run(text, pos, final, parts)
+        char = text[pos]
+        if char in WHITESPACE:
+            after = skip(text, pos, WHITESPACE)
+            (parts if self._comma is None else self._comma).append(text[pos:after])
+            return after
+        if char in self._stops.firsts:
+            if self._stops.at(text, pos) is not None:
+                self.interrupted = True
+                return pos
+            if not final and self._stops.begins_at(text, pos):
+                return pos
+        if char in "}]":
+            return self._close(char, pos, parts)
+        if char == ",":
+            self._separate(parts)
+            return pos + 1
+        place = self._place
+        if char in QUOTES and place is Place.COLON:
+            following = skip(text, pos + 1, WHITESPACE)
+            if following == len(text) and not final and following - pos <= MAX_SPACES:
+                return pos
+            if text[following : following + 1] == ":":
+                self.repairs += 1  # the second mark of a key without the first
+                return pos + 1
+        if char == ":" and place is Place.COLON:
+            parts.append(":")
+            self._place = Place.VALUE
+            return pos + 1
+        if (place is not Place.VALUE and not _TOKEN.match(char)) or char == ":":
+            self.repairs += 1  # nothing that could begin here: not shown
+            return pos + 1
+        return self._begin_token(char, text, pos, final, parts)
+
+    def _begin_token(self, char: str, text: str, pos: int, final: bool, parts: list[str]) -> int:
+        """A key or a value begins."""
+        if self._place is Place.AFTER:
+            self.repairs += 1
+            self._comma = [", "]
+            self._place = self._next_place()
+        elif self._place is Place.COLON:
+            self.repairs += 1
+            parts.append(": ")
+            self._place = Place.VALUE
+        if self._place is Place.KEY and char in CLOSER:
+            self.repairs += 1  # a bracket too many
+            return pos + 1
+        if self._comma is not None:
+            parts += self._comma
+            self._comma = None
+        if char in QUOTES:
+            return self._begin_string(char, pos, parts)
+        if char in CLOSER:
+            return self._open(char, pos, parts)
+        self._run = [char]
+        self._is_text = False
+        return pos + 1
+
+    def _next_place(self) -> Place:
+        return Place.KEY if self._closers[-1] == "}" else Place.VALUE
+
+    def _separate(self, parts: list[str]) -> None:
+        """A comma stands here."""
+        if self._place is not Place.AFTER:
+            self.repairs += 1
+            if self._place is Place.COLON or (
+                self._closers[-1] == "}" and self._place is Place.VALUE
+            ):
+                self._complete(parts)
+            else:
+                return
+        self._comma = [","]
+        self._place = self._next_place()
+
+    def _complete(self, parts: list[str]) -> None:
+        """Nothing more comes of the member that is open."""
+        if self._comma is not None:
+            self.repairs += 1
+            self._comma = None
+            return
+        if self._place is Place.COLON:
+            self.repairs += 1
+            parts.append(": null")
+        elif self._place is Place.VALUE and self._closers[-1] == "}":
+            self.repairs += 1
+            parts.append("null")
+        self._place = Place.AFTER
+
+    def _close(self, char: str, pos: int, parts: list[str]) -> int:
+        if char not in self._closers:
+            self.repairs += 1
+            return pos + 1
+        while True:
+            self._complete(parts)
+            self._place = Place.AFTER
+            closer = self._closers.pop()
+            parts.append(closer)
+            if closer == char:
+                break
+            self.repairs += 1
+        self.done = not self._closers
+        return pos + 1
+
+    def _more_run(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
+        run = self._run
+        assert run is not None
+        pattern = self._run_ends[self._place is Place.KEY]
+        hit = pattern.search(text, pos)
+        if hit is None:
+            run.append(text[pos:])
+            return len(text)
+        at = hit.start()
+        run.append(text[pos:at])
+        if text[at] in self._stops.firsts and self._stops.at(text, at) is None:
+            if not final and self._stops.begins_at(text, at):
+                return at
+            if text[at] not in _RUN_ENDS:
+                run.append(text[at])
+                return at + 1
+        if text[at] in QUOTES and self._place is Place.VALUE:
+            # Behind a whole word a comma is missing; otherwise the mark is one of the run's own.
+            self._is_text = self._is_text or not is_scalar("".join(run).rstrip(WHITESPACE))
+            if self._is_text:
+                run.append(text[at])
+                return at + 1
+        self._end_run(parts)
+        return self._inside(text, at, final, parts)
+
+    def _end_run(self, parts: list[str]) -> None:
+        if self._run is None:
+            return
+        run = "".join(self._run)
+        self._run = None
+        word = run.rstrip(WHITESPACE)
+        if self._place is Place.KEY:
+            said = quoted(word)
+            self._place = Place.COLON
+        else:
+            said = scalar(word)
+            self._place = Place.AFTER
+        self.repairs += said != word
+        parts += (said, run[len(word) :])
+
+
+@lru_cache(maxsize=256)
+def run_ends(firsts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What ends a value without quotes, and a key; `firsts` are the characters with which a marker can begin."""
+    first = re.escape(firsts)
+    return re.compile(rf"[,}}\]\n\"'{first}]"), re.compile(rf"[,:}}\]\n\"'{first}]")

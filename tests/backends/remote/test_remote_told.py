@@ -1,0 +1,48 @@
+"""What the log says of replicas that are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import EngineContext
+from gateway_remote import RemoteConfig, open_remote
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_start_that_waits_for_an_engine_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        config = RemoteConfig(urls=[url], start_timeout=0.6)
+        with pytest.raises(ConfigurationError, match="No engine of the model 'm' answers"):
+            async with open_remote(config, EngineContext(name="m", path=None)):
+                pass
+    [waits] = [record.getMessage() for record in caplog.records if record.name == "gateway.remote"]
+    assert waits.startswith(f"no engine of the model 'm' answers yet ({url}: ")
+    assert waits.endswith("; waiting up to 0.6 s for one")
+
+
+async def test_a_replica_that_goes_is_said_to_be_away(
+    stubs: Callable[..., Awaitable[list[Any]]], vocabulary: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gateway.remote")
+    [stub] = await stubs(1)
+    config = RemoteConfig(
+        urls=[stub.url], tokenizer=vocabulary, health_interval=0.05, health_timeout=0.5
+    )
+    async with open_remote(config, EngineContext(name="m", path=None)):
+        await stub.stop()
+        async with asyncio.timeout(5):
+            while not caplog.records:  # noqa: ASYNC110 (a log tells nobody)
+                await asyncio.sleep(0.02)
+    assert caplog.messages[0].startswith(f"{stub.url} is away: ")
