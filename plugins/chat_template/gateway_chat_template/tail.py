@@ -22,6 +22,8 @@ THINKING_MARKERS: tuple[tuple[str, str], ...] = (
     ("<longcat_think>", "</longcat_think>"),
     ("<ifm|think>", "</ifm|think>"),
     ("<|content_thinking|>", "<|content_text|>"),
+    ("<|think:start|>", "<|think:end|>"),
+    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
 )
 """What opens and closes reasoning, in the families that are known."""
 

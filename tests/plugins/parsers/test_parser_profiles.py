@@ -65,7 +65,12 @@ JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\"
         ("<｜tool_calls_begin｜><steptml:invoke", "step3_text", "step3"),
         ("<tool_calls>[{}]</tool_calls>", "hunyuan_v1_moe", "hunyuan_a13b"),
         ("<tool_calls><tool_call>f<tool_sep>", "hy_v3", "hy_v3"),
+        ("<tool_calls><tool_call>f<arg_key>", "hy_v4", "hy_v4"),
         ("<tool_calls>", "jamba", "jamba"),
+        ("<｜GCML｜tool_calls><｜GCML｜invoke", "gigachat", "gigachat35"),
+        ("<|start|>assistant to=<|message|><atem:function_calls>", "muse", "muse_glimmer"),
+        ("<|tool_call:start|>{{ name }}<|think:start|><|think:end|>", "solar", "solar_open2"),
+        ("<tool_call>{{ name }}<param_key>k</param_key></think>", "telechat4", "telechat4"),
         ("<|action_start|><|plugin|>", "internlm2", "internlm"),
         ("<|tool|>{{ tools }}<|/tool|>", "phi3", "phi4_mini_json"),
         ("<tool_call> 'arguments' </think>", "ernie4_5_moe", "ernie45"),
@@ -91,6 +96,7 @@ def test_reasoning_and_calls_of_two_families_make_a_pair() -> None:
     for template, reasoning, tools in (
         ("<|python_tag|> content.split('</think>')", "think", "llama3_json"),
         ("◁think▷ ◁/think▷ <|tool_call_begin|>", "kimi", "kimi_k2"),
+        ("<think></think><|action_start|><|plugin|>", "think", "internlm"),
         (JSON_CALLS + "[THINK][/THINK]", "mistral", "qwen3"),
     ):
         info = ModelInfo(name="m", engine="e", chat_template=template)
