@@ -455,7 +455,7 @@ class ResponseAssembler:
                     index,
                     self._next,
                     name,
-                    shows_sources=self._shows("web_search_call.action.sources"),
+                    shown=self._shows("web_search_call.action.sources"),
                 )
             case "file_search_call":
                 return OpenFileSearchCall(
@@ -463,7 +463,7 @@ class ResponseAssembler:
                     index,
                     self._next,
                     name,
-                    shows_results=self._shows("file_search_call.results"),
+                    shown=self._shows("file_search_call.results"),
                 )
             case "shell_call" if role.server_label:
                 call_id = delta.call_id or self._new_id("call_")
