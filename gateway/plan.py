@@ -217,6 +217,7 @@ def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> N
             "A background response is fetched later, so it must be stored. Leave store out, or background.",
             param="background",
         )
+    _check_window(request)
     if services.store is None:
         for name in ("background", "conversation", "previous_response_id"):
             if getattr(request, name) and not (goes_on and name == "previous_response_id"):
@@ -225,6 +226,20 @@ def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> N
                     "Send all items as input.",
                     param=name,
                 )
+
+
+def _check_window(request: ResponseRequest) -> None:
+    """A later completion window is for background responses that nobody follows (`background_options` of the OpenAI API)."""
+    window = request.background_options.completion_window if request.background_options else None
+    if window in (None, "soonest"):
+        return
+    if not request.background or request.stream:
+        raise InvalidRequest(
+            f"A completion window of {window} is for background responses without a stream. "
+            "Send background: true and leave stream out, or ask for 'soonest'.",
+            param="background_options.completion_window",
+            code="invalid_value",
+        )
 
 
 def _history_param(conversation_id: str | None) -> str:

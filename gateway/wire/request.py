@@ -33,6 +33,13 @@ class ContextManagement(Value, frozen=True, kw_only=True):
     compact_threshold: Count | None = None
 
 
+class BackgroundOptions(Value, frozen=True, kw_only=True):
+    """How soon a background response is wanted: it starts as soon as there is room, which is within any window."""
+
+    completion_window: Literal["soonest", "2h", "8h"] | None = None
+    continuation_id: str | None = None
+
+
 class Prompt(Value, frozen=True, kw_only=True):
     """A stored prompt template."""
 
@@ -58,6 +65,7 @@ class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict
     conversation: str | ConversationReference | None = None
     prompt: Prompt | None = None
     background: bool | None = None
+    background_options: BackgroundOptions | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
