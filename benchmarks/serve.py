@@ -1,7 +1,7 @@
 """The servers that are measured: `python -m benchmarks.serve floor|gateway PORT`.
 
-`floor` is what the gateway cannot go below: uvicorn, one bare ASGI application, event frames that are ready-made bytes,
-the same ticker. `gateway` is the real thing on the null engine.
+`floor` is what the gateway cannot go below: uvicorn, one bare ASGI application, event frames (for JSON, an answer) that
+are ready-made bytes, the same ticker. `gateway` is the real thing on the null engine.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from gateway.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL_MS = 50.0
+JSON_ANSWER = msgspec.json.encode(
+    {"output": [{"text": null_engine.WORD * 64, "padding": "0" * 800}]}
+)
+"""About as long as the gateway's answer of 64 tokens."""
 PARSERS = {"plain": "plain", "qwen": "qwen3", "harmony": "harmony"}
 
 
@@ -70,6 +74,9 @@ class Floor:
         if self._ticker is None:
             self._ticker = Ticker(INTERVAL_MS / 1000)
         ticker = self._ticker if request["model"].endswith("paced") else None
+        if not request["stream"]:
+            await self._answer(request["max_output_tokens"], send)
+            return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         frame = self._frame
@@ -77,6 +84,17 @@ class Floor:
             await (ticker.next() if ticker else asyncio.sleep(0))
             await send({"type": "http.response.body", "body": frame, "more_body": True})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+    async def _answer(self, tokens: int, send: Any) -> None:
+        """One JSON body, after as many turns of the loop as the null engine takes for `tokens`."""
+        for _ in range(tokens):
+            await asyncio.sleep(0)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(JSON_ANSWER)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": JSON_ANSWER})
 
 
 def floor(port: int) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from gateway.errors import RateLimited
 
@@ -47,36 +46,41 @@ class Admission:
         self.waiting += 1
         return Reservation(self)
 
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
+    async def _begin(self) -> float:
+        """Wait for a slot; when it was given."""
         try:
             await self._slots.acquire()
         finally:
             self.waiting -= 1
         self.running += 1
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
-            self.running -= 1
-            self._slots.release()
+        return self._clock()
+
+    def _end(self, started: float) -> None:
+        self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
+        self.running -= 1
+        self._slots.release()
 
 
 class Reservation:
-    """A place in a model's queue. Enter `slot()` once to wait for the turn and hold it, or `cancel()`."""
+    """A place in a model's queue. Enter it once, to wait for the turn and hold it while inside; or `cancel()` it."""
+
+    __slots__ = ("_admission", "_running_in", "_started")
 
     def __init__(self, admission: Admission) -> None:
         self._admission: Admission | None = admission
+        """None once it is used or cancelled."""
+        self._running_in = admission
+        self._started = 0.0
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
+    async def __aenter__(self) -> None:
         admission = self._admission
         if admission is None:
             raise RuntimeError("a reservation is used once")
         self._admission = None
-        async with admission._slot():
-            yield
+        self._started = await admission._begin()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._running_in._end(self._started)
 
     def cancel(self) -> None:
         """Give the place back, if it was not used. May be called twice, and after use."""

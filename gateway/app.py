@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -31,8 +31,16 @@ from gateway.errors import (
 from gateway.fingerprint import with_fingerprint
 from gateway.metrics import Metrics
 from gateway.offered_tools import OfferedTools, RunnableTool, offered_to
+from gateway.plugin_services import PluginServices
 from gateway.plugins import PluginSet
-from gateway.protocols import MeasuredEngine, SpeaksFormat, StoredResponse, ToolServer, ToolServers
+from gateway.protocols import (
+    MeasuredEngine,
+    SpeaksFormat,
+    StoredResponse,
+    ToolServer,
+    ToolServers,
+    UsesServices,
+)
 from gateway.rerun import made_again
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
@@ -61,7 +69,7 @@ from gateway.routes.responses import (
     list_input_items,
     retrieve_response,
 )
-from gateway.routes.state import HttpRequest, keep_services
+from gateway.routes.state import SERVICES, HttpRequest, keep_services, services_if_open
 from gateway.routes.stored_chat import (
     delete_chat_completion,
     list_chat_completions,
@@ -73,7 +81,7 @@ from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import responses_socket
 from gateway.run import ResponseRun
 from gateway.sealing import Sealer
-from gateway.selection import OpenedModel, Selection, open_model, select
+from gateway.selection import OpenedModel, Selection, needed, open_model, select
 from gateway.served import NamedFront, RunSettings, ServedModel, Services
 from gateway.wire.ids import new_id
 
@@ -102,19 +110,20 @@ class GatewayApp(Litestar):
         scope[DIRECT_SEND] = send
 
         added = [(b"x-request-id", request_id)]
+        services = services_if_open(self)
+        scope[SERVICES] = services
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *added]
-                state = self.state.get("services")
-                if isinstance(state, Services):
+                if services is not None:
                     route = scope.get("path_template") or "unmatched"
-                    state.metrics.request_answered(str(route), message["status"])
+                    services.metrics.request_answered(str(route), message["status"])
             await send(message)
 
         try:
-            if isinstance(state := self.state.get("services"), Services):
-                scope["owner"] = state.doorkeeper.owner(scope["path"], scope["headers"])
+            if services is not None:
+                scope["owner"] = services.doorkeeper.owner(scope["path"], scope["headers"])
         except AuthenticationError as error:
             if self.cors_config is not None and is_preflight(scope):
                 await super().__call__(scope, receive, send_with_id)
@@ -202,6 +211,10 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
+    resources = {
+        offer.name: await stack.enter_async_context(offer.make(resource_config))
+        for offer, resource_config in selection.resources
+    }
     models: list[ServedModel] = []
     aliases: dict[str, str] = {}
     taken = {name for own, each in config.models.items() for name in (own, *each.aliases)}
@@ -225,15 +238,19 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
             store, lease_seconds=config.server.lease_seconds, made_again=again
         )
     fronts = [
-        NamedFront(offer.name, await stack.enter_async_context(offer.make(route_config)))
+        NamedFront(
+            offer.name,
+            await stack.enter_async_context(offer.make(route_config, **needed(offer, resources))),
+        )
         for offer, route_config in selection.routes
     ]
+    servers = await _open_tools(config, selection, resources, stack)
     services = Services(
         config=config,
         models=models,
         aliases=aliases,
         store=store,
-        offered_tools=await _offered_tools(config, selection, models, stack),
+        offered_tools=await _offered_tools(config, servers, models),
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
@@ -242,6 +259,10 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         sealer=sealer,
         fronts=fronts,
     )
+    plugged = (*resources.values(), *(each.front for each in fronts), *servers.values())
+    for user in plugged:
+        if isinstance(user, UsesServices):
+            user.use(PluginServices(services))
     # Last, so that what runs in the background ends before all else is closed.
     if background is not None:
         await stack.enter_async_context(background.kept())
@@ -281,15 +302,27 @@ def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
     ]
 
 
-async def _offered_tools(
-    config: Config, selection: Selection, models: Sequence[ServedModel], stack: AsyncExitStack
-) -> dict[str, OfferedTools]:
-    """Open the tool servers; what each of `models` may use of them, by its name."""
+async def _open_tools(
+    config: Config, selection: Selection, resources: Mapping[str, Any], stack: AsyncExitStack
+) -> dict[str, ToolServer | ToolServers]:
+    """Open the tool servers, by the names of their tables."""
     check_chat_tools(config)
-    tables: dict[str, OfferedTools] = {}
-    for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
-        server = await stack.enter_async_context(offer.make(tool_config))
-        tables[name] = await _offered_by(name, server, config.server.chat_tools)
+    return {
+        name: await stack.enter_async_context(offer.make(tool_config, **needed(offer, resources)))
+        for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True)
+    }
+
+
+async def _offered_tools(
+    config: Config,
+    servers: Mapping[str, ToolServer | ToolServers],
+    models: Sequence[ServedModel],
+) -> dict[str, OfferedTools]:
+    """What each of `models` may use of the tool servers, by its name."""
+    tables = {
+        name: await _offered_by(name, server, config.server.chat_tools)
+        for name, server in servers.items()
+    }
     return {
         model.name: offered_to(
             model.name, model.config, tables, unavailable=config.server.unavailable_tools

@@ -29,13 +29,16 @@ from gateway.deltas import (
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
+    joined,
 )
+from gateway.included import hidden_parts
 from gateway.logprobs import LogprobAligner
 from gateway.open_item import (
     OpenApprovalRequest,
     OpenCitedMessage,
     OpenClientCall,
     OpenCodeInterpreterCall,
+    OpenCompaction,
     OpenCustomCall,
     OpenFileSearchCall,
     OpenFunctionCall,
@@ -49,6 +52,7 @@ from gateway.open_item import (
     Out,
 )
 from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.sandbox_links import by_path
 from gateway.wire import events, items
 from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
 
@@ -112,12 +116,13 @@ class ResponseAssembler:
         include: Collection[str] | None = None,
         known: Mapping[str, CallRecord] = {},
         summarizes: bool = False,
+        quiet: bool = False,
     ) -> None:
         """`new_id(prefix)` gives a fresh id that begins with `prefix`; `clock()` gives Unix time in seconds.
 
         `aligner` is given where log probabilities were asked for, `seal` where reasoning shall carry its text sealed.
         `include` is the request's; None shows what there is. `known` are earlier calls, whose sources may be cited.
-        `summarizes` tells reasoning as a summary too.
+        `summarizes` tells reasoning as a summary too. `quiet`: nobody reads the events on the way, so they may be few.
         """
         self.response = response
         self.results: dict[str, CallRecord] = {}
@@ -131,10 +136,17 @@ class ResponseAssembler:
         self._open_reasoning = OpenSummarizedReasoning if summarizes else OpenReasoning
         self._sources = by_cursor(each for call in known.values() for each in call.sources)
         self._files = by_mark(each for call in known.values() for each in call.files)
+        self._container_files = by_path(
+            each for call in known.values() for each in call.container_files
+        )
         self._next = itertools.count().__next__
+        self._quiet = quiet and aligner is None
+        self._gathered: list[Delta] = []
+        """What is fed and not written yet, where it is quiet."""
         self._open: Open | None = None
         self._slots: list[items.Item | None] = []
         self._calls: list[OpenServerCall] = []
+        self._compaction: OpenCompaction | None = None
         self._phase: Literal["commentary", "final_answer"] | None = None
         self._incomplete: Literal["max_output_tokens", "content_filter"] | None = None
         self._ended = False
@@ -184,8 +196,29 @@ class ResponseAssembler:
         ]
 
     def feed(self, deltas: Sequence[Delta]) -> Out:
-        """Write `deltas` into the response; the events that they make, in order."""
+        """Write `deltas` into the response; the events that they make, in order.
+
+        Where it is quiet, they are gathered, and written as one when the generation, or the response, ends: the same items,
+        in the fewest events.
+        """
         out: Out = []
+        if self._quiet:
+            self._gathered += deltas
+        else:
+            self._write_all(deltas, out)
+        return out
+
+    def feed_framed(self, deltas: Sequence[Delta]) -> Out | bytes:
+        """As `feed`, for server-sent events: nearly always one more piece of the open text, which is given as it is sent."""
+        if len(deltas) == 1 and self._aligner is None:
+            delta, item = deltas[0], self._open
+            if type(delta) is TextDelta and type(item) is OpenMessage:
+                return item.frame_text(delta.text) or self.feed(deltas)
+            if type(delta) is ReasoningDelta and type(item) is OpenReasoning:
+                return item.frame_text(delta.text)
+        return self.feed(deltas)
+
+    def _write_all(self, deltas: Sequence[Delta], out: Out) -> None:
         for delta in deltas:
             message = self._open
             # Nearly every delta is more text of the open message, and takes this short way.
@@ -193,7 +226,10 @@ class ResponseAssembler:
                 message.write_text(delta.text, (), out)
             else:
                 self._write(delta, out)
-        return out
+
+    def _write_gathered(self, out: Out) -> None:
+        gathered, self._gathered = self._gathered, []
+        self._write_all(joined(gathered), out)
 
     def _write(self, delta: Delta, out: Out) -> None:
         match delta:
@@ -225,6 +261,7 @@ class ResponseAssembler:
     def end_generation(self, reason: FinishReason) -> Out:
         """The engine's output has ended; closes what it left open."""
         out: Out = []
+        self._write_gathered(out)
         match reason:
             case "length":
                 self._incomplete = "max_output_tokens"
@@ -259,9 +296,12 @@ class ResponseAssembler:
                 result=result.text,
                 sources=result.sources,
                 files=result.files,
+                container_files=result.container_files,
+                hidden=hidden_parts(item, result),
             )
-            self._sources.update(by_cursor(result.sources))
-            self._files.update(by_mark(result.files))
+        self._sources.update(by_cursor(result.sources))
+        self._files.update(by_mark(result.files))
+        self._container_files.update(by_path(result.container_files))
         return out
 
     def add_item(self, make: Callable[[str, int], items.Item], prefix: str) -> Out:
@@ -298,6 +338,31 @@ class ResponseAssembler:
         )
         self._slots[index] = item
         return out
+
+    def open_compaction(self) -> Out:
+        """What the response goes on from is summarized."""
+        out: Out = []
+        self._compaction = OpenCompaction(self._new_id("cmp_"), self._reserve(), self._next)
+        self._compaction.open(out)
+        return out
+
+    def compacting(self) -> Out:
+        """The summary is being written."""
+        assert self._compaction is not None, "it was opened"
+        out: Out = []
+        self._compaction.compacting(out)
+        return out
+
+    def end_compaction(self, sealed: str) -> Out:
+        """The summary is there."""
+        out: Out = []
+        self._finish_compaction(sealed, out)
+        return out
+
+    def _finish_compaction(self, sealed: str, out: Out) -> None:
+        if self._compaction is not None:
+            compaction, self._compaction = self._compaction, None
+            self._slots[compaction.output_index] = compaction.finish(sealed, out)
 
     def approved_call(self, name: str, arguments: str, approval_request_id: str) -> Out:
         """A call that was approved since the model made it: written, and pending from now on."""
@@ -373,7 +438,9 @@ class ResponseAssembler:
             raise RuntimeError("a response ends once")
         self._ended = True
         out: Out = []
+        self._write_gathered(out)
         self._close("incomplete", out)
+        self._finish_compaction("", out)
         for call in self._calls:
             self._slots[call.output_index] = call.close("incomplete", out)
         self._calls = []
@@ -393,8 +460,8 @@ class ResponseAssembler:
         self._close("completed", out)
         place = self._new_id("msg_"), self._reserve(), self._next, self._phase
         message = (
-            OpenCitedMessage(*place, self._sources, self._files)
-            if self._sources or self._files
+            OpenCitedMessage(*place, self._sources, self._files, self._container_files)
+            if self._sources or self._files or self._container_files
             else OpenMessage(*place)
         )
         self._phase = None

@@ -16,11 +16,11 @@ import msgspec
 
 from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.live_log import LiveLog
+from gateway.log_writer import LogWriter
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.recovery import closing_events
 from gateway.run import ResponseRun
-from gateway.wire.common import encode
-from gateway.wire.events import TERMINAL, Event
+from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseError, snapshot
 
@@ -31,6 +31,12 @@ CANCEL_SECONDS = 2.0
 """How long whoever runs a response has to hear that it is cancelled."""
 
 ORPHANS_AT_ONCE = 100
+
+OPENING = 3
+"""Events that say nothing of the output: created, queued, in progress. Every attempt tells them alike."""
+
+MOST_ATTEMPTS = 3
+"""How often a response is begun that was running when its owner died: it may be what kills them."""
 
 OWNER_LOST = "owner_lost"
 _OWNER_LOST_MESSAGE = (
@@ -122,6 +128,7 @@ class BackgroundRuns:
             current = await self._store.get(record.id, owner=record.owner)
             if current is None or current.response.status not in UNFINISHED:
                 return current or record
+            record = current
             await asyncio.sleep(0.05)
         # Nobody hears: its owner is gone, or hangs. The status is set from here; whoever comes later finds it taken.
         await self._end(record, "cancelled")
@@ -135,8 +142,8 @@ class BackgroundRuns:
         """
         response_id = run.response.id
         try:
-            writer = _LogWriter(self._store, run, live, told)
-            await run.run(writer.write if run.plan.stream else _drop)
+            writer = LogWriter(self._store, run, live, told)
+            await (run.run_framed(writer.write) if run.plan.stream else run.run(_drop))
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
             logger.warning("background response %s lost its store: %s", response_id, error.message)
@@ -181,14 +188,18 @@ class BackgroundRuns:
                 return
 
     async def _run_again(self, record: StoredResponse) -> bool:
-        """Run an orphan that waits in the queue of its owner, if that is wanted. False: it is to be ended.
+        """Run an orphan of which nobody has seen any output, if that is wanted. False: it is to be ended.
 
-        Its owner may be slow and not dead: which of the two takes it out of the queue, the store decides.
+        Its owner may be slow and not dead. With the new attempt, the store takes nothing more from it.
         """
-        queued = record.response.status == "queued"
-        if self._made_again is None or record.request is None or not queued:
+        began = record.response.status == "in_progress"
+        if self._made_again is None or record.request is None:
             return False
-        told = await self._store.count_events(record.id) if record.streamed else 0
+        if record.response.status not in UNFINISHED or await self._told(record) > OPENING:
+            return False
+        if began and record.attempt >= MOST_ATTEMPTS - 1:
+            logger.warning("response %s has lost its owner too often", record.id)
+            return False
         try:
             run = await self._made_again(record)
         except RateLimited:
@@ -198,10 +209,30 @@ class BackgroundRuns:
         except GatewayError as error:
             logger.warning("response %s cannot be run again: %s", record.id, error.message)
             return False
+        if began and run.plan.toolset.served:
+            run.abandon()  # its tools may have been called
+            return False
+        run.attempt = record.attempt + 1
         run.response.status = "queued"
+        claimed = run.record()
+        try:
+            mine = await self._store.advance(claimed, expected=UNFINISHED, attempt=record.attempt)
+            told = await self._told(record) if mine else 0
+        except BaseException:
+            run.abandon()
+            raise
+        if not mine or told > OPENING:
+            run.abandon()
+            if mine:  # its owner has written while it was taken over
+                await self._end(claimed, "failed")
+            await self._store.release(self._holder, record.id)
+            return True
         logger.info("response %s is run here", record.id)
         self._begin(run, told=told)
         return True
+
+    async def _told(self, record: StoredResponse) -> int:
+        return await self._store.count_events(record.id) if record.streamed else 0
 
     async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> None:
         """Give a response that nobody runs its terminal state and its log its end, as far as they lack it.
@@ -231,7 +262,7 @@ class BackgroundRuns:
         if final.output != record.response.output:
             ended = msgspec.structs.replace(record, response=final)
             await self._store.advance(ended, expected=(final.status,))
-        await self._store.append_events(record.id, closing, last=True)
+        await self._store.append_events(record.id, closing, last=True, attempt=record.attempt)
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Do `work` every so often; a store that is away is waited for."""
@@ -248,45 +279,6 @@ class BackgroundRuns:
                 # Without its watchers, a process would let its responses go, and never find the others'.
                 logger.exception("a watch over background responses broke; it goes on")
             await asyncio.sleep(seconds)
-
-
-class _LogWriter:
-    """Writes a run's events to its log. What an interrupted write may have left out goes with the next one."""
-
-    def __init__(self, store: ResponseStore, run: ResponseRun, live: LiveLog, told: int) -> None:
-        """`told`: how many of the first events are in the log already."""
-        self._store = store
-        self._run = run
-        self._response_id = run.response.id
-        self._live = live
-        self._told = live.count = told
-        self._unsure: Sequence[Event] = ()
-
-    async def write(self, events: Sequence[Event]) -> None:
-        if events[0].sequence_number < self._told:
-            events = [event for event in events if event.sequence_number >= self._told]
-            if not events:
-                return
-        if self._unsure:
-            events = [*await self._unwritten(self._unsure), *events]
-        self._unsure = events
-        encoded = list(map(encode, events))
-        last = isinstance(events[-1], TERMINAL)
-        added = await self._store.append_events(self._response_id, encoded, last=last)
-        self._unsure = ()
-        if added:
-            self._live.tell(events, encoded)
-        else:
-            # Somebody else has ended the response, or taken it away: nobody waits for this run.
-            self._live.end()
-            self._run.cancel()
-
-    async def _unwritten(self, unsure: Sequence[Event]) -> list[Event]:
-        count = await self._store.count_events(self._response_id)
-        left = [event for event in unsure if event.sequence_number >= count]
-        if count < unsure[0].sequence_number:
-            raise StoreUnavailable("The store has lost events of this response.")
-        return left
 
 
 async def _drop(events: Sequence[Event]) -> None:

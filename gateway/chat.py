@@ -103,6 +103,10 @@ class ChoiceAssembler:
 
     def feed(self, deltas: Sequence[Delta]) -> bytes:
         """Write `deltas` into the choice; what is to be sent of them."""
+        if self._block == "text" and self._aligner is None and len(deltas) == 1:
+            delta = deltas[0]
+            if type(delta) is TextDelta:  # as nearly every one
+                return self._writer.text(delta.text, ())
         out: list[bytes] = []
         if not self._begun:
             self._begin(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.protocols import TokenLogprob
-from gateway.wire.chat import CompletionUsage, FinishReason
+from gateway.wire.chat import CompletionUsage, FinishReason, UrlAnnotation
 from gateway.wire.common import encode
 from gateway.wire.content import logprob
 
@@ -112,6 +112,9 @@ class ChunkWriter:
             else b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}'
         )
         return self._chunk(form % (index, encode(text)))
+
+    def annotate(self, annotations: Sequence[UrlAnnotation]) -> bytes:
+        return self._chunk(b'{"annotations":%b}' % encode(annotations))
 
     def finish(self, reason: FinishReason, stop_reason: str | int | None) -> bytes:
         end = b',"logprobs":null,"finish_reason":"%b"' % reason.encode()

@@ -51,6 +51,7 @@ class MessageWriter:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
+        self._annotations: list[wire.UrlAnnotation] = []
         self._calls: list[WrittenCall] = []
         self._logprobs: list[Logprob] | None = [] if logprobs else None
         self._finish: wire.FinishReason | None = None
@@ -79,6 +80,10 @@ class MessageWriter:
 
     def call_input(self, index: int, text: str, *, custom: bool) -> bytes:
         self._calls[index].input.append(text)
+        return b""
+
+    def annotate(self, annotations: Sequence[wire.UrlAnnotation]) -> bytes:
+        self._annotations += annotations
         return b""
 
     def finish(self, reason: wire.FinishReason, stop_reason: str | int | None) -> bytes:
@@ -114,6 +119,7 @@ class MessageWriter:
         return wire.AnswerMessage(
             content=content,
             refusal="".join(self._refusal) or None,
+            annotations=self._annotations,
             reasoning_content=shown.get("reasoning_content", UNSET),
             reasoning=shown.get("reasoning", UNSET),
             tool_calls=UNSET if self._legacy or not calls else [call.tool_call() for call in calls],

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from gateway.chat_items import items_of
+from gateway.chat_search import WEB_SEARCH, searching_tools, web_search
 from gateway.chat_store import ToKeep, to_keep
 from gateway.chat_structure import structure_of, text_format_of, text_place
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
@@ -71,7 +72,6 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
 
 _REFUSED = {
     "audio": "Audio output is not available on this server. Leave the parameter out.",
-    "web_search_options": "Web search is not available in chat on this server. Leave the parameter out.",
     "moderation": "Moderation is not available on this server. Leave the parameter out.",
     "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
     "allowed_token_ids": "A list of allowed tokens is not available on this server. Use logit_bias.",
@@ -88,9 +88,7 @@ _REFUSED = {
 def refuse(request: SamplingParameters, refused: Mapping[str, str] = _REFUSED) -> None:
     """Refuse what cannot be honoured. Raises `Unsupported`."""
     for name, message in refused.items():
-        value = getattr(request, name, None)
-        # An empty `web_search_options` asks for a search as it comes.
-        if value or (name == "web_search_options" and value is not None):
+        if getattr(request, name, None):
             raise Unsupported(message, param=name)
     best_of = getattr(request, "best_of", None)
     if best_of is not None and best_of > (getattr(request, "n", None) or 1):
@@ -243,11 +241,16 @@ async def _toolset(
     listed = await list_without_approval(
         [server for servers in offered.chat_servers for server in servers()]
     )
+    tools, by_type = [*(request.tools or ())], {}
+    asked = request.web_search_options
+    if asked is not None and (found := searching_tools(offered, services.omitted_tools)):
+        tools.append(web_search(asked))
+        by_type[WEB_SEARCH] = found
     try:
         return build_toolset(
-            request.tools or (),
+            tools,
             request.tool_choice,
-            OfferedTools(always=offered.chat),
+            OfferedTools(by_type=by_type, always=offered.chat),
             listed,
             renderer=model.renderer,
             owner=owner,
@@ -271,6 +274,7 @@ def _places(request: ChatRequest) -> Places:
     )
 
 
+_ENTRY = re.compile(r"tools\[(\d+)\]")
 _TOOL = re.compile(r"tools\[(\d+)\]\.(?!type)(.*)")
 _ALLOWED = re.compile(r"tool_choice\.tools\[(\d+)\]\.name")
 
@@ -279,6 +283,9 @@ def _tool_param(param: str | None, request: ChatRequest) -> str | None:
     """A parameter of the flat form of tools in Chat Completions' nested form."""
     if param is None:
         return None
+    entry = _ENTRY.match(param)
+    if entry is not None and int(entry[1]) >= len(request.tools or ()):
+        return "web_search_options"  # which is the last of the tools
     if request.legacy:
         return re.sub(r"\Atools\b", "functions", param.replace("tool_choice", "function_call"))
     choice = request.tool_choice

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import msgspec
 from msgspec import UNSET
 
-from gateway.assembler import ResponseAssembler
-from gateway.chat import ChoiceAssembler, ChoiceWriter
+from gateway.chat import ChoiceAssembler
 from gateway.chat_chunks import ChunkWriter, chunk_head, usage_chunk
+from gateway.chat_citations import AnnotatedWriter, CitedWriter
 from gateway.chat_message import MessageWriter
 from gateway.chat_plan import ChatPlan, in_chats_words
 from gateway.chat_tee import TeeWriter
 from gateway.choices import ByteSink, ChoicesRun, completion_usage
-from gateway.deltas import Delta
 from gateway.errors import GatewayError, StoreUnavailable, Unsupported
 from gateway.generation import Generation, Generator, variant
 from gateway.logprobs import LogprobAligner
-from gateway.protocols import FinishReason, TokensPrompt
+from gateway.open_item.item import OpenServerCall
+from gateway.protocols import TokensPrompt, ToolResult
 from gateway.served import Services
-from gateway.tool_calls import ToolCalls
-from gateway.turns import TurnLoop
+from gateway.served_tools import ServedTools
 from gateway.watch import Watch
 from gateway.wire.chat import ChatCompletion
-from gateway.wire.events import Event
 from gateway.wire.ids import new_id
-from gateway.wire.response import Response, ResponseStatus
+from gateway.wire.response import ResponseStatus
 
 logger = logging.getLogger("gateway.chat")
 
@@ -56,7 +51,7 @@ class ChatChoice:
         self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
         watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
         self.message: MessageWriter | None = None
-        writer: ChoiceWriter
+        writer: AnnotatedWriter
         if style.stream:
             writer = chunks = ChunkWriter(
                 head,
@@ -86,8 +81,12 @@ class ChatChoice:
             observe=self.watch.see if watches else aligner.push if aligner is not None else None,
         )
         self.generator.counts_prompt = index == 0
+        self._tools = ServedTools(plan.toolset, services, self.generator)
+        self._cited: CitedWriter | None = None
+        if self._tools.offered:
+            self._cited = CitedWriter(writer)
         self._assembler = ChoiceAssembler(
-            writer,
+            self._cited or writer,
             roles=plan.toolset.roles,
             hidden=plan.toolset.served,
             new_id=new_id,
@@ -96,7 +95,6 @@ class ChatChoice:
             calls_finish=style.calls_finish,
             lead=style.lead,
         )
-        self._tools = ServedTools(plan, services, self.generator, self._assembler)
 
     @property
     def cut_off(self) -> bool:
@@ -105,8 +103,15 @@ class ChatChoice:
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
         try:
-            if self._tools.offered:
-                await self._tools.run(self._first, sink)
+            if self._cited is not None:
+                await self._tools.run(
+                    self._first,
+                    sink,
+                    write=assembler.feed,
+                    end=assembler.end_generation,
+                    tell=self._out_of_sight,
+                    begin=self.watch.go_on,
+                )
             else:
                 await self.generator.run(
                     self._first, assembler.feed, assembler.end_generation, sink
@@ -115,57 +120,11 @@ class ChatChoice:
             raise in_chats_words(error, self._plan)  # noqa: B904 (the same error)
         return assembler.finish(self.generator.stop_reason)
 
-
-class ServedTools:
-    """The turn loop of a choice whose tools the gateway runs: their calls and results stay out of sight.
-
-    The items that the next turn is made of are those of a response that nobody sees, so that renderers and tools find what
-    they find in the Responses API.
-    """
-
-    def __init__(
-        self, plan: ChatPlan, services: Services, generator: Generator, shown: ChoiceAssembler
-    ) -> None:
-        self.offered = bool(plan.toolset.served)
-        self._plan = plan
-        self._services = services
-        self._generator = generator
-        self._shown = shown
-
-    async def run(self, first: Generation, sink: ByteSink) -> None:
-        plan, services, shown = self._plan, self._services, self._shown
-        response = Response(
-            id=new_id("resp_"), created_at=plan.created, model=plan.model.name, status="in_progress"
-        )
-        unseen = ResponseAssembler(
-            response, roles=plan.toolset.roles, new_id=new_id, clock=time.time
-        )
-
-        def write(deltas: Sequence[Delta]) -> bytes:
-            unseen.feed(deltas)
-            return shown.feed(deltas)
-
-        def end(held: Sequence[Delta], reason: FinishReason) -> bytes:
-            unseen.feed(held)
-            unseen.end_generation(reason)
-            return shown.end_generation(held, reason)
-
-        calls = ToolCalls(
-            response.id,
-            plan.toolset.served,
-            max_calls=None,
-            max_parallel=services.settings.max_parallel_tool_calls,
-            metrics=services.metrics,
-        )
-        loop: TurnLoop[bytes] = TurnLoop(
-            self._generator, unseen, calls, write=write, end=end, show=_unseen
-        )
-        async with AsyncExitStack() as sessions:
-            await loop.run(first, sink, sessions)
-
-
-def _unseen(events: Sequence[Event]) -> bytes:
-    return b""
+    def _out_of_sight(self, call: OpenServerCall, result: ToolResult) -> bytes:
+        """The wire format has no place for calls that the gateway runs; what they found may be cited."""
+        assert self._cited is not None, "tools are served"
+        self._cited.called(result)
+        return b""
 
 
 class ChatRun(ChoicesRun):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.chat_chunks import ChunkWriter
 from gateway.chat_message import MessageWriter
 from gateway.protocols import TokenLogprob
-from gateway.wire.chat import FinishReason
+from gateway.wire.chat import FinishReason, UrlAnnotation
 
 
 class TeeWriter:
@@ -39,6 +39,10 @@ class TeeWriter:
     def call_input(self, index: int, text: str, *, custom: bool) -> bytes:
         self._message.call_input(index, text, custom=custom)
         return self._chunks.call_input(index, text, custom=custom)
+
+    def annotate(self, annotations: Sequence[UrlAnnotation]) -> bytes:
+        self._message.annotate(annotations)
+        return self._chunks.annotate(annotations)
 
     def finish(self, reason: FinishReason, stop_reason: str | int | None) -> bytes:
         self._message.finish(reason, stop_reason)

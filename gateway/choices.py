@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from gateway.errors import DeadlineExceeded, GatewayError
+from gateway.errors import GatewayError, too_long
 from gateway.generation import Generator
 from gateway.served import ServedModel, Services
 from gateway.usage import total
@@ -104,16 +104,14 @@ class AnswerRun:
         return
 
     async def _until_end(self, sink: ByteSink) -> bytes:
-        seconds = self.services.settings.request_timeout
+        deadline = asyncio.get_running_loop().call_later(
+            self.services.settings.request_timeout, self._expire
+        )
         try:
-            async with asyncio.timeout(seconds), self._reservation.slot():
+            async with self._reservation:
                 if len(self._choices) == 1:
                     return await self._choices[0].run(sink)
                 return await self._all(sink)
-        except TimeoutError:
-            self.error = DeadlineExceeded(
-                f"The response took longer than {seconds:g} seconds, which is this server's limit."
-            )
         except GatewayError as failure:
             self.error = failure
         except asyncio.CancelledError:
@@ -126,7 +124,12 @@ class AnswerRun:
             # A plugin or the gateway itself is at fault; the client is told that, the log is told what.
             logger.exception("a completion failed")
             self.error = GatewayError("The server had an internal error on this request.")
+        finally:
+            deadline.cancel()
         return b""
+
+    def _expire(self) -> None:
+        self.stop(too_long(self.services.settings.request_timeout))
 
     async def _all(self, sink: ByteSink) -> bytes:
         """Several choices: what they send is merged as it comes."""

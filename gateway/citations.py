@@ -3,7 +3,7 @@
 A mark of a known page becomes a Markdown link, `([example.com](https://example.com/page))`, as OpenAI's own answers have
 it, with a space before it where none is; its annotation covers the link without that space. A mark of a known file
 (`【4:0†handbook.pdf】`) is left out, with a space before it, unless a word follows at once; its annotation is about the
-place. Any other text stays as it is.
+place. Any other text stays as it is. Where no links are wanted, a mark of a page is left out as one of a file is.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from gateway.protocols import FileSource, Source
 
 _MARK = re.compile(r"【(\d{1,9})†([^【】\n]{0,64})】")
 _FILE_MARK = re.compile(r"【(\d{1,9}:\d{1,9})(?:†[^【】\n]{0,64})?】")
-_LINES = re.compile(r"L(\d{1,9})(?:-L?\d{1,9})?(?:[,;] ?L\d{1,9}(?:-L?\d{1,9})?)*")
+_LINES = re.compile(r"L(\d{1,9})(?:-L?(\d{1,9}))?(?:[,;] ?L\d{1,9}(?:-L?\d{1,9})?)*")
 _BEGUN = re.compile(r"【(?:\d{1,9}(?::|:\d{1,9})?|\d{1,9}(?::\d{1,9})?†[^【】\n]{0,64})?")
 _NO_SPACE_AFTER = frozenset(" \t\n([{\"'")
 _OPENING = frozenset("([{【\"'“‘")
 
 
 class Citation(Struct, frozen=True):
-    """A mark, and the link that stands for it."""
+    """A mark, and the link that stands for it; empty where no links are wanted."""
 
     source: Source
     link: str
+    lines: tuple[int, int]
+    """The first and the last line that it names, of its first stretch of lines."""
 
 
 class FileCitation(Struct, frozen=True):
@@ -48,11 +50,16 @@ class CitationReader:
     """
 
     def __init__(
-        self, sources: Mapping[int, Sequence[Source]], files: Mapping[str, FileSource] = {}
+        self,
+        sources: Mapping[int, Sequence[Source]],
+        files: Mapping[str, FileSource] = {},
+        *,
+        links: bool = True,
     ) -> None:
-        """`sources` by their cursors, `files` by their marks."""
+        """`sources` by their cursors, `files` by their marks; both may grow. `links`: whether they stand for marks of pages."""
         self._sources = sources
         self._files = files
+        self._links = links
         self._held = ""
         self._last = " "
         self._owes_space = False
@@ -60,7 +67,8 @@ class CitationReader:
 
     def feed(self, text: str) -> list[Piece]:
         """What `text` completes."""
-        if not self._held and not self._files and "【" not in text:
+        leaves_out = bool(self._files) or not self._links
+        if not self._held and not leaves_out and "【" not in text:
             if text:
                 self._last = text[-1]
             return [text] if text else []
@@ -76,23 +84,25 @@ class CitationReader:
                 if file is None:
                     plain.append(mark[0])
                     continue
-                before = self._spaced("".join(plain))
-                if before.endswith(" "):
-                    before, self._owes_space = before[:-1], True
-                self._last = before[-1:] or self._last
-                pieces += (before, FileCitation(file))
+                pieces += (self._before_nothing(plain), FileCitation(file))
                 plain = []
                 continue
             if mark := _MARK.match(text, start):
                 pos = mark.end()
-                source = self._cited(int(mark[1]), mark[2])
-                if source is None:
+                lines = _LINES.fullmatch(mark[2])
+                source = None if lines is None else self._cited(int(mark[1]), int(lines[1]))
+                if lines is None or source is None:
                     plain.append(mark[0])
+                    continue
+                named = int(lines[1]), int(lines[2] or lines[1])
+                if not self._links:
+                    pieces += (self._before_nothing(plain), Citation(source, "", named))
+                    plain = []
                     continue
                 before = self._spaced("".join(plain))
                 if (before[-1:] or self._last) not in _NO_SPACE_AFTER:
                     before += " "
-                pieces += (before, Citation(source, link_to(source.url)))
+                pieces += (before, Citation(source, link_to(source.url), named))
                 self._last, self._owes_space = ")", False
                 plain = []
                 continue
@@ -103,12 +113,20 @@ class CitationReader:
             pos = start + 1
         plain.append(text[pos:])
         rest = "".join(plain)
-        if self._files and rest.endswith(" "):
+        if leaves_out and rest.endswith(" "):
             rest, self._held = rest[:-1], f" {self._held}"
         if rest := self._spaced(rest):
             pieces.append(rest)
             self._last = rest[-1]
         return [piece for piece in pieces if piece]
+
+    def _before_nothing(self, plain: Sequence[str]) -> str:
+        """The text before a mark for which nothing stands: without the space at its end."""
+        before = self._spaced("".join(plain))
+        if before.endswith(" "):
+            before, self._owes_space = before[:-1], True
+        self._last = before[-1:] or self._last
+        return before
 
     def _spaced(self, text: str) -> str:
         """`text`, which follows what was told, with the space that is owed to it."""
@@ -117,12 +135,8 @@ class CitationReader:
         self._owes_space = False
         return f" {text}" if text[0].isalnum() or text[0] in _OPENING else text
 
-    def _cited(self, cursor: int, told: str) -> Source | None:
+    def _cited(self, cursor: int, line: int) -> Source | None:
         """The source that a mark means; a mark of several lines means that of its first."""
-        lines = _LINES.fullmatch(told)
-        if lines is None:
-            return None
-        line = int(lines[1])
         for source in self._sources.get(cursor, ()):
             if source.lines is None or source.lines[0] <= line <= source.lines[1]:
                 return source

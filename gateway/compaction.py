@@ -7,22 +7,17 @@ from collections.abc import Callable
 
 import msgspec
 
+from gateway.context_management import SUMMARY_REQUEST, without_trigger
 from gateway.errors import EngineError
 from gateway.plan import Plan, make_plan
+from gateway.sealing import is_summary
 from gateway.served import Services
-from gateway.wire.content import InputText
 from gateway.wire.decoding import missing
 from gateway.wire.ids import new_id
 from gateway.wire.items import Compaction, Item, Message
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import CompactedResponse, Response
 from gateway.wire.text import TextConfig
-
-_ASK = (
-    "The conversation above is about to be replaced by a summary. Write that summary now, for yourself, so that you can go on "
-    "with the task from it alone: what the user wants and has decided, what was done and found out, the names, paths, "
-    "numbers and code that will be needed again, what is open, and what comes next. Write nothing but the summary."
-)
 
 
 async def plan_compaction(
@@ -34,10 +29,10 @@ async def plan_compaction(
     """
     if not request.input and request.previous_response_id is None:
         raise missing("input", "Send the items to be compacted, or previous_response_id.")
-    ask = Message(role="user", content=[InputText(text=_ASK)])
     asked = msgspec.structs.replace(
         request,
-        input=[*(request.input or ()), ask],
+        input=[*without_trigger(request.input or ()), SUMMARY_REQUEST],
+        context_management=None,
         tools=None,
         tool_choice=None,
         text=TextConfig(),
@@ -62,7 +57,7 @@ def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedR
         output: list[Item] = [
             item
             for item in plan.turn.items[:-1]
-            if isinstance(item, Message) and item.role == "user"
+            if isinstance(item, Message) and item.role == "user" and not is_summary(item)
         ]
         sealed = services.sealer.seal(summary, plan.owner)
         output.append(Compaction(id=new_id("cmp_"), encrypted_content=sealed))

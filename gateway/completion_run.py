@@ -102,7 +102,7 @@ class CompletionChoice:
         self._first = first
         self.generator = Generator(
             model,
-            GenerationSettings(sampling=first.request.sampling),
+            GenerationSettings(sampling=first.request.sampling, raw_stops=True),
             services.metrics,
             aligner=aligner,
             observe=self.watch.see,

@@ -12,6 +12,8 @@ a row). Deltas with empty text are not emitted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -80,3 +82,21 @@ Delta: TypeAlias = (
     | CallArgumentsDelta
     | CallEnded
 )
+
+
+def joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """The same output in as few deltas as can be: neighbours that add to one text are one.
+
+    Where they stand in the raw output is lost: this is not for log probabilities.
+    """
+    out: list[Delta] = []
+    for kind, group in groupby(deltas, type):
+        if kind is TextDelta:
+            out.append(TextDelta("".join([delta.text for delta in group])))  # type: ignore[union-attr]  # of one kind
+        elif kind is ReasoningDelta:
+            out.append(ReasoningDelta("".join([delta.text for delta in group])))  # type: ignore[union-attr]
+        elif kind is CallArgumentsDelta:
+            out.append(CallArgumentsDelta("".join([delta.text for delta in group])))  # type: ignore[union-attr]
+        else:
+            out += group
+    return out

@@ -7,7 +7,8 @@ import binascii
 import logging
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +37,8 @@ from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.embeddings")
+
+T = TypeVar("T")
 
 _ENCODED_AT_ONCE = 32
 """Vectors that are encoded before the event loop gets its turn."""
@@ -76,30 +79,44 @@ class EmbeddingRun:
 
     async def run(self) -> EmbeddingList | None:
         """The whole answer; None where it failed."""
-        self._task = asyncio.current_task()
         self.services.runs.add(self)
+        try:
+            return await self._through(self._answer)
+        finally:
+            self.services.runs.discard(self)
+
+    async def vectors(self) -> Sequence[array[float]] | None:
+        """In place of `run`: the vectors alone; None where it failed. No shutdown waits for it: its caller's does."""
+        return await self._through(self._bare)
+
+    async def _through(self, make: Callable[[EmbeddingResult], Awaitable[T]]) -> T | None:
+        self._task = asyncio.current_task()
         status: ResponseStatus = "cancelled"
         usage: Usage | None = None
         try:
-            answer = await self._until_end()
-            status = "failed" if answer is None else "completed"
-            if answer is not None:
-                tokens = answer.usage.prompt_tokens
-                usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
+            made = await self._until_end(make)
+            status = "failed" if made is None else "completed"
+            if made is None:
+                return None
+            answer, tokens = made
+            usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
             return answer
         finally:
             self._task = None
             self.abandon()
-            self.services.runs.discard(self)
             self.services.metrics.run_finished(self._model.name, status, usage)
 
-    async def _until_end(self) -> EmbeddingList | None:
+    async def _until_end(
+        self, make: Callable[[EmbeddingResult], Awaitable[T]]
+    ) -> tuple[T, int] | None:
+        """What is made of the vectors, and the tokens that they took."""
         seconds = self.services.settings.request_timeout
         try:
             async with asyncio.timeout(seconds):
-                async with self._reservation.slot():
+                async with self._reservation:
                     result = await self._engine.embed(self._request)
-                return await self._answer(result)
+                self._check_number(result)
+                return await make(result), result.prompt_tokens
         except TimeoutError:
             self.error = DeadlineExceeded(
                 f"The embeddings took longer than {seconds:g} seconds, which is this server's limit."
@@ -118,18 +135,24 @@ class EmbeddingRun:
             self.error = GatewayError("The server had an internal error on this request.")
         return None
 
-    async def _answer(self, result: EmbeddingResult) -> EmbeddingList:
+    def _check_number(self, result: EmbeddingResult) -> None:
         wanted = len(self._request.inputs)
         if len(result.vectors) != wanted:
             raise EngineError(
                 f"The engine gave {len(result.vectors)} vectors for {wanted} inputs. Retry."
             )
+
+    async def _bare(self, result: EmbeddingResult) -> Sequence[array[float]]:
+        for vector in result.vectors:
+            _check_numbers(vector)
+        return result.vectors
+
+    async def _answer(self, result: EmbeddingResult) -> EmbeddingList:
         data: list[msgspec.Raw] = []
         for index, vector in enumerate(result.vectors):
             if index % _ENCODED_AT_ONCE == _ENCODED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if not vector or not math.isfinite(sum(vector)):
-                raise EngineError("The engine gave a vector that is not made of numbers.")
+            _check_numbers(vector)
             shown = Embedding(index=index, embedding=_encoded(vector, self._encoding))
             data.append(msgspec.Raw(encode(shown)))
         tokens = result.prompt_tokens
@@ -138,6 +161,11 @@ class EmbeddingRun:
             model=self._model.name,
             usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
         )
+
+
+def _check_numbers(vector: array[float]) -> None:
+    if not vector or not math.isfinite(sum(vector)):
+        raise EngineError("The engine gave a vector that is not made of numbers.")
 
 
 def _encoded(vector: array[float], encoding: EncodingFormat) -> list[float] | str:

@@ -143,5 +143,12 @@ class DeadlineExceeded(GatewayError):
     default_code = "deadline_exceeded"
 
 
+def too_long(seconds: float) -> DeadlineExceeded:
+    """What a response ends with that has taken `seconds`, and may take no more."""
+    return DeadlineExceeded(
+        f"The response took longer than {seconds:g} seconds, which is this server's limit."
+    )
+
+
 class ConfigurationError(Exception):
     """A mistake in configuration or installation. Its text is one sentence: what, where, and what would be right."""

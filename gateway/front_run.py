@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gateway.choices import ByteSink
 from gateway.deltas import Delta
 from gateway.generation import Generation, Generator
-from gateway.protocols import AnswerWriter, FinishReason, Outcome
+from gateway.open_item.item import OpenServerCall
+from gateway.protocols import AnswerWriter, CallWriter, FinishReason, Outcome, ToolResult
+from gateway.served_tools import ServedTools
 
 
 class WrittenChoice:
     """The one choice of a front's answer, written by the front."""
 
-    def __init__(self, generator: Generator, first: Generation, writer: AnswerWriter) -> None:
+    def __init__(
+        self,
+        generator: Generator,
+        first: Generation,
+        writer: AnswerWriter,
+        tools: ServedTools,
+        *,
+        max_turns: int | None = None,
+        max_uses: Mapping[str, int] = {},
+    ) -> None:
         self.generator = generator
         self._first = first
         self._writer = writer
+        self._tools = tools
+        self._max_turns = max_turns
+        self._max_uses = max_uses
         self._reason: FinishReason = "stop"
 
     @property
@@ -25,13 +39,25 @@ class WrittenChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         writer = self._writer
-        await self.generator.run(self._first, writer.feed, self._end, sink)
+        if self._tools.offered:
+            await self._tools.run(
+                self._first,
+                sink,
+                write=writer.feed,
+                end=self._end,
+                tell=self._tell,
+                max_turns=self._max_turns,
+                max_uses=self._max_uses,
+            )
+        else:
+            await self.generator.run(self._first, writer.feed, self._end, sink)
         return writer.finish(
             Outcome(
                 reason=self._reason,
                 stop_reason=self.generator.stop_reason,
                 usage=self.generator.tokens.usage(),
                 context_full=self._context_full(),
+                paused=self._tools.paused,
             )
         )
 
@@ -39,10 +65,13 @@ class WrittenChoice:
         self._reason = reason
         return self._writer.end(held, reason)
 
+    def _tell(self, call: OpenServerCall, result: ToolResult) -> bytes:
+        return self._writer.called(result) if isinstance(self._writer, CallWriter) else b""
+
     def _context_full(self) -> bool:
-        limit = self.generator.model.info.max_model_len
+        generator = self.generator
+        limit = generator.model.info.max_model_len
         wanted = self._first.request.sampling.max_tokens
-        tokens = self.generator.tokens
-        if self._reason != "length" or limit is None or wanted == tokens.output:
+        if self._reason != "length" or limit is None or wanted == generator.tokens.output:
             return False
-        return tokens.input + tokens.output >= limit - 1  # engines may keep one place free
+        return generator.context >= limit - 1  # engines may keep one place free

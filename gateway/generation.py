@@ -5,6 +5,7 @@ Shared by all APIs: what a delta becomes is the business of the writer that is h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -28,7 +29,9 @@ from gateway.protocols import (
 )
 from gateway.rendering import render
 from gateway.served import ServedModel
+from gateway.sinks import TAKEN
 from gateway.structure import enforced
+from gateway.text_stops import TextStops
 from gateway.truncation import turn_starts, without_oldest
 from gateway.usage import PromptCount, TokenCount
 from gateway.wire.ids import new_id
@@ -60,6 +63,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the final text must look like, where the turn's text format cannot say it."""
     places: Places = Places()
     """Where the request says what is to be enforced; for errors about it."""
+    raw_stops: bool = False
+    """Whether stop strings end the raw output, in the engine, and not the answer's text alone (see `gateway.text_stops`)."""
 
 
 class Generator:
@@ -81,6 +86,8 @@ class Generator:
         """Whether the next generation's prompt is counted: of choices that share one prompt, only the first counts it."""
         self.stop_reason: str | int | None = None
         """The stop string or token that ended the last generation, where one did."""
+        self.context = 0
+        """Tokens of the last generation: of its prompt, and of what it made."""
         self._settings = settings
         self._metrics = metrics
         self._aligner = aligner
@@ -91,6 +98,16 @@ class Generator:
         """Whether the answer has all the tokens that it may have."""
         limit = self._settings.sampling.max_tokens
         return limit is not None and self.tokens.output >= limit
+
+    @property
+    def _stops_in_text(self) -> bool:
+        """Whether stop strings are looked for here. Upstreams at message level, which count their tokens at the end, do it."""
+        settings = self._settings
+        return bool(
+            settings.sampling.stop
+            and not settings.raw_stops
+            and "tokens" in self.model.engine.capabilities
+        )
 
     async def prepare(self, turn: Turn) -> Generation:
         """Everything that the engine is asked, made from `turn`."""
@@ -107,7 +124,10 @@ class Generator:
             sampling=msgspec.structs.replace(
                 sampling,
                 max_tokens=limit,
-                stop=(*sampling.stop, *rendered.stop),
+                stop=(rendered.stop if self._stops_in_text else (*sampling.stop, *rendered.stop)),
+                include_stop_str_in_output=(
+                    sampling.include_stop_str_in_output and not self._stops_in_text
+                ),
                 stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
                 skip_special_tokens=not output_format.keeps_special_tokens,
             ),
@@ -189,9 +209,19 @@ class Generator:
         sink: Callable[[OutT], Awaitable[None]],
     ) -> None:
         """Make the call. `write` turns deltas into what `sink` takes, if it is not empty; `end` does so with the last
-        ones. Raises `GatewayError` where the engine fails, after all that it gave is written. The body of the loop is the
-        path of every token.
+        ones. Raises `GatewayError` where the engine fails, after all that it gave is written.
         """
+        # In a task of its own, which each token resumes: its stack is short, and those of all callers wait.
+        await asyncio.create_task(self._run(generation, write, end, sink))
+
+    async def _run(
+        self,
+        generation: Generation,
+        write: Callable[[Sequence[Delta]], OutT],
+        end: Callable[[Sequence[Delta], FinishReason], OutT],
+        sink: Callable[[OutT], Awaitable[None]],
+    ) -> None:
+        """See `run`. The body of the loop is the path of every token."""
         request, rendered = generation.request, generation.rendered
         turn = generation.turn
         parser = self.model.output_format.parser(
@@ -208,6 +238,16 @@ class Generator:
         finish: FinishReason | None = None
         kept: Sequence[Delta] | None = None
         one_call = bool(turn.tools) and not turn.parallel_tool_calls
+        sampling = self._settings.sampling
+        stops = (
+            TextStops(
+                sampling.stop,
+                included=sampling.include_stop_str_in_output,
+                aligner=self._aligner,
+            )
+            if self._stops_in_text
+            else None
+        )
         try:
             if self._aligner is not None:
                 self._aligner.begin()
@@ -227,8 +267,13 @@ class Generator:
                     finish = output.finish_reason
                     if one_call and (kept := up_to_first_call(deltas)) is not None:
                         deltas, finish = kept, "stop"
-                    if out := write(deltas):
-                        await sink(out)
+                    if stops is not None:
+                        searching = generated >= (sampling.min_tokens or 0)
+                        deltas = stops.read(deltas, searching=searching)
+                        if stops.matched is not None:
+                            kept, finish = deltas, "stop"
+                    if (out := write(deltas)) and (taken := sink(out)) is not TAKEN:
+                        await taken
                     if finish is not None:
                         self.stop_reason = output.stop_reason
                         break
@@ -238,11 +283,18 @@ class Generator:
                 raise EngineError("The engine ended this request before it was complete.")
         except GatewayError:
             held = parser.finish("error")
+            if stops is not None:
+                held = [*stops.read(held), *stops.rest()]
             if held and (out := write(held)):
                 await sink(out)
             raise
         else:
-            if out := end(() if kept is not None else parser.finish(finish), finish):
+            held = () if kept is not None else parser.finish(finish)
+            if stops is not None:
+                held = [*stops.read(held), *stops.rest()]
+                if stops.matched is not None:
+                    finish, self.stop_reason = "stop", stops.matched
+            if out := end(held, finish):
                 await sink(out)
         finally:
             tokens = self.tokens
@@ -251,6 +303,7 @@ class Generator:
                 tokens.cached += count.cached
             self.counts_prompt = True
             generated = count.output or generated
+            self.context = count.prompt + generated
             tokens.output += generated
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if parser.recoveries:

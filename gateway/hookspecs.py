@@ -23,8 +23,17 @@ Register hooks offer an implementation under a name; `gateway.toml` chooses by t
         register("greeting", open_tool, config=Config)
 
 `config` is a msgspec Struct; the tables of `gateway.toml` that belong to the plugin are decoded into it, and unknown keys
-are refused with the nearest right name. Resources (`engines`, `tools`, `stores`, `routes`) are asynchronous context managers:
-entered at start-up only if selected, left at shutdown.
+are refused with the nearest right name. What is opened (`engines`, `tools`, `stores`, `routes`, `resources`) is an asynchronous
+context manager: entered at start-up only if selected, left at shutdown.
+
+What several tools and fronts share is a resource. They say that they need it as they register, and are given it, by its
+name, when they are opened:
+
+    @asynccontextmanager
+    async def open_tool(config: Config, *, containers: Containers) -> AsyncIterator[ToolServer]:
+        yield ShellTool(config, containers)
+
+    register("shell", open_tool, config=Config, needs=("containers",))
 """
 
 from __future__ import annotations
@@ -80,9 +89,10 @@ class ModelContext(Struct, frozen=True, kw_only=True):
 OpenEngine: TypeAlias = Callable[[Any, EngineContext], AbstractAsyncContextManager[Engine]]
 MakeRenderer: TypeAlias = Callable[[Any, ModelContext], PromptRenderer]
 MakeFormat: TypeAlias = Callable[[Any, ModelContext], OutputFormat]
-OpenTool: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ToolServer | ToolServers]]
+OpenTool: TypeAlias = Callable[..., AbstractAsyncContextManager[ToolServer | ToolServers]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
-OpenFront: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Front]]
+OpenFront: TypeAlias = Callable[..., AbstractAsyncContextManager[Front]]
+OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
 MakeT = TypeVar("MakeT")
@@ -99,11 +109,13 @@ class Register(Protocol[MakeT_contra]):
         config: type[Struct] = NoConfig,
         summary: str = "",
         aliases: tuple[str, ...] = (),
+        needs: tuple[str, ...] = (),
     ) -> None:
         """Offer `make` under `name`.
 
         `config` is what the plugin's tables in `gateway.toml` are decoded into. `summary` is one line for
-        `gateway plugins`. `aliases` are further names by which a configuration may choose it. A name that another
+        `gateway plugins`. `aliases` are further names by which a configuration may choose it. `needs` names the
+        resources that a tool or a front is given as it is opened, as keyword arguments. A name that another
         installed distribution offers stops the start with an error that names both.
         """
         ...
@@ -121,6 +133,8 @@ class Offer(Struct, Generic[MakeT], frozen=True, kw_only=True):
     """The entry point's name."""
     distribution: str
     version: str
+    needs: tuple[str, ...] = ()
+    """The resources that `make` is given."""
 
 
 @hookspec
@@ -153,8 +167,9 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
 def gateway_register_tools(register: Register[OpenTool]) -> None:
     """Offer tool servers: `make(config)` is an async context manager that yields a `ToolServer`, or `ToolServers`.
 
-    Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. Prove yours with
-    `gateway.testing.ToolServerContract`.
+    Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. One that has the
+    method `use` (`gateway.protocols.UsesServices`) is handed what the gateway has, such as the `Embedder` of a configured
+    model, once all is open. Prove yours with `gateway.testing.ToolServerContract`.
     """
 
 
@@ -173,6 +188,19 @@ def gateway_register_routes(register: Register[OpenFront]) -> None:
 
     Called once, at start-up. `routes` under `[server]` names those that are served; `[routes.<name>]` is the config.
     A front translates its requests into an `Ask`, and writes its answers from a parser's deltas by an `AnswerWriter`.
+    Where `routes` is silent, a front is served that has the name of a selected tool, or of a resource that one needs.
+    One that has the method `use` is handed what the gateway has, as tools are.
+    """
+
+
+@hookspec
+def gateway_register_resources(register: Register[OpenResource]) -> None:
+    """Offer what several tools and fronts share: `make(config)` is an async context manager that yields anything.
+
+    Called once, at start-up. A resource is opened once in each process, if a selected tool or front `needs` it, before
+    all of these, and closed after them. They are given the same object, as the keyword argument of its name, which is
+    therefore an identifier. `[resources.<name>]` is its config. Its type is a matter between the distributions: who
+    needs it depends on who offers it. What processes are to share, such as a folder, is the resource's to arrange.
     """
 
 

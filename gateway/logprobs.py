@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from collections import deque
 
+import msgspec
+
 from gateway.protocols import EngineOutput, TokenLogprob
 
 
@@ -54,3 +56,19 @@ class LogprobAligner:
             if last > start:
                 taken.append(token)
         return taken
+
+    def beginning(self, at: int) -> int:
+        """Where the token begins, of those not taken, that goes over the place before character `at`; `at` if none does."""
+        for start, last, _ in self._tokens:
+            if start < at < last:
+                return start
+        return at
+
+    def cut(self, at: int) -> None:
+        """The output ends at character `at` after all: what is past it has no tokens, and a token no bytes of it."""
+        kept = [each for each in self._tokens if each[0] < at]
+        if kept and kept[-1][1] > at:
+            start, _, token = kept[-1]
+            shown = token.bytes.decode("utf-8", "replace")[: at - start]
+            kept[-1] = (start, at, msgspec.structs.replace(token, bytes=shown.encode()))
+        self._tokens = deque(kept)

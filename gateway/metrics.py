@@ -66,6 +66,9 @@ class Metrics:
             "gateway_open_streams", "Streams that are being sent.",
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
+        self._answered: dict[tuple[str, int], Counter] = {}
+        self._finished: dict[tuple[str, str], Counter] = {}
+        self._of_kinds: dict[str, list[Counter]] = {}
         self._refreshers: list[Callable[[], None]] = []
         self._engines = _EngineCollector()
         registry.register(self._engines)
@@ -85,17 +88,35 @@ class Metrics:
         self._engines.add(model, engine)
 
     def request_answered(self, route: str, status: int) -> None:
-        self._requests.labels(route, str(status)).inc()
+        # To find a counter by its labels costs more than all else here, so each is found once.
+        counter = self._answered.get((route, status))
+        if counter is None:
+            counter = self._answered[route, status] = self._requests.labels(route, str(status))
+        counter.inc()
 
     def run_finished(self, model: str, status: ResponseStatus, usage: Usage | None) -> None:
         """An answer has come to its end; a completion's status, and an embedding's, is what a response's would be."""
-        self._responses.labels(model, status).inc()
-        if usage is not None:
-            count = self._tokens.labels
-            count(model, "input").inc(usage.input_tokens)
-            count(model, "cached").inc(usage.input_tokens_details.cached_tokens)
-            count(model, "output").inc(usage.output_tokens)
-            count(model, "reasoning").inc(usage.output_tokens_details.reasoning_tokens)
+        counter = self._finished.get((model, status))
+        if counter is None:
+            counter = self._finished[model, status] = self._responses.labels(model, status)
+        counter.inc()
+        if usage is None:
+            return
+        kinds = self._of_kinds.get(model)
+        if kinds is None:
+            kinds = self._of_kinds[model] = [
+                self._tokens.labels(model, kind)
+                for kind in ("input", "cached", "output", "reasoning")
+            ]
+        made = (
+            usage.input_tokens,
+            usage.input_tokens_details.cached_tokens,
+            usage.output_tokens,
+            usage.output_tokens_details.reasoning_tokens,
+        )
+        for counter, tokens in zip(kinds, made, strict=True):
+            if tokens:
+                counter.inc(tokens)
 
     def parser_recovered(self, model: str, times: int) -> None:
         self._recoveries.labels(model).inc(times)

@@ -7,10 +7,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, NotFound
-from gateway.protocols import ItemPage, Order
+from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.protocols import Order
 from gateway.wire.items import Item
 from gateway.wire.response import ItemList, item_list
+
+PAGED_BY = ("after", "limit", "order")
+"""The query parameters of a page."""
 
 
 class PageQuery(Struct, frozen=True, kw_only=True):
@@ -23,6 +26,11 @@ class PageQuery(Struct, frozen=True, kw_only=True):
 
 def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"]) -> PageQuery:
     """The page that a query string asks for; raises `InvalidRequest` with the parameter that is wrong."""
+    if "before" in query:
+        raise Unsupported(
+            "Lists go on after an item: send 'after', and 'order' to turn them round.",
+            param="before",
+        )
     limit = query.get("limit", "20")
     if not limit.isdecimal() or len(limit) > 3 or not 1 <= int(limit) <= 100:
         raise InvalidRequest(
@@ -53,11 +61,6 @@ def page_of(items: Sequence[Item], query: PageQuery) -> ItemList:
             raise unknown_after(query.after)
         ordered = ordered[ids.index(query.after) + 1 :]
     return item_list(ordered[: query.limit], has_more=len(ordered) > query.limit)
-
-
-def listed(page: ItemPage) -> ItemList:
-    """A store's page as it is answered."""
-    return item_list(list(page.items), has_more=page.has_more)
 
 
 def unknown_after(after: str) -> NotFound:

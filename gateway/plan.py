@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gateway.client_tools import brought_tools
 from gateway.configuration_updates import with_updates
+from gateway.context_management import WantedCompaction, wanted_compaction, without_trigger
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.hints import hints_of
 from gateway.history import (
@@ -90,6 +91,8 @@ class Plan(Struct, kw_only=True):
     """The request's body, where it is stored with the response."""
     generates: bool = True
     """Whether the model is asked at all; if not, the response is there to be gone on from."""
+    compaction: WantedCompaction | None = None
+    """Whether, and when, it summarizes what it goes on from."""
 
     def faults_told(self) -> AbstractContextManager[None]:
         """Has errors about the turn's items name them by their places in the request."""
@@ -101,7 +104,6 @@ class Plan(Struct, kw_only=True):
 _REFUSED = {
     "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
     "moderation": "Moderation is not available on this server. Leave the parameter out.",
-    "context_management": "Context management is not available on this server. Leave it out.",
 }
 
 
@@ -122,7 +124,7 @@ async def make_plan(
     _refuse(request, services, goes_on=known is not None)
     model = services.model(request.model)
     check_ids(request.input or ())
-    sent = items_without_credentials(assign_ids(request.input or ()))
+    sent = items_without_credentials(assign_ids(without_trigger(request.input or ())))
     own = open_items(sent, services.sealer, owner)
     history = await history_of(request, services.store, owner) if known is None else known
     own = await resolve_references(own, history, services.store, owner)
@@ -139,6 +141,7 @@ async def make_plan(
         brought,
         renderer=model.renderer,
         owner=owner,
+        items=[*history, *own],
     )
     services.omitted_tools.tell(toolset.omitted)
     text_format = _text_format(request)
@@ -147,7 +150,7 @@ async def make_plan(
     store = request.store is not False and services.store is not None
     reasoning = request.reasoning
     with told_by_own_place(len(history), brought_by=_history_param(request.conversation_id)):
-        context = open_compactions([*history, *own], services.sealer, owner)
+        context = open_compactions([*history, *own], services.sealer, owner, own=len(history))
     turn = Turn(
         items=with_thoughts(context),
         results=await kept_results([*history, *own], services.store, owner),
@@ -192,6 +195,7 @@ async def make_plan(
         listings=new_listings(requested, turn.items),
         approved=approved_calls(own, history, toolset.listed),
         generates=_generates(request),
+        compaction=_compaction(request, model),
     )
 
 
@@ -206,12 +210,6 @@ def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> N
             param="conversation",
             code="mutually_exclusive_parameters",
         )
-    for index, item in enumerate(request.input or ()):
-        if isinstance(item, items.CompactionTrigger):
-            raise Unsupported(
-                "A response cannot compact its own conversation here. Send the items to /v1/responses/compact first.",
-                param=f"input[{index}].type",
-            )
     if request.background and request.store is False:
         raise InvalidRequest(
             "A background response is fetched later, so it must be stored. Leave store out, or background.",
@@ -245,6 +243,13 @@ def _check_window(request: ResponseRequest) -> None:
 def _history_param(conversation_id: str | None) -> str:
     """The parameter that brings the items before the request's own."""
     return "previous_response_id" if conversation_id is None else "conversation"
+
+
+def _compaction(request: ResponseRequest, model: ServedModel) -> WantedCompaction | None:
+    wanted = wanted_compaction(request, model)
+    if wanted is not None and wanted.threshold is not None and not _generates(request):
+        return None  # there is no prompt to be too long
+    return wanted
 
 
 def _generates(request: ResponseRequest) -> bool:

@@ -18,7 +18,7 @@ from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig
 from gateway.tables import suggestion
 
-Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "route"]
+Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "route", "resource"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
@@ -98,10 +98,16 @@ class Registrar:
         config: type[Struct] = NoConfig,
         summary: str = "",
         aliases: tuple[str, ...] = (),
+        needs: tuple[str, ...] = (),
     ) -> None:
-        if isinstance(aliases, str):
+        for what, names in (("aliases", aliases), ("needs", needs)):
+            if isinstance(names, str):
+                raise ConfigurationError(
+                    f"the {what} of the {self._kind} {name!r} are one string, not a tuple"
+                )
+        if needs and self._kind not in ("tool", "route"):
             raise ConfigurationError(
-                f"the aliases of the {self._kind} {name!r} are one string, not a tuple"
+                f"the {self._kind} {name!r} needs resources, and only tools and fronts are given any"
             )
         if not callable(make):
             raise ConfigurationError(
@@ -127,11 +133,16 @@ class Registrar:
             plugin=self._info.name,
             distribution=self._info.distribution,
             version=self._info.version,
+            needs=tuple(needs),
         )
         for each in (name, *aliases):
             if not isinstance(each, str) or not _NAME.match(each):
                 raise ConfigurationError(
                     f"{each!r} is no name for {article(self._kind)}: letters, digits, '_', '-' and '.' make one"
+                )
+            if self._kind == "resource" and not each.isidentifier():
+                raise ConfigurationError(
+                    f"{each!r} is no name for a resource, which is given as the argument of its name"
                 )
             if (self._kind, each) in self._offers:
                 raise ConfigurationError(f"it registers {article(self._kind)} named {each!r} twice")

@@ -18,6 +18,7 @@ from gateway.hookspecs import (
     Offer,
     OpenEngine,
     OpenFront,
+    OpenResource,
     OpenStore,
     OpenTool,
 )
@@ -36,7 +37,7 @@ logger = logging.getLogger("gateway.plugins")
 
 GROUP = "gateway"
 
-KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "route")
+KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "route", "resource")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -98,7 +99,7 @@ class PluginSet:
         return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
-        """The engine of that name or alias; raises `ConfigurationError`, as the next five do.
+        """The engine of that name or alias; raises `ConfigurationError`, as the next six do.
 
         `where` is the key that names it, for the message.
         """
@@ -118,6 +119,14 @@ class PluginSet:
 
     def route(self, name: str, where: str = "") -> Offer[OpenFront]:
         return self._find("route", name, where)
+
+    def resource(self, name: str, where: str = "") -> Offer[OpenResource]:
+        return self._find("resource", name, where)
+
+    def needs(self, kind: Kind, name: str) -> tuple[str, ...]:
+        """The resources that an offer is given; none where there is no such offer."""
+        offer = self._names.get((kind, name))
+        return offer.needs if offer else ()
 
     def _find(self, kind: Kind, name: str, where: str) -> Offer[Any]:
         if offer := self._names.get((kind, name)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import get_args
 
 from litestar.datastructures import MultiDict
@@ -13,6 +14,7 @@ from gateway.wire.decoding import not_among
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False, "": False}
 _INCLUDABLE = list(get_args(Includable))
+_INCLUDE = re.compile(r"include(\[\d*\])?")
 
 
 def flag_of(query: Mapping[str, str], name: str) -> bool:
@@ -27,9 +29,18 @@ def flag_of(query: Mapping[str, str], name: str) -> bool:
     return _FLAGS[value]
 
 
-def check_include(query: MultiDict[str]) -> None:
-    """Refuse what cannot be included. SDKs write a list as `include`, or as `include[]`, again and again."""
-    wanted = [*query.getall("include", []), *query.getall("include[]", [])]
+def include_of(query: MultiDict[str]) -> frozenset[str]:
+    """What is to be included; raises `InvalidRequest` for what cannot be.
+
+    SDKs write a list as `include`, or as `include[]`, again and again, or number it.
+    """
+    wanted = [value for name, value in query.multi_items() if _INCLUDE.fullmatch(name)]
     for index, value in enumerate(wanted):
         if value not in _INCLUDABLE:
             raise not_among(f"include[{index}]", value, _INCLUDABLE)
+    return frozenset(wanted)
+
+
+def has_unknown(query: MultiDict[str], known: Collection[str]) -> bool:
+    """Whether there is a parameter that the endpoint does not know; such are passed over, as unknown ones of a body are."""
+    return any(name not in known and not _INCLUDE.fullmatch(name) for name in query)

@@ -34,9 +34,13 @@ class ListedServer(Struct, frozen=True, kw_only=True):
             tools=[
                 items.McpListedTool(
                     name=tool.definition.name,
-                    description=tool.definition.description,
+                    description=(
+                        UNSET
+                        if tool.definition.description is None
+                        else tool.definition.description
+                    ),
                     input_schema=tool.definition.parameters or {"type": "object"},
-                    annotations=dict(tool.hints) or None,
+                    annotations=dict(tool.hints) or UNSET,
                 )
                 for tool in self.tools
             ],

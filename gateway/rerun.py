@@ -1,4 +1,4 @@
-"""Running a background response whose process died before it had begun."""
+"""Running a background response whose process died before anybody had seen any output."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ async def made_again(record: StoredResponse, services: Services) -> ResponseRun:
     plan.response.id = record.id
     plan.response.created_at = record.response.created_at
     plan.input = record.input
+    plan.body = record.request
     run = ResponseRun(plan, services)
     await run.prepare()
     return run

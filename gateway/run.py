@@ -8,33 +8,39 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import TypeAlias, cast
 
 from gateway.admission import Reservation
 from gateway.assembler import ResponseAssembler
+from gateway.context_management import Compactor
 from gateway.deltas import Delta
 from gateway.errors import (
-    DeadlineExceeded,
     GatewayError,
     InvalidRequest,
     RateLimited,
     StoreUnavailable,
+    too_long,
 )
 from gateway.faults import Places, tool_places
 from gateway.generation import Generation, GenerationSettings, Generator
 from gateway.logprobs import LogprobAligner
 from gateway.plan import Plan
-from gateway.protocols import UNFINISHED, FinishReason, StoredResponse
+from gateway.protocols import UNFINISHED, FinishReason, StoredResponse, Turn
 from gateway.served import ServedModel, Services
 from gateway.tool_calls import ToolCalls
 from gateway.turns import TurnLoop
+from gateway.usage import total
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
-from gateway.wire.response import Response, snapshot
+from gateway.wire.response import Response, Usage, snapshot
 
 logger = logging.getLogger("gateway.run")
 
 Sink = Callable[[Sequence[Event]], Awaitable[None]]
 """Takes the events that are ready at once; awaiting it is the back-pressure."""
+Ready: TypeAlias = Sequence[Event] | bytes
+"""Events; or one event, as it is sent in a stream of server-sent events."""
+FrameSink = Callable[[Ready], Awaitable[None]]
 
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
 """What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
@@ -47,11 +53,14 @@ class ResponseRun:
     task: whatever fails becomes the terminal event, after which nothing follows.
     """
 
-    def __init__(self, plan: Plan, services: Services) -> None:
+    def __init__(self, plan: Plan, services: Services, *, quiet: bool = False) -> None:
+        """`quiet`: nobody reads the events on the way; the sink is given few of them."""
         self.plan = plan
         self.model: ServedModel = plan.model
         self.services = services
         self.response: Response = plan.response
+        self.attempt = 0
+        """See `StoredResponse`."""
         self.error: GatewayError | None = None
         """Why the response failed, once it has."""
         aligner = LogprobAligner() if plan.wants_logprobs else None
@@ -65,41 +74,35 @@ class ResponseRun:
             include=plan.include,
             known=plan.turn.results,
             summarizes=plan.summarizes_reasoning,
+            quiet=quiet,
         )
         self._first: Generation | None = None
         self._reservation: Reservation | None = None
+        settings = GenerationSettings(
+            sampling=plan.sampling,
+            cache_salt=plan.cache_salt,
+            priority=plan.priority,
+            trace_headers=plan.trace_headers,
+            hints=plan.hints,
+            size=plan.size,
+            places=Places(tools=tool_places(plan.response.tools)),
+        )
         self._generator = Generator(
             plan.model,
-            GenerationSettings(
-                sampling=plan.sampling,
-                cache_salt=plan.cache_salt,
-                priority=plan.priority,
-                trace_headers=plan.trace_headers,
-                hints=plan.hints,
-                size=plan.size,
-                places=Places(tools=tool_places(plan.response.tools)),
-            ),
+            settings,
             services.metrics,
             aligner=aligner,
             observe=None if aligner is None else aligner.push,
         )
-        self._tokens = self._generator.tokens
-        calls = ToolCalls(
-            plan.response.id,
-            plan.toolset.served,
-            known=plan.turn.results,
-            max_calls=plan.max_tool_calls,
-            max_parallel=services.settings.max_parallel_tool_calls,
-            metrics=services.metrics,
-        )
-        self._loop: TurnLoop[Sequence[Event]] = TurnLoop(
-            self._generator,
-            self._assembler,
-            calls,
-            write=self._assembler.feed,
-            end=self._end_output,
-            show=_as_they_are,
-        )
+        self._compactor: Compactor | None = None
+        if plan.compaction is not None:
+            self._compactor = Compactor(
+                plan.compaction,
+                plan.model,
+                settings,
+                services.metrics,
+                truncate=plan.truncate,
+            )
         self._task: asyncio.Task[object] | None = None
         self._stopped_by: GatewayError | None = None
         self._cancelled = False
@@ -111,10 +114,16 @@ class ResponseRun:
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
         with self.plan.faults_told():
-            self._first = await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
+            self._first = await self._first_generation()
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
         self._reservation = self.model.admission.reserve()
+
+    async def _first_generation(self) -> Generation | None:
+        """None where a compaction comes before."""
+        if self._compactor is not None:
+            return await self._compactor.begin(self._generator, self.plan.turn)
+        return await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
 
     def abandon(self) -> None:
         """Give back what `prepare` took, if `run` was never called."""
@@ -145,15 +154,24 @@ class ResponseRun:
             owner=plan.owner,
             streamed=plan.background and plan.stream,
             request=plan.body,
+            attempt=self.attempt,
             results=dict(self._assembler.results),
         )
 
     async def run(self, sink: Sink) -> Response:
         """Make the response, handing its events to `sink`; returns it in its terminal status."""
+        # `feed` makes nothing but events.
+        return await self._run(cast("FrameSink", sink), self._assembler.feed)
+
+    async def run_framed(self, sink: FrameSink) -> Response:
+        """As `run`, for server-sent events: most of them come as they are sent."""
+        return await self._run(sink, self._assembler.feed_framed)
+
+    async def _run(self, sink: FrameSink, write: Callable[[Sequence[Delta]], Ready]) -> Response:
         self._task = asyncio.current_task()
         self.services.runs.add(self)
         try:
-            closing = await self._until_end(sink)
+            closing = await self._until_end(sink, write)
             self._task = None  # from here on there is nothing to stop
             if await self._store():
                 self._tell_plugins()
@@ -164,43 +182,41 @@ class ResponseRun:
             self.services.runs.discard(self)
         return self.response
 
-    async def _until_end(self, sink: Sink) -> list[Event]:
+    async def _until_end(
+        self, sink: FrameSink, write: Callable[[Sequence[Delta]], Ready]
+    ) -> list[Event]:
         """Run all turns; the events that close the response, but for the terminal one."""
         assembler, reservation = self._assembler, self._reservation
         first, self._first = self._first, None
         assert reservation is not None, "prepare comes before run"
-        assert first is not None, "prepare comes before run"
         error: GatewayError
+        deadline = asyncio.get_running_loop().call_later(
+            self.services.settings.request_timeout, self._expire
+        )
         try:
             await sink(assembler.start("queued" if self.plan.background else "in_progress"))
             if self._cancelled:
-                return assembler.cancel(self._tokens.usage())
-            async with (
-                asyncio.timeout(self.services.settings.request_timeout),
-                reservation.slot(),
-                AsyncExitStack() as sessions,
-            ):
+                return assembler.cancel(self._usage())
+            async with reservation, AsyncExitStack() as sessions:
                 if self.plan.background:
                     await self._leave_queue(sink)
-                for listing in self.plan.listings:
+                if first is None:
+                    first = await self._compact(sink)
+                for listing in self.plan.listings if first is not None else ():
                     await sink(assembler.list_tools(listing))
-                if self.plan.generates:
-                    await self._loop.run(first, sink, sessions, approved=self.plan.approved)
-            return assembler.finish(self._tokens.usage())
-        except TimeoutError:
-            error = DeadlineExceeded(
-                f"The response took longer than {self.services.settings.request_timeout:g} seconds, "
-                "which is this server's limit."
-            )
+                if self.plan.generates and first is not None:
+                    turns = self._turns(write)
+                    await turns.run(first, sink, sessions, approved=self.plan.approved)
+            return assembler.finish(self._usage())
         except GatewayError as failure:
             error = failure
         except asyncio.CancelledError:
             if self._task is not None and (self._cancelled or self._stopped_by is not None):
                 self._task.uncancel()
             if self._cancelled:
-                return assembler.cancel(self._tokens.usage())
+                return assembler.cancel(self._usage())
             if self._stopped_by is None:
-                assembler.cancel(self._tokens.usage())
+                assembler.cancel(self._usage())
                 # The client has gone: nobody reads on, but what was made is kept.
                 await asyncio.shield(self._store())
                 self._tell_plugins()
@@ -210,10 +226,58 @@ class ResponseRun:
             # A plugin or the gateway itself is at fault; the client is told that, the log is told what.
             logger.exception("response %s failed", self.response.id)
             error = GatewayError("The server had an internal error on this request.")
+        finally:
+            deadline.cancel()
         self.error = error
-        return assembler.fail(failure_code(error), error.message, self._tokens.usage())
+        return assembler.fail(failure_code(error), error.message, self._usage())
 
-    async def _leave_queue(self, sink: Sink) -> None:
+    async def _compact(self, sink: FrameSink) -> Generation | None:
+        """The first generation from what was compacted; None where the response is over with that."""
+        compactor = self._compactor
+        assert compactor is not None, "prepare comes before run"
+        seal = partial(self.services.sealer.seal, owner=self.plan.owner)
+        return await compactor.run(self._assembler, self._generator, sink, seal)
+
+    async def _compacted_where_needed(self, turn: Turn, sink: FrameSink) -> Generation:
+        """A later generation, from `turn` or from a summary of it."""
+        assert self._compactor is not None, "who asks has looked"
+        generation = await self._compactor.begin(self._generator, turn)
+        generation = generation or await self._compact(sink)
+        assert generation is not None, "a trigger is followed by none"
+        return generation
+
+    def _usage(self) -> Usage:
+        """So far; a compaction is a part of it."""
+        counts = [self._generator.tokens]
+        if self._compactor is not None:
+            counts.append(self._compactor.tokens)
+        return total(counts).usage()
+
+    def _turns(self, write: Callable[[Sequence[Delta]], Ready]) -> TurnLoop[Ready]:
+        # Not kept: it refers back to this object, which would then stay until the garbage collector comes for both.
+        plan = self.plan
+        calls = ToolCalls(
+            plan.response.id,
+            plan.toolset.served,
+            known=plan.turn.results,
+            max_calls=plan.max_tool_calls,
+            max_parallel=self.services.settings.max_parallel_tool_calls,
+            metrics=self.services.metrics,
+        )
+        return TurnLoop(
+            self._generator,
+            self._assembler,
+            calls,
+            write=write,
+            end=self._end_output,
+            show=_as_they_are,
+            prepare=None if self._compactor is None else self._compacted_where_needed,
+        )
+
+    def _expire(self) -> None:
+        self.stop(too_long(self.services.settings.request_timeout))
+
+    async def _leave_queue(self, sink: FrameSink) -> None:
         """A background response begins to run; where it has been ended from elsewhere, it does not."""
         self._untold = self._assembler.progress()
         store = self.services.store

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.wire.content import OutputText, ReasoningText
+from gateway.wire.content import InputText, OutputText, ReasoningText
 from gateway.wire.items import Compaction, Item, Message, Reasoning
 
 logger = logging.getLogger("gateway.sealing")
 
 
-class _Sealed(Struct, frozen=True):
+Replaces: TypeAlias = Literal["nothing", "context", "all"]
+"""What of the items before it a compaction stands for: none, as `/v1/responses/compact` sends those on that stay; what a
+response has compacted, but for messages that its client sends again beside it; or all, with those that it keeps inside."""
+
+_SUMMARY = "Summary of the conversation before this point:\n\n"
+
+
+class _Sealed(Struct, frozen=True, omit_defaults=True):
     """What is inside."""
 
     text: str
     owner: str | None = None
+    replaces: Replaces = "nothing"
+    kept: Sequence[Message] = ()
+    """What stays as it was, after the summary; messages that are not the user's come before it."""
 
 
 class Sealer:
@@ -45,12 +56,24 @@ class Sealer:
             made = [Fernet(Fernet.generate_key())]
         self._fernet = MultiFernet(made)
 
-    def seal(self, text: str, owner: str | None) -> str:
-        """`text` so that only `owner` can have it opened."""
-        return self._fernet.encrypt(msgspec.json.encode(_Sealed(text, owner))).decode()
+    def seal(
+        self,
+        text: str,
+        owner: str | None,
+        *,
+        replaces: Replaces = "nothing",
+        kept: Sequence[Message] = (),
+    ) -> str:
+        """`text` so that only `owner` can have it opened. A compaction says what it `replaces`, and has what it keeps."""
+        inner = _Sealed(text, owner, replaces, kept)
+        return self._fernet.encrypt(msgspec.json.encode(inner)).decode()
 
     def open(self, sealed: str, owner: str | None, param: str) -> str:
         """The text again; raises `InvalidRequest` for what is damaged, another's, or sealed with an unknown key."""
+        return self.open_whole(sealed, owner, param).text
+
+    def open_whole(self, sealed: str, owner: str | None, param: str) -> _Sealed:
+        """As `open`, with all that was sealed."""
         try:
             inner = msgspec.json.decode(self._fernet.decrypt(sealed.encode()), type=_Sealed)
         except (InvalidToken, msgspec.MsgspecError):
@@ -62,7 +85,7 @@ class Sealer:
                 param=param,
                 code="invalid_encrypted_content",
             )
-        return inner.text
+        return inner
 
 
 def open_items(
@@ -78,25 +101,49 @@ def open_items(
     return opened
 
 
-def open_compactions(context: Sequence[Item], sealer: Sealer, owner: str | None) -> list[Item]:
+def open_compactions(
+    context: Sequence[Item], sealer: Sealer, owner: str | None, *, own: int = 0
+) -> list[Item]:
     """A conversation as the model reads it: each compaction is what the model itself has written there.
 
-    Errors name an item by its place in `context`.
+    One that a response has made stands for what comes before it. `own` is where the request's own items begin: of these,
+    messages may stay. Errors name an item by its place in `context`.
     """
+    opened: list[Item] = []
+    sent: list[Item] = []
+    """Messages of the request's own that do not come from the model."""
+    for index, item in enumerate(context):
+        if not isinstance(item, Compaction):
+            opened.append(item)
+            if index >= own and isinstance(item, Message) and item.role != "assistant":
+                sent.append(item)
+        elif item.encrypted_content:  # else its response ended before the summary did
+            param = f"input[{index}].encrypted_content"
+            inner = sealer.open_whole(item.encrypted_content, owner, param)
+            if inner.replaces != "nothing":
+                sent = sent if inner.replaces == "context" else []
+                opened = sent.copy()
+            opened += compacted_context(inner.text, inner.replaces, inner.kept, item_id=item.id)
+    return opened
+
+
+def compacted_context(
+    summary: str, replaces: Replaces, kept: Sequence[Message], *, item_id: str = ""
+) -> list[Item]:
+    """What the model reads in place of what was compacted."""
+    text = _SUMMARY + summary
+    if replaces == "nothing":
+        return [Message(id=item_id, role="assistant", content=[OutputText(text=text)])]
+    # Of the user: many prompt formats want a conversation to begin with one of theirs.
+    told = Message(id=item_id, role="user", content=[InputText(text=text)])
     return [
-        Message(
-            id=item.id,
-            role="assistant",
-            content=[
-                OutputText(
-                    text="Summary of the conversation before this point:\n\n"
-                    + sealer.open(
-                        item.encrypted_content, owner, f"input[{index}].encrypted_content"
-                    )
-                )
-            ],
-        )
-        if isinstance(item, Compaction)
-        else item
-        for index, item in enumerate(context)
+        *(message for message in kept if message.role != "user"),
+        told,
+        *(message for message in kept if message.role == "user"),
     ]
+
+
+def is_summary(message: Message) -> bool:
+    """Whether a message is what the model reads of a compaction."""
+    part = message.content[0] if message.content else None
+    return isinstance(part, InputText) and part.text.startswith(_SUMMARY)

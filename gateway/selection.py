@@ -23,6 +23,7 @@ from gateway.hookspecs import (
     Offer,
     OpenEngine,
     OpenFront,
+    OpenResource,
     OpenStore,
     OpenTool,
 )
@@ -82,6 +83,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     tools: list[tuple[Offer[OpenTool], Struct]]
     store: tuple[Offer[OpenStore], Struct] | None
     routes: list[tuple[Offer[OpenFront], Struct]]
+    resources: list[tuple[Offer[OpenResource], Struct]]
+    """What the tools and the fronts need, each once."""
 
 
 def select(config: Config, plugins: PluginSet) -> Selection:
@@ -93,6 +96,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
             tools=[resolve_tool(name, config, plugins) for name in config.tools],
             store=resolve_store(config, plugins),
             routes=resolve_routes(config, plugins),
+            resources=resolve_resources(config, plugins),
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
@@ -120,14 +124,16 @@ def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore],
 def resolve_routes(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenFront], Struct]]:
     """The further APIs that `server.routes` names, each with its config.
 
-    Where it is silent: the standard ones, and those that come with the selected tools, under their names.
+    Where it is silent: the standard ones, and those that come with the selected tools and with the resources that these
+    need, under their names.
     """
     for name in config.routes:
         plugins.route(name, dotted(("routes", name)))
     names = config.server.routes
     if names is None:
         installed = plugins.names("route")
-        wanted = dict.fromkeys((*STANDARD_ROUTES, *config.tools))
+        needed = (each for name in config.tools for each in plugins.needs("tool", name))
+        wanted = dict.fromkeys((*STANDARD_ROUTES, *config.tools, *needed))
         names = [name for name in wanted if name in installed]
     resolved: list[tuple[Offer[OpenFront], Struct]] = []
     for index, name in enumerate(names):
@@ -140,6 +146,33 @@ def resolve_routes(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenF
         where = dotted(("routes", name))
         resolved.append((offer, plugins.decode_config(offer, table, where)))
     return resolved
+
+
+def resolve_resources(
+    config: Config, plugins: PluginSet
+) -> list[tuple[Offer[OpenResource], Struct]]:
+    """What the selected tools and fronts need, each with its config and each once."""
+    for name in config.resources:
+        plugins.resource(name, dotted(("resources", name)))
+    users: dict[str, str] = {}
+    for tool in config.tools:
+        for name in plugins.needs("tool", tool):
+            users.setdefault(name, dotted(("tools", tool)))
+    for front, _ in resolve_routes(config, plugins):
+        for name in front.needs:
+            users.setdefault(name, f"the front {front.name!r}")
+    resolved: list[tuple[Offer[OpenResource], Struct]] = []
+    for name, user in users.items():
+        offer = plugins.resource(name, user)
+        where = dotted(("resources", name))
+        table = config.resources.get(name, {})
+        resolved.append((offer, plugins.decode_config(offer, table, where)))
+    return resolved
+
+
+def needed(offer: Offer[Any], resources: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the open `resources` the tool or front of `offer` is given."""
+    return {name: resources[name] for name in offer.needs}
 
 
 def resolve_model(name: str, config: ModelConfig, plugins: PluginSet) -> ModelPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -129,12 +129,12 @@ class Services:
 
     def model(self, name: str | None) -> ServedModel:
         """The model that a request names, which generates; the only one that does, where it names none."""
-        models = [model.name for model in self.models.values() if model.generates]
-        found = self._chosen(name, models)
+        found = self._chosen(name, _generates)
         if not found.generates:
+            others = ", ".join(self._names(_generates))
             raise InvalidRequest(
                 f"The model '{found.name}' only embeds: use it with /v1/embeddings."
-                f" Models that generate: {', '.join(models) or 'none'}.",
+                f" Models that generate: {others or 'none'}.",
                 param="model",
                 code="model_not_supported",
             )
@@ -142,11 +142,11 @@ class Services:
 
     def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
         """The model that a request names, which embeds; the only one that does, where it names none."""
-        models = [model.name for model in self.models.values() if model.embedder is not None]
-        found = self._chosen(name, models)
+        found = self._chosen(name, _embeds)
         if found.embedder is None:
+            others = ", ".join(self._names(_embeds))
             raise InvalidRequest(
-                f"The model '{found.name}' does not embed. Models that do: {', '.join(models) or 'none'}.",
+                f"The model '{found.name}' does not embed. Models that do: {others or 'none'}.",
                 param="model",
                 code="model_not_supported",
             )
@@ -154,13 +154,18 @@ class Services:
 
     def any_model(self, name: str | None) -> ServedModel:
         """The model that a request names, whatever it does; the only one, where it names none."""
-        return self._chosen(name, list(self.models))
+        return self._chosen(name, _is_served)
 
-    def _chosen(self, name: str | None, models: Sequence[str]) -> ServedModel:
+    def _names(self, fits: Callable[[ServedModel], bool]) -> list[str]:
+        return [model.name for model in self.models.values() if fits(model)]
+
+    def _chosen(self, name: str | None, fits: Callable[[ServedModel], bool]) -> ServedModel:
+        """The model of that name, whether it fits or not; without a name, the only one that does."""
         if self.draining:
             raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
         if name is not None:
             return self.known_model(name)
+        models = self._names(fits)
         if len(models) == 1:
             return self.models[models[0]]
         if not models:
@@ -189,3 +194,15 @@ class Services:
         """End all that still runs; each tells its reader why."""
         for run in tuple(self.runs):
             run.stop(error)
+
+
+def _generates(model: ServedModel) -> bool:
+    return model.generates
+
+
+def _embeds(model: ServedModel) -> bool:
+    return model.embedder is not None
+
+
+def _is_served(model: ServedModel) -> bool:
+    return True

@@ -18,6 +18,7 @@ from gateway.app import app_of, open_services
 from gateway.cli.banner import banner
 from gateway.config import Config
 from gateway.errors import ConfigurationError, ServerShuttingDown
+from gateway.http_protocol import LimitedHttpProtocol
 from gateway.plugins import PluginSet
 from gateway.served import Services
 from gateway.workers import new_event_loop, run_workers
@@ -43,6 +44,8 @@ class GatewayServer(uvicorn.Server):
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in sockets or ():
+            listen(each, self.config.backlog)
         await super().startup(sockets)
         if self.started and self._announce and sockets:
             models = sorted(self._services.models.values(), key=lambda model: not model.generates)
@@ -153,12 +156,26 @@ def bind(config: Config) -> socket.socket:
         listening.bind(address)
     except OSError as error:
         listening.close()
-        raise ConfigurationError(
-            f"The server cannot listen on {host} port {port}: {error.strerror or error}. "
-            "Stop what listens there, or choose another with --port."
-        ) from error
+        raise _cannot_listen(host, port, error) from error
     listening.set_inheritable(True)
     return listening
+
+
+def listen(bound: socket.socket, backlog: int) -> None:
+    """Listen on a bound socket. Raises `ConfigurationError` where another has come to listen there, while models were opened:
+    several may be bound to one address as long as none listens."""
+    host, port = bound.getsockname()[:2]
+    try:
+        bound.listen(backlog)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"The server cannot listen on {host} port {port}: {error.strerror or error}. "
+        "Stop what listens there, or choose another with --port."
+    )
 
 
 def uvicorn_config(config: Config, app: Litestar) -> uvicorn.Config:
@@ -166,7 +183,7 @@ def uvicorn_config(config: Config, app: Litestar) -> uvicorn.Config:
     server = config.server
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=LimitedHttpProtocol,
         ws="websockets-sansio",
         ws_max_size=server.max_body_bytes,
         lifespan="off",

@@ -43,10 +43,15 @@ class StringFieldReader:
             case _:
                 return self._prefix(text)
 
-    def finish(self) -> str:
-        """What was held when the object ended without becoming what it seemed."""
-        held, self._mode = self._mode in ("head", "other"), "done"
-        return self._whole("".join(self._head)) if held else ""
+    def finish(self, *, cut: bool = False) -> str:
+        """What was held when the object ended without becoming what it seemed.
+
+        `cut`: a limit ended it. What had come of the object then, before its text, is no part of the text.
+        """
+        mode, self._mode = self._mode, "done"
+        if mode not in ("head", "other") or (cut and mode == "head"):
+            return ""
+        return self._whole("".join(self._head))
 
     def _prefix(self, text: str) -> str:
         self._head.append(text)

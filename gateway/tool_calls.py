@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,16 +36,20 @@ class ToolCalls:
         *,
         known: Mapping[str, CallRecord] = {},
         max_calls: int | None,
+        max_uses: Mapping[str, int] = {},
         max_parallel: int,
         metrics: Metrics,
     ) -> None:
-        """`known` are calls of earlier responses; `max_calls` is the response's `max_tool_calls`."""
+        """`known` are calls of earlier responses; `max_calls` is the response's `max_tool_calls`, `max_uses` are limits of
+        the tools of single request types.
+        """
         self._response_id = response_id
         self._served = served
         self._known = known
         self._max_calls = max_calls
         self._parallel = asyncio.Semaphore(max_parallel)
         self._metrics = metrics
+        self._uses_left = dict(max_uses)
         self._made = 0
         self._sessions: dict[int, ToolSession | Exception] = {}
         """By the identity of the server: two may have one label."""
@@ -97,23 +101,33 @@ class ToolCalls:
         """Run one call. Whatever goes wrong is a result that the model reads."""
         if self.spent:
             return _failed(
-                f"This response's limit of {self._max_calls} tool calls is reached. Answer without tools."
+                f"This response's limit of {self._max_calls} tool calls is reached. Answer without tools.",
+                "max_uses",
             )
         self._made += 1
         entry = self._served[call.name]
+        kind = entry.tool.request_type
+        if kind in self._uses_left:
+            if not self._uses_left[kind]:
+                return _failed(
+                    "This tool has been used as often as it may be. Answer without it.", "max_uses"
+                )
+            self._uses_left[kind] -= 1
         arguments = call_arguments(call.arguments, entry.tool.item_type == "code_interpreter_call")
         if isinstance(arguments, str):
-            return _failed(arguments)
+            return _failed(arguments, "arguments")
         session = self._sessions[id(entry.server)]
         if isinstance(session, Exception):
-            return _failed(f"The tool is not available: {session}")
+            return _failed(f"The tool is not available: {session}", "unavailable")
         started = time.monotonic()
         seconds = entry.tool.time_limit
         try:
             async with self._parallel, asyncio.timeout(seconds):
                 result = await session.call(entry.tool.definition.name, arguments)
         except TimeoutError:
-            result = _failed(f"The tool did not answer within {seconds:g} seconds and was stopped.")
+            result = _failed(
+                f"The tool did not answer within {seconds:g} seconds and was stopped.", "time_limit"
+            )
         except Exception as failure:
             # A tool is somebody's code: its failure is told to the model and ends nothing.
             logger.warning("tool %s failed", call.name, exc_info=True)
@@ -127,8 +141,11 @@ class ToolCalls:
         return result
 
 
-def _failed(text: str) -> ToolResult:
-    return ToolResult(text=text, failed=True)
+def _failed(
+    text: str,
+    fault: Literal["arguments", "unavailable", "time_limit", "max_uses"] | None = None,
+) -> ToolResult:
+    return ToolResult(text=text, failed=True, fault=fault)
 
 
 @asynccontextmanager

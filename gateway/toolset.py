@@ -12,19 +12,19 @@ from msgspec import UNSET, Struct
 from gateway.assembler import CallRole
 from gateway.client_tools import CLIENT_TOOLS, client_tool, runs_locally
 from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.fitting import fitted, owned
 from gateway.offered_tools import OfferedTools, RunnableTool
 from gateway.protocols import (
-    FittingToolServer,
     KnowingRenderer,
     ServedTool,
     ToolChoice,
     ToolDefinition,
-    ToolServer,
 )
 from gateway.request_tools import ListedServer, RequestTools
 from gateway.tool_choice import KnownTools, resolve_choice
 from gateway.wire import tools as wire
+from gateway.wire.items import Item
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
@@ -52,11 +52,16 @@ def qualified_name(name: str, namespace: str | None) -> str:
 
 class _Builder:
     def __init__(
-        self, offered: OfferedTools, knows: Callable[[str], bool], owner: str | None
+        self,
+        offered: OfferedTools,
+        knows: Callable[[str], bool],
+        owner: str | None,
+        items: Sequence[Item],
     ) -> None:
         self._offered = offered
         self._knows = knows
         self._owner = owner
+        self._items = items
         self.definitions: dict[str, ToolDefinition] = {}
         self.roles: dict[str, CallRole] = {}
         self.served: dict[str, RunnableTool] = {}
@@ -132,7 +137,7 @@ class _Builder:
                     param=param,
                     code="duplicate_tool",
                 )
-            for entry in self._fitted(runnable, tool, param):
+            for entry in fitted(runnable, tool, param, owner=self._owner, items=self._items):
                 self.serve(entry)
             return
         if (run_by_client := client_tool(tool)) is not None:
@@ -159,21 +164,6 @@ class _Builder:
             param=f"{param}.type",
             code="unsupported_tool",
         )
-
-    def _fitted(
-        self, runnable: Sequence[RunnableTool], tool: wire.Tool, param: str
-    ) -> list[RunnableTool]:
-        """The tools, of servers that are as the entry wants them."""
-        servers: dict[int, ToolServer] = {}
-        for entry in runnable:
-            server = entry.server
-            if id(server) not in servers and isinstance(server, FittingToolServer):
-                try:
-                    servers[id(server)] = server.for_entry(tool, owner=self._owner)
-                except GatewayError as error:
-                    error.param = f"{param}.{error.param}" if error.param else param
-                    raise
-        return [RunnableTool(servers.get(id(e.server), e.server), e.tool) for e in runnable]
 
     def serve(self, entry: RunnableTool) -> None:
         """Offer a tool that the gateway runs; a client's tool of the same name goes before it."""
@@ -244,6 +234,7 @@ _CUSTOM_PARAMETERS: dict[str, Any] = {
 
 
 NO_REQUEST_TOOLS = RequestTools()
+_NO_TOOLS = Toolset()
 
 
 def build_toolset(
@@ -255,21 +246,26 @@ def build_toolset(
     *,
     renderer: object = None,
     owner: str | None = None,
+    items: Sequence[Item] = (),
 ) -> Toolset:
     """Resolve a request's tools; raises `InvalidRequest` or `Unsupported` with the precise parameter.
 
     `requested` has the servers that entries of `tools` name. Their tools come last: they give way where names clash.
     `brought` are tools that came with items, each with the parameter that it is in. `renderer` may be a `KnowingRenderer`.
+    `items` are the conversation's.
     """
+    nothing_given = not (tools or brought or requested.named or requested.offered)
+    if nothing_given and not offered.always and choice is None:
+        return _NO_TOOLS  # as in most requests, which need none of what follows
     knows = renderer.knows_tool if isinstance(renderer, KnowingRenderer) else _knows_none
-    builder = _Builder(offered, knows, owner)
+    builder = _Builder(offered, knows, owner, items)
     searched = any(isinstance(t, wire.ToolSearchTool) and t.execution == "client" for t in tools)
     for index, tool in enumerate(tools):
         if index not in requested.named and not (searched and _deferred(tool)):
             builder.add(tool, f"tools[{index}]")
     for param, tool in brought:
         builder.bring(tool, param)
-    for entry in offered.always:
+    for entry in owned(offered.always, owner):
         builder.serve(entry)
     for listed in (*requested.named.values(), *requested.offered):
         builder.serve_listed(listed)

@@ -12,10 +12,12 @@ from gateway.assembler import ResponseAssembler
 from gateway.deltas import Delta
 from gateway.errors import GatewayError
 from gateway.generation import Generation, Generator
-from gateway.protocols import FinishReason, ToolChoice, Turn
+from gateway.open_item.item import OpenServerCall
+from gateway.protocols import FinishReason, ToolChoice, ToolResult, Turn
 from gateway.request_tools import ApprovedCall
 from gateway.tool_calls import ToolCalls
 from gateway.wire.events import Event
+from gateway.wire.items import Compaction, Item
 
 OutT = TypeVar("OutT")
 
@@ -35,11 +37,27 @@ class TurnLoop(Generic[OutT]):
         write: Callable[[Sequence[Delta]], OutT],
         end: Callable[[Sequence[Delta], FinishReason], OutT],
         show: Callable[[Sequence[Event]], OutT],
+        tell: Callable[[OpenServerCall, ToolResult], OutT] | None = None,
+        begin: Callable[[Generation], None] | None = None,
+        max_turns: int | None = None,
+        prepare: Callable[[Turn, Callable[[OutT], Awaitable[None]]], Awaitable[Generation]]
+        | None = None,
     ) -> None:
         """`assembler` has the items and the calls; `write` and `end` are as `Generator.run` takes them, and must feed it.
 
-        `show` turns the events of running calls into what the sink takes.
+        `show` turns the events of running calls into what the sink takes; with `tell`, that does so with their results.
+        `begin` is told of each generation but the first. `max_turns` generations, and the answer is `paused`; without it,
+        `MAX_TURNS`, and it fails. `prepare` makes each generation but the first in place of the loop,
+        and may tell the sink of something before.
         """
+        self._prepare = prepare
+        self._context: Sequence[Item] = ()
+        """What comes before all that was made since the last compaction."""
+        self.paused = False
+        """Whether the answer could go on, and was ended by `max_turns`."""
+        self._tell = tell
+        self._begin = begin
+        self._max_turns = max_turns
         self._generator = generator
         self._assembler = assembler
         self._calls = calls
@@ -61,14 +79,17 @@ class TurnLoop(Generic[OutT]):
         """
         assembler, generator = self._assembler, self._generator
         generation = first
+        self._context = first.turn.items
         if approved:
             for call in approved:
                 written = assembler.approved_call(call.name, call.arguments, call.request_id)
                 if out := self._show(written):
                     await sink(out)
             await self._run_calls(sink, sessions)
-            generation = await self._next_generation(first.turn, first.turn.tool_choice)
-        for _ in range(MAX_TURNS):
+            generation = await self._next_generation(first.turn, first.turn.tool_choice, sink)
+        turns = 0
+        while True:
+            turns += 1
             await generator.run(generation, self._write, self._end, sink)
             if assembler.cut_off or not assembler.pending_calls:
                 return
@@ -79,22 +100,45 @@ class TurnLoop(Generic[OutT]):
                 if out := self._end((), "length"):
                     await sink(out)
                 return
-            generation = await self._next_generation(first.turn, "auto")
-        raise GatewayError(
-            f"The model called tools in {MAX_TURNS} turns without coming to an answer.",
-            code="max_turns_exceeded",
-        )
+            if turns == self._max_turns:
+                self.paused = True
+                return
+            if self._max_turns is None and turns == MAX_TURNS:
+                raise GatewayError(
+                    f"The model called tools in {MAX_TURNS} turns without coming to an answer.",
+                    code="max_turns_exceeded",
+                )
+            generation = await self._next_generation(first.turn, "auto", sink)
 
-    async def _next_generation(self, turn: Turn, choice: ToolChoice) -> Generation:
+    async def _next_generation(
+        self, turn: Turn, choice: ToolChoice, sink: Callable[[OutT], Awaitable[None]]
+    ) -> Generation:
         """The call of the model after `turn`, with all that was made since; the engine has looked at it."""
-        generation = await self._generator.prepare(self._next_turn(turn, choice))
-        await self._generator.model.engine.check(generation.request)
+        made = self._made()
+        next_turn = self._next_turn(turn, choice, made)
+        if self._prepare is None:
+            generation = await self._generator.prepare(next_turn)
+            await self._generator.model.engine.check(generation.request)
+        else:
+            generation = await self._prepare(next_turn, sink)
+            if len(self._made()) < len(made):  # all of that was compacted
+                self._context = generation.turn.items
+        if self._begin is not None:
+            self._begin(generation)
         return generation
 
-    def _next_turn(self, turn: Turn, choice: ToolChoice) -> Turn:
+    def _made(self) -> Sequence[Item]:
+        """What was made since the last compaction."""
+        made = self._assembler.finished_items
+        for index in range(len(made) - 1, -1, -1):
+            if isinstance(made[index], Compaction):
+                return made[index + 1 :]
+        return made
+
+    def _next_turn(self, turn: Turn, choice: ToolChoice, made: Sequence[Item]) -> Turn:
         return msgspec.structs.replace(
             turn,
-            items=[*turn.items, *self._assembler.finished_items],
+            items=[*self._context, *made],
             results={**turn.results, **self._assembler.results},
             # A forced choice is for the first call; kept, it would force calls for ever.
             tool_choice="none" if self._calls.spent else choice,
@@ -114,5 +158,7 @@ class TurnLoop(Generic[OutT]):
             await sink(out)
         async with aclosing(self._calls.run(calls, sessions)) as results:
             async for call, result in results:
-                if out := self._show(assembler.call_finished(call, result)):
+                events = assembler.call_finished(call, result)
+                out = self._show(events) if self._tell is None else self._tell(call, result)
+                if out:
                     await sink(out)

@@ -6,7 +6,7 @@ from gateway.choices import completion_usage
 from gateway.generation import Generation
 from gateway.logprobs import LogprobAligner
 from gateway.protocols import EngineOutput, TokenLogprob
-from gateway.usage import PromptCount, TokenCount
+from gateway.usage import PromptCount, TokenCount, total
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 
 
@@ -28,6 +28,13 @@ class Watch:
         self._token_ids = token_ids
         self._prompt = PromptCount(generation.request)
         self._made = 0
+        self._earlier = TokenCount()
+
+    def go_on(self, generation: Generation) -> None:
+        """The choice goes on with another generation: what was counted so far is added to it."""
+        self._earlier = self._so_far()
+        self._prompt = PromptCount(generation.request)
+        self._made = 0
 
     def see(self, output: EngineOutput) -> None:
         if self._aligner is not None:
@@ -40,14 +47,15 @@ class Watch:
         self._made += len(output.token_ids)
 
     def usage(self) -> CompletionUsage:
-        """So far, of this choice."""
-        count = TokenCount()
-        count.input, count.cached, count.output = (
-            self._prompt.prompt,
-            self._prompt.cached,
-            (self._prompt.output or self._made) if self._counts_output else 0,
-        )
-        return completion_usage(count.usage())
+        """So far, of this choice, over all its generations."""
+        return completion_usage(self._so_far().usage())
+
+    def _so_far(self) -> TokenCount:
+        current = TokenCount()
+        current.input, current.cached = self._prompt.prompt, self._prompt.cached
+        if self._counts_output:
+            current.output = self._prompt.output or self._made
+        return total((self._earlier, current))
 
     def shown_prompt(self) -> list[dict[int, PromptLogprob] | None]:
         """The prompt's tokens, each with the likeliest ones at its place, by token id (vLLM's shape)."""

@@ -16,7 +16,13 @@ from gateway.cli.self_test import self_test
 from gateway.config import Config
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import resolve_model, resolve_routes, resolve_store, resolve_tool
+from gateway.selection import (
+    resolve_model,
+    resolve_resources,
+    resolve_routes,
+    resolve_store,
+    resolve_tool,
+)
 
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 
@@ -106,6 +112,13 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
         yield Check("routes", "FAIL", str(error))
     else:
         yield Check("routes", "ok", ", ".join(offer.name for offer, _ in routes) or "none")
+        try:
+            resources = resolve_resources(config, plugins)
+        except ConfigurationError as error:
+            yield Check("resources", "FAIL", str(error))
+        else:
+            names = ", ".join(offer.name for offer, _ in resources)
+            yield Check("resources", "ok", names or "none")
     yield asyncio.run(_store(config, plugins))
     yield _port(config)
 

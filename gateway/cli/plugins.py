@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import resolve_model, resolve_routes
+from gateway.selection import resolve_model, resolve_resources, resolve_routes
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -134,6 +134,7 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
             chosen.append(plugins.tool(name))
     with suppress(ConfigurationError):
         chosen += (offer for offer, _ in resolve_routes(config, plugins))
+        chosen += (offer for offer, _ in resolve_resources(config, plugins))
     if config.server.store != "none":
         with suppress(ConfigurationError):
             chosen.append(plugins.store(config.server.store))

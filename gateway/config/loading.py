@@ -77,7 +77,7 @@ class _Layers:
                 raise self.mistake(TableError((section,), problem))
             if not isinstance(table, dict):
                 raise self.mistake(TableError((section,), f"expected a table [{section}]"))
-        for section in ("models", "tools", "stores", "routes"):
+        for section in ("models", "tools", "stores", "routes", "resources"):
             for name, table in self.tables.get(section, {}).items():
                 if not isinstance(table, dict):
                     problem = f"expected a table [{section}.<name>]"
@@ -174,6 +174,7 @@ class _Layers:
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),
                 routes=copy.deepcopy(self.tables.get("routes", {})),
+                resources=copy.deepcopy(self.tables.get("resources", {})),
                 plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
                 source=self.source,
             )

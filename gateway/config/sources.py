@@ -13,7 +13,7 @@ from msgspec import Struct
 from gateway.errors import ConfigurationError
 from gateway.tables import KeyPath, suggestion
 
-SECTIONS = ("server", "models", "tools", "stores", "routes", "plugins")
+SECTIONS = ("server", "models", "tools", "stores", "routes", "resources", "plugins")
 PREFIX = "GATEWAY_"
 
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\Z")

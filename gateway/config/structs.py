@@ -45,7 +45,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
     """Seconds after which a background response whose process has died is ended by another that shares its store."""
     rerun_lost: bool = False
-    """Whether such a response is run by the other instead, if it still waited in its queue. Requests are stored with their
+    """Whether such a response is run by the other instead, if nobody has seen any of its output. Requests are stored with their
     responses for that, but for those with credentials of MCP servers."""
     max_body_bytes: Positive = 32 * 1024 * 1024
     """The largest request body, in bytes; a larger one is refused with 413."""
@@ -189,6 +189,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """`[stores.<name>]` is the configuration of the store of that name, if `server.store` selects it."""
     routes: dict[str, dict[str, Any]] = {}
     """`[routes.<name>]` is the configuration of the further API of that name, if `server.routes` selects it."""
+    resources: dict[str, dict[str, Any]] = {}
+    """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or front needs it."""
     plugins: PluginsConfig = PluginsConfig()
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""

@@ -8,6 +8,7 @@ from gateway.open_item.approval import OpenApprovalRequest as OpenApprovalReques
 from gateway.open_item.cited_message import OpenCitedMessage as OpenCitedMessage
 from gateway.open_item.client_call import OpenClientCall as OpenClientCall
 from gateway.open_item.code_interpreter import OpenCodeInterpreterCall as OpenCodeInterpreterCall
+from gateway.open_item.compaction import OpenCompaction as OpenCompaction
 from gateway.open_item.file_search import OpenFileSearchCall as OpenFileSearchCall
 from gateway.open_item.function_call import OpenCustomCall as OpenCustomCall
 from gateway.open_item.function_call import OpenFunctionCall as OpenFunctionCall

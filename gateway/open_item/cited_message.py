@@ -8,12 +8,14 @@ from typing import Literal
 from gateway.citations import Citation, CitationReader, FileCitation, Piece
 from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.open_item.message import OpenMessage
-from gateway.protocols import FileSource, Source, TokenLogprob
+from gateway.protocols import ContainerFileSource, FileSource, Source, TokenLogprob
+from gateway.sandbox_links import SandboxLink, SandboxLinkReader
 from gateway.wire import content, events, items
 
 
 class OpenCitedMessage(OpenMessage):
-    """An `OpenMessage` that turns citation marks into annotations, those of pages with links (see `gateway.citations`).
+    """An `OpenMessage` that turns citation marks into annotations, those of pages with links (see `gateway.citations`), and
+    tells which of its links lead to files of containers (see `gateway.sandbox_links`).
 
     Each `output_text.annotation.added` follows the delta that completes the text which it is about. Indices count the
     characters (Unicode code points) of the part's text, `end_index` exclusive; a file's `index` is the length of the text
@@ -29,9 +31,11 @@ class OpenCitedMessage(OpenMessage):
         phase: Literal["commentary", "final_answer"] | None,
         sources: Mapping[int, Sequence[Source]],
         files: Mapping[str, FileSource],
+        container_files: Mapping[str, ContainerFileSource] = {},
     ) -> None:
         super().__init__(item_id, output_index, sequence, phase)
         self._reader = CitationReader(sources, files)
+        self._links = SandboxLinkReader(container_files)
         self._waiting: list[TokenLogprob] = []
         self._length = 0
 
@@ -43,8 +47,9 @@ class OpenCitedMessage(OpenMessage):
         for piece in pieces:
             match piece:
                 case str():
-                    self._write(piece, out)
+                    self._write_linked(self._links.feed(piece), out)
                 case Citation(source=source, link=link):
+                    self._write_linked(self._links.finish(), out)
                     self._write(link, out)
                     cited = content.UrlCitation(
                         url=source.url,
@@ -54,12 +59,34 @@ class OpenCitedMessage(OpenMessage):
                     )
                     self._annotate(cited, out)
                 case FileCitation(source=file):
+                    self._write_linked(self._links.finish(), out)
                     if self._kind != "output_text":
                         self._open_part("output_text", out)
                     told = content.FileCitation(
                         file_id=file.file_id, filename=file.filename, index=self._length
                     )
                     self._annotate(told, out)
+
+    def _write_linked(self, pieces: Sequence[str | SandboxLink], out: Out) -> None:
+        for piece in pieces:
+            if isinstance(piece, str):
+                self._write(piece, out)
+                continue
+            self._write(piece.text, out)
+            file = piece.source
+            told = content.ContainerFileCitation(
+                container_id=file.container_id,
+                file_id=file.file_id,
+                filename=file.path.rpartition("/")[2],
+                start_index=self._length - len(piece.text),
+                end_index=self._length,
+            )
+            self._annotate(told, out)
+
+    def _tell_held(self, out: Out) -> None:
+        """What was held back, as it may have become a mark or a link."""
+        self._tell(self._reader.finish(), out)
+        self._write_linked(self._links.finish(), out)
 
     def _write(self, text: str, out: Out) -> None:
         waiting, self._waiting = self._waiting, []
@@ -80,11 +107,11 @@ class OpenCitedMessage(OpenMessage):
         self._annotations.append(annotation)
 
     def write_refusal(self, text: str, out: Out) -> None:
-        self._tell(self._reader.finish(), out)
+        self._tell_held(out)
         super().write_refusal(text, out)
 
     def close(self, status: EndStatus, out: Out) -> items.Message:
-        self._tell(self._reader.finish(), out)
+        self._tell_held(out)
         return super().close(status, out)
 
     def _open_part(self, kind: Literal["output_text", "refusal"], out: Out) -> None:

@@ -82,10 +82,13 @@ class OpenCodeInterpreterCall:
         )
 
     def written(self, out: Out) -> None:
+        self._end_code(out, cut=False)
+
+    def _end_code(self, out: Out, *, cut: bool) -> None:
         if self._written:
             return
         self._written = True
-        self._write(self._reader.finish(), out)
+        self._write(self._reader.finish(cut=cut), out)
         out.append(
             events.CodeInterpreterCallCodeDone(
                 sequence_number=self._next(),
@@ -111,7 +114,7 @@ class OpenCodeInterpreterCall:
         return self._done(self._item("failed" if result.failed else "completed", result), out)
 
     def close(self, status: EndStatus, out: Out) -> items.CodeInterpreterCall:
-        self.written(out)
+        self._end_code(out, cut=True)
         return self._done(self._item("incomplete"), out)
 
     def _done(self, item: items.CodeInterpreterCall, out: Out) -> items.CodeInterpreterCall:

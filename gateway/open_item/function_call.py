@@ -133,7 +133,7 @@ class OpenCustomCall:
         )
 
     def close(self, status: EndStatus, out: Out) -> items.CustomToolCall:
-        self._write(self._reader.finish(), out)
+        self._write(self._reader.finish(cut=status == "incomplete"), out)
         text = "".join(self._input)
         item = self._item(text, status)
         out += (

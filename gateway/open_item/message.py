@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.protocols import TokenLogprob
 from gateway.wire import content, events, items
+from gateway.wire.delta_frame import DeltaFrame
 
 
 class OpenMessage:
@@ -29,6 +30,8 @@ class OpenMessage:
         self._text: list[str] = []
         self._logprobs: list[content.Logprob] = []
         self._annotations: list[content.Annotation] = []
+        self._frame: DeltaFrame | None = None
+        """Of the open part, once it was needed."""
 
     def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
         return items.output_message(self.id, status, list(self._parts), self._phase)
@@ -58,6 +61,25 @@ class OpenMessage:
                 logprobs=[content.delta_logprob(token) for token in logprobs] if logprobs else [],
             )
         )
+
+    def frame_text(self, text: str) -> bytes | None:
+        """As `write_text`, without log probabilities: the event, as it is sent. None: nothing is written, since no text is open."""
+        frame = self._frame
+        if frame is None:
+            if self._kind != "output_text":
+                return None
+            frame = self._frame = DeltaFrame(
+                events.OutputTextDelta(
+                    sequence_number=0,
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    delta="",
+                    logprobs=[],
+                )
+            )
+        self._text.append(text)
+        return frame.around(self._next(), text)
 
     def write_refusal(self, text: str, out: Out) -> None:
         if self._kind != "refusal":
@@ -141,3 +163,4 @@ class OpenMessage:
         )
         self._parts.append(part)
         self._kind, self._text, self._logprobs, self._annotations = None, [], [], []
+        self._frame = None

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from gateway.open_item.item import EndStatus, NextSequence, Out
 from gateway.wire import content, events, items
+from gateway.wire.delta_frame import DeltaFrame
 
 
 class OpenReasoning:
@@ -25,6 +26,7 @@ class OpenReasoning:
         self._next = sequence
         self._seal = seal
         self._text: list[str] = []
+        self._frame: DeltaFrame | None = None
 
     def open(self, out: Out) -> None:
         out.append(
@@ -55,6 +57,22 @@ class OpenReasoning:
                 delta=text,
             )
         )
+
+    def frame_text(self, text: str) -> bytes:
+        """As `write`: the event, as it is sent."""
+        frame = self._frame
+        if frame is None:
+            frame = self._frame = DeltaFrame(
+                events.ReasoningTextDelta(
+                    sequence_number=0,
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=0,
+                    delta="",
+                )
+            )
+        self._text.append(text)
+        return frame.around(self._next(), text)
 
     def close(self, status: EndStatus, out: Out) -> items.Reasoning:
         text = "".join(self._text)

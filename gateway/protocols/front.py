@@ -1,13 +1,13 @@
 """Fronts: further APIs in front of the same models, such as another vendor's.
 
 A front translates its own request into an `Ask`, and writes its own answer from a parser's deltas. Queueing, limits,
-cancellation, deadlines, shutdown, keys and metrics are the gateway's.
+cancellation, deadlines, shutdown, keys, metrics and the running of the gateway's tools are the gateway's.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -15,7 +15,9 @@ from gateway.deltas import Delta
 from gateway.errors import GatewayError
 from gateway.protocols.engine import FinishReason, Sampling
 from gateway.protocols.prompt import Turn
+from gateway.protocols.tools import ServedTool, ToolResult
 from gateway.wire.response import Usage
+from gateway.wire.tools import Tool, ToolChoice
 
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application for one HTTP request: `app(scope, receive, send)`."""
@@ -28,6 +30,21 @@ class Ask(Struct, frozen=True, kw_only=True):
     """As the client names it; None: the only one, where only one is served."""
     turn: Turn
     """The model's configured `chat_template_kwargs` are added to its own."""
+    tools: Sequence[Tool] = ()
+    """Tools as the Responses API has them, in place of the turn's: the gateway runs those that it runs there. MCP servers
+    whose calls are approved first are offered without the tools of which that is so."""
+    tool_choice: ToolChoice | None = None
+    """Of these `tools`, likewise."""
+    denied_tools: Collection[tuple[str, str]] = ()
+    """Tools of MCP servers that the model is not told of, by server label and name."""
+    offers_tools: bool = False
+    """Whether the model is also told of those tools of the gateway's that every request of the Responses API has."""
+    max_uses: Mapping[str, int] = {}
+    """How often the tools of a type (`web_search`) may be called at most; further calls fail."""
+    max_turns: int | None = None
+    """After so many generations an answer that could go on is `Outcome.paused`; None: past the gateway's limit, it fails."""
+    owner: str | None = None
+    """`RouteRequest.owner`: whose containers and connections the tools use."""
     sampling: Sampling = Sampling()
     """What is None is taken from the configuration, then from the model's own recommendation."""
     size: int = 0
@@ -47,6 +64,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
     usage: Usage
     context_full: bool
     """Whether it was the model's context that ended it, and not a limit of the request."""
+    paused: bool = False
+    """Whether `Ask.max_turns` ended it, after the calls of its last turn."""
+
+
+class OfferedTool(Struct, frozen=True, kw_only=True):
+    """A tool that the gateway runs in an answer."""
+
+    server_label: str
+    tool: ServedTool
 
 
 class AnswerWriter(Protocol):
@@ -76,6 +102,19 @@ class AnswerWriter(Protocol):
         ...
 
 
+@runtime_checkable
+class CallWriter(Protocol):
+    """An `AnswerWriter` of answers in which the gateway runs tools (`Answer.served`).
+
+    The deltas of their calls come like those of any other; `end` comes after each turn, and results after that.
+    """
+
+    def called(self, result: ToolResult) -> bytes:
+        """The next of the served calls of the last turn has answered. They answer in the order in which they ended; one that
+        was cut off is not run."""
+        ...
+
+
 class Answer(Protocol):
     """An answer that can be made: the engine has looked at its prompt. Used once, by one of its methods."""
 
@@ -87,6 +126,11 @@ class Answer(Protocol):
     @property
     def prompt_tokens(self) -> int:
         """The prompt's length; 0 where only the engine knows."""
+        ...
+
+    @property
+    def served(self) -> Mapping[str, OfferedTool]:
+        """The tools that the gateway runs, by the names that the model is told."""
         ...
 
     def stream(
@@ -136,11 +180,17 @@ class Gateway(Protocol):
         """The model of that name or alias; raises `ModelNotFound`."""
         ...
 
+    def tool_types(self, model: str | None) -> Collection[str]:
+        """The types of tools that the gateway runs for that model, as the Responses API calls them (`code_interpreter`)."""
+        ...
+
     async def prepare(self, ask: Ask) -> Answer:
         """Make the prompt and let the engine look at it.
 
         Raises what the client must be told, with `param` in the Responses API's words: `input[i]…` is an item of the
-        turn, `max_output_tokens` the limit, `reasoning.effort`, `text.format`, `tools[i]`, `tool_choice`.
+        turn, `max_output_tokens` the limit, `reasoning.effort`, `text.format`, `tools[i]`, `tool_choice`. A tool that nobody
+        runs here is `Unsupported` with the code `unsupported_tool`, an MCP server that does not list its tools
+        `InvalidRequest` with `mcp_server_unavailable`.
         """
         ...
 

@@ -85,6 +85,15 @@ class FileSource(Struct, frozen=True, kw_only=True):
     filename: str = ""
 
 
+class ContainerFileSource(Struct, frozen=True, kw_only=True):
+    """A file in a container, which a link of the model's to `sandbox:<path>` stands for."""
+
+    path: str
+    """`/mnt/data/plot.png`."""
+    container_id: str
+    file_id: str
+
+
 class CallRecord(Struct, frozen=True, kw_only=True):
     """A call that the gateway has run, as the model knows it. Its item may show less, and be called otherwise."""
 
@@ -98,6 +107,10 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """What the result lets the model cite."""
     files: Sequence[FileSource] = ()
     """Likewise, of uploaded files."""
+    container_files: Sequence[ContainerFileSource] = ()
+    """Likewise, of files in containers."""
+    hidden: dict[str, Any] = {}
+    """What its item would show where the request includes it, and does not: `outputs`, `results`, `sources`."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ or False, never an exception; a store that does not answer raises `StoreUnavaila
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
+from gateway.errors import StoreUnavailable
 from gateway.protocols.prompt import CallRecord
 from gateway.wire.common import JsonObject
 from gateway.wire.items import Item
@@ -38,6 +39,9 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     """Made with `stream: true` in the background: it has an event log that may be read."""
     request: bytes | None = None
     """The request's body, where an orphan may have to be run again."""
+    attempt: int = 0
+    """How often it was begun anew, because the owner of its run had died. An owner that was taken for dead and is not has an
+    attempt that is over: the store takes nothing more from it."""
     results: Mapping[str, CallRecord] = {}
     """By item id: what the model wrote and read of those calls of this response whose items do not show it."""
 
@@ -82,9 +86,14 @@ class Responses(Protocol):
         ...
 
     async def advance(
-        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+        self,
+        record: StoredResponse,
+        *,
+        expected: Collection[ResponseStatus],
+        attempt: int | None = None,
     ) -> bool:
-        """Replace the stored record if its status is among `expected`, atomically; False, and no change, if not.
+        """Replace the stored record if its status is among `expected`, and its attempt is `attempt` (by default the new
+        record's), atomically; False, and no change, if not.
 
         It is how a response reaches a terminal status exactly once, whoever tries.
         """
@@ -116,7 +125,9 @@ class Responses(Protocol):
     ) -> Mapping[str, CallRecord]:
         """The `results` of stored responses for these items; what is not found is left out.
 
-        Finding keeps: the responses live on as if they were got. A bounded number of round trips.
+        As with their items, a response keeps the results of its ancestors' calls: they are found until the last response
+        that goes on from them is gone. A response that nothing goes on from, or that is of a conversation, takes its
+        own along. Finding keeps: the responses live on as if they were got. A bounded number of round trips.
         """
         ...
 
@@ -129,12 +140,13 @@ class EventLogs(Protocol):
     """The events of background responses, as encoded JSON, in the order of their sequence numbers from 0."""
 
     async def append_events(
-        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
     ) -> bool:
         """Add events to a response's log, in one round trip; `last` says that the log ends with them.
 
         False, and no change, for a response that was deleted meanwhile, whose log has ended, or that has ended itself, unless these are its last: once a
-        response has its terminal status, an owner that was taken for dead adds nothing but what ends the log.
+        response has its terminal status, an owner that was taken for dead adds nothing but what ends the log. Likewise where
+        the stored attempt is not `attempt`.
         """
         ...
 
@@ -149,6 +161,26 @@ class EventLogs(Protocol):
 
         Without gap or duplicate; what is there at once comes in one batch. Ends after the log's last event, or when the
         response is deleted. Waits without polling. Any number of readers at once.
+        """
+        ...
+
+
+Append: TypeAlias = Callable[[Sequence[bytes], bool], bool | None]
+"""Adds events to one log; the second argument says that they are its last."""
+Heard: TypeAlias = Callable[[bool | StoreUnavailable], None]
+"""Hears what `append_events` would have returned or raised."""
+
+
+@runtime_checkable
+class AppendsSoon(Protocol):
+    """What a store may have beside `append_events`: appending without waiting, which spares a task's step for each token."""
+
+    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
+        """What adds events to the log of a stored response, as `append_events` does: for the one who runs it.
+
+        It returns True or False where that is done at once. Else None, and `heard` is called once from the event loop, in
+        the order of the calls. Where one fails, those that wait behind it fail with it, and are not written. `advance`,
+        `append_events` and `count_events` of the same response wait until all is heard of.
         """
         ...
 

@@ -8,7 +8,14 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.protocols.prompt import CallRecord, FileSource, Source, ToolDefinition
+from gateway.protocols.prompt import (
+    CallRecord,
+    ContainerFileSource,
+    FileSource,
+    Source,
+    ToolDefinition,
+)
+from gateway.wire.items import Item
 from gateway.wire.tools import Tool
 
 
@@ -43,12 +50,16 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     text: str
     failed: bool = False
+    fault: Literal["arguments", "unavailable", "time_limit", "max_uses"] | None = None
+    """Why it failed, where that is one of these."""
     details: dict[str, Any] = {}
     """What the item of this `item_type` shows besides, by the API's field names (`outputs`, `results`, `action`)."""
     sources: Sequence[Source] = ()
     """What the marks in `text` stand for: where the model repeats one, the answer gets an annotation."""
     files: Sequence[FileSource] = ()
     """Likewise, for marks of uploaded files."""
+    container_files: Sequence[ContainerFileSource] = ()
+    """Files in containers that the model may link."""
 
 
 class ToolSession(Protocol):
@@ -100,6 +111,29 @@ class FittingToolServer(Protocol):
         Raises `GatewayError` with a `param` that is relative to the entry (`filters.allowed_domains`). `owner` is whose
         request it is; what is kept between requests must be kept apart by it.
         """
+        ...
+
+
+@runtime_checkable
+class ConversationToolServer(FittingToolServer, Protocol):
+    """A `FittingToolServer` that goes on with what the conversation has used (the container of an earlier call)."""
+
+    def for_conversation(
+        self, tool: Tool, items: Sequence[Item], *, owner: str | None
+    ) -> ToolServer:
+        """Called in place of `for_entry`, where there is a conversation: `items` are its own, oldest first.
+
+        Clients may have written them: what they name must be looked up as `owner`'s.
+        """
+        ...
+
+
+@runtime_checkable
+class OwnedToolServer(Protocol):
+    """A `ToolServer` that keeps things for whoever asks, with tools that every request has."""
+
+    def for_owner(self, owner: str | None) -> ToolServer:
+        """The server for one request of `owner` that has no entry for it. It has the same tools and label."""
         ...
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError, StoreUnavailable
 from gateway.live_log import LiveLog
-from gateway.routes.chunks import Silence, chunk_writer
-from gateway.run import ResponseRun
+from gateway.routes.chunks import OneWrite, Silence, chunk_writer
+from gateway.run import Ready, ResponseRun
 from gateway.served import Services
+from gateway.sinks import TAKEN
 from gateway.wire.common import encode
-from gateway.wire.events import SSE_DONE, Event, sse_frame, sse_frame_of
+from gateway.wire.events import SSE_DONE, TERMINAL, Event, sse_frame, sse_frame_of
 from gateway.wire.response import ErrorBody, ErrorEnvelope, Response
 
 JSON = "application/json"
@@ -32,9 +33,27 @@ SSE_HEADERS = (
 """A tuple: layers of the framework write their own headers into the list that they are handed."""
 
 
-def json_answer(body: object, *, status: int = 200) -> ASGIResponse:
+class JsonAnswer:
+    """JSON that is encoded already, without the headers and cookies that the framework's own answers look for."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.body = body
+        self._status = status
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(self.body)),
+        ]
+        start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
+        with OneWrite(direct(scope, send)):
+            await send(start)
+            await send({"type": "http.response.body", "body": self.body, "more_body": False})
+
+
+def json_answer(body: object, *, status: int = 200) -> JsonAnswer:
     """`body`, a wire Struct, as JSON."""
-    return ASGIResponse(body=encode(body), media_type=JSON, status_code=status)
+    return JsonAnswer(encode(body), status)
 
 
 def error_body(error: GatewayError) -> bytes:
@@ -94,24 +113,46 @@ class EventStream:
         metrics = self._run.services.metrics
         metrics.stream_opened()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
-            await while_connected(receive, self._stream(direct(scope, send)))
+            await while_connected(receive, self._stream(send, direct(scope, send)))
         finally:
             self._run.abandon()
             metrics.stream_closed()
 
-    async def _stream(self, send: Send) -> None:
+    async def _stream(self, send_head: Send, send: Send) -> None:
         silence = Silence()
-        write_chunk = chunk_writer(send, silence)
+        write_chunk: Callable[[bytes], bool] | None = None
+        end = SSE_DONE
 
-        async def write(events: Sequence[Event]) -> None:
-            body = sse_frame(events[0]) if len(events) == 1 else b"".join(map(sse_frame, events))
-            if not write_chunk(body):
+        async def begin(body: bytes) -> None:
+            nonlocal write_chunk
+            with OneWrite(send):
+                await send_head(
+                    {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]}
+                )
                 await send({"type": "http.response.body", "body": body, "more_body": True})
+            write_chunk = chunk_writer(send, silence)
 
-        with silence.broken(write_chunk, self._run.services.config.server.ping_interval):
-            await self._run.run(write)
-        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
+        def write(ready: Ready) -> Awaitable[None]:
+            nonlocal end
+            if isinstance(ready, bytes):
+                body = ready
+            else:
+                body = b"".join(map(sse_frame, ready))
+                if isinstance(ready[-1], TERMINAL):  # leaves in one write with what ends the stream
+                    end = body + SSE_DONE
+                    return TAKEN
+            if write_chunk is None:
+                return begin(body)
+            if write_chunk(body):
+                return TAKEN
+            return send({"type": "http.response.body", "body": body, "more_body": True})
+
+        def break_silence(comment: bytes) -> bool:
+            return write_chunk is not None and write_chunk(comment)
+
+        with silence.broken(break_silence, self._run.services.config.server.ping_interval):
+            await self._run.run_framed(write)
+        await send({"type": "http.response.body", "body": end, "more_body": False})
 
 
 class LogStream:
@@ -204,7 +245,7 @@ class PlainAnswer:
         finally:
             self._run.abandon()
 
-    def _answer(self, response: Response) -> ASGIResponse:
+    def _answer(self, response: Response) -> ASGIApp:
         if self._run.error is not None:
             return error_answer(self._run.error)
         try:
@@ -213,5 +254,6 @@ class PlainAnswer:
             return error_answer(error)
 
 
-async def _discard(events: Sequence[Event]) -> None:
+def _discard(events: Sequence[Event]) -> Awaitable[None]:
     """The plain answer is the final response; nobody reads the events on the way."""
+    return TAKEN

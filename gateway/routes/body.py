@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
-from litestar.exceptions import InternalServerException
+from litestar.types import Receive
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
 from gateway.routes.state import HttpRequest, services_of
@@ -32,52 +32,84 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
 
     At most `server.max_body_bytes`, within `server.body_timeout` seconds; both are the server's configuration.
     """
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    headers = dict(request.scope["headers"])
+    media_type = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         raise UnsupportedMediaType(
             f"The content type '{media_type}' is not supported. Send 'application/json'."
         )
-    limit = services_of(request).config.server.max_body_bytes
-    parts = [part async for part in stream_body(request, limit)]
-    if not parts and not may_be_empty:
+    config = services_of(request).config.server
+    _check_headers(headers, config.max_body_bytes)
+    # One clock for all of it: to read a body part by part costs several times as much.
+    try:
+        async with asyncio.timeout(config.body_timeout):
+            body = await _whole(request.receive, config.max_body_bytes)
+    except TimeoutError:
+        raise _too_slow(config.body_timeout) from None
+    if not body and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
-    return b"".join(parts)
+    return body
+
+
+async def _whole(receive: Receive, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        part, more = await _part(receive)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes, None]:
     """A body of any type as it arrives: at most `limit` bytes, within `server.body_timeout` seconds."""
     seconds = services_of(request).config.server.body_timeout
-    headers = request.headers
-    encoding = headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise UnsupportedMediaType(
-            f"The content encoding '{encoding}' is not supported. Send the body uncompressed."
-        )
-    length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limit:
-        raise _too_large(limit)
+    _check_headers(dict(request.scope["headers"]), limit)
     deadline = asyncio.get_running_loop().time() + seconds
-    arriving = request.stream()
+    receive = request.receive
     size = 0
-    while True:
+    more = True
+    while more:
         try:
             async with asyncio.timeout_at(deadline):
-                part = await anext(arriving, None)
-        except InternalServerException:
-            # So Litestar says that the client has gone. Nobody reads the answer, and nobody is at fault here.
-            raise InvalidRequest("The body is incomplete: its sender has gone.") from None
+                part, more = await _part(receive)
         except TimeoutError:
-            raise BodyTimeout(
-                f"The body did not arrive within {seconds:g} seconds.",
-                headers={"connection": "close"},
-            ) from None
-        if part is None:
-            return
+            raise _too_slow(seconds) from None
         size += len(part)
         if size > limit:
             raise _too_large(limit)
         if part:
             yield part
+
+
+def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """Refuse what need not be read: a body that is compressed, or says that it is longer than `limit`."""
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType(
+            f"The content encoding '{encoding}' is not supported. Send the body uncompressed."
+        )
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+
+
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    """The next part of a body, and whether more comes."""
+    message = await receive()
+    if message["type"] != "http.request":
+        # The client has gone. Nobody reads the answer, and nobody is at fault here.
+        raise InvalidRequest("The body is incomplete: its sender has gone.")
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _too_slow(seconds: float) -> BodyTimeout:
+    return BodyTimeout(
+        f"The body did not arrive within {seconds:g} seconds.", headers={"connection": "close"}
+    )
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from litestar.types import Receive, Scope, Send
 
@@ -15,7 +15,8 @@ from gateway.routes.answers import (
     json_answer,
     while_connected,
 )
-from gateway.routes.chunks import Silence, chunk_writer
+from gateway.routes.chunks import OneWrite, Silence, chunk_writer
+from gateway.sinks import TAKEN
 from gateway.wire.events import SSE_DONE
 
 
@@ -43,16 +44,22 @@ class ChunkStream:
         silence = Silence()
         write_chunk: Callable[[bytes], bool] | None = None
 
-        async def write(body: bytes) -> None:
+        async def begin(body: bytes) -> None:
             nonlocal begun, write_chunk
-            if write_chunk is None:
-                begun = True
+            begun = True
+            with OneWrite(send_body):
                 await send(
                     {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]}
                 )
-                write_chunk = chunk_writer(send_body, silence)
-            if not write_chunk(body):
                 await send_body({"type": "http.response.body", "body": body, "more_body": True})
+            write_chunk = chunk_writer(send_body, silence)
+
+        def write(body: bytes) -> Awaitable[None]:
+            if write_chunk is None:
+                return begin(body)
+            if write_chunk(body):
+                return TAKEN
+            return send_body({"type": "http.response.body", "body": body, "more_body": True})
 
         with silence.broken(
             lambda comment: write_chunk is not None and write_chunk(comment),

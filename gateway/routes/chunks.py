@@ -1,7 +1,8 @@
-"""The short way of a stream's bytes to the socket.
+"""The short way of an answer's bytes to the socket.
 
-uvicorn's `send` looks at every message anew and costs about a microsecond of each token. Where the server is uvicorn and
-the way is free, a chunk is written as uvicorn would; in all other cases the caller sends it by ASGI.
+uvicorn's `send` looks at every message anew and costs about a microsecond of each token, and each of its writes is one of
+the system's, which wakes the reader. Where the server is uvicorn and the way is free, a chunk is written as uvicorn would,
+and the head of an answer with its first part; in all other cases the caller sends them by ASGI.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ SSE_COMMENT = b": keep-alive\n\n"
 class Silence:
     """How long a stream has said nothing."""
 
-    __slots__ = ("wrote",)
+    __slots__ = ("_seconds", "_timer", "_write", "wrote")
 
     def __init__(self) -> None:
         self.wrote = False
         """Whether anything was written since somebody last looked."""
+        self._seconds = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._write: Callable[[bytes], bool] = _never
 
     @contextmanager
     def broken(self, write: Callable[[bytes], bool], seconds: float) -> Iterator[None]:
@@ -36,21 +40,68 @@ class Silence:
         if not seconds:
             yield
             return
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal timer
-            if not self.wrote:
-                write(SSE_COMMENT)
-            self.wrote = False
-            timer = loop.call_later(seconds, look)
-
-        timer = loop.call_later(seconds, look)
+        self._seconds, self._write = seconds, write
+        self._wait()
         try:
             yield
         finally:
-            timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            # Both refer back to this object, which would then stay until the garbage collector comes.
+            self._timer, self._write = None, _never
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def _look(self) -> None:
+        if not self.wrote:
+            self._write(SSE_COMMENT)
+        self.wrote = False
+        self._wait()
+
+
+class OneWrite:
+    """Within the context, what is sent by `send` is held, and leaves in one write at its end."""
+
+    __slots__ = ("_cycle", "_held")
+
+    def __init__(self, send: Send) -> None:
+        cycle = getattr(send, "__self__", None)
+        self._cycle = cycle if isinstance(cycle, RequestResponseCycle) else None
+        self._held: _HeldWrites | None = None
+
+    def __enter__(self) -> None:
+        if self._cycle is not None:
+            self._cycle.transport = self._held = _HeldWrites(self._cycle.transport)
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._cycle is not None and self._held is not None:
+            self._cycle.transport = self._held.transport
+            self._held.release()
+
+
+class _HeldWrites(asyncio.Transport):
+    """In place of a connection: all that uvicorn uses of one while it sends."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self.transport = transport
+        self._parts: list[bytes | bytearray | memoryview] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._parts.append(data)
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        self.release()
+        self.transport.close()
+
+    def release(self) -> None:
+        if self._parts:
+            self.transport.write(b"".join(self._parts))
+            self._parts.clear()
 
 
 def chunk_writer(send: Send, silence: Silence | None = None) -> Callable[[bytes], bool]:

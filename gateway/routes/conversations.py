@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 
 import msgspec
 from litestar import delete, get, post
@@ -11,8 +12,10 @@ from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.history import assign_ids
-from gateway.pages import listed, page_query, unknown_after
+from gateway.included import as_listed
+from gateway.pages import PAGED_BY, page_query, unknown_after
 from gateway.protocols import ResponseStore
+from gateway.queries import has_unknown, include_of
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
@@ -69,17 +72,19 @@ async def delete_conversation(request: HttpRequest, conversation_id: FromPath[st
 async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Add items at the end of a conversation."""
     await _conversation(request, conversation_id)
+    include = _include(request)
     decoded = decode_conversation_request(await read_body(request), require="items")
     items = _new_items(decoded.items or [])
     if not await _store(request).append_items(conversation_id, items, owner=owner_of(request)):
         raise _unknown(conversation_id)
-    return json_answer(item_list(items, has_more=False))
+    return json_answer(item_list(await _shown(request, items, include), has_more=False))
 
 
 @get("/v1/conversations/{conversation_id:str}/items")
 async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """A page of a conversation's items."""
     await _conversation(request, conversation_id)
+    include = _include(request, PAGED_BY)
     query = page_query(request.query_params, default_order="desc")
     page = await _store(request).list_items(
         conversation_id,
@@ -90,7 +95,8 @@ async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> AS
     )
     if page is None:
         raise unknown_after(query.after) if query.after else _unknown(conversation_id)
-    return json_answer(listed(page))
+    shown = await _shown(request, page.items, include)
+    return json_answer(item_list(shown, has_more=page.has_more))
 
 
 @get("/v1/conversations/{conversation_id:str}/items/{item_id:str}")
@@ -98,10 +104,12 @@ async def retrieve_item(
     request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
 ) -> ASGIApp:
     """One item of a conversation."""
+    include = _include(request)
     item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
     if item is None:
         raise _unknown_item(item_id)
-    return json_answer(item)
+    (shown,) = await _shown(request, [item], include)
+    return json_answer(shown)
 
 
 @delete("/v1/conversations/{conversation_id:str}/items/{item_id:str}", status_code=200)
@@ -128,6 +136,22 @@ def _new_items(sent: list[Item]) -> list[Item]:
                 "A conversation holds items themselves, not references.", param=f"items[{index}]"
             )
     return assign_ids(sent)
+
+
+def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:
+    """What is to be included; `known` are the other parameters of the query."""
+    if has_unknown(request.query_params, known):
+        services_of(request).metrics.unknown_parameters("/v1/conversations")
+    return include_of(request.query_params)
+
+
+async def _shown(
+    request: HttpRequest, items: Sequence[Item], include: frozenset[str]
+) -> list[Item]:
+    sealer = services_of(request).sealer
+    return await as_listed(
+        items, include, store=_store(request), sealer=sealer, owner=owner_of(request)
+    )
 
 
 def _store(request: HttpRequest) -> ResponseStore:

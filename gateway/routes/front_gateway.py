@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from gateway.choices import AnswerRun
 from gateway.errors import InvalidRequest, Unsupported
+from gateway.faults import Places, tool_places
 from gateway.front_run import WrittenChoice
+from gateway.front_tools import asks_for_tools, front_toolset
 from gateway.generation import Generation, GenerationSettings, Generator
-from gateway.protocols import AnswerWriter, AsgiApp, Ask, ListedModel, TokensPrompt, Turn
+from gateway.protocols import (
+    AnswerWriter,
+    AsgiApp,
+    Ask,
+    ListedModel,
+    OfferedTool,
+    TokensPrompt,
+    Turn,
+)
 from gateway.routes.front_answers import StreamedAnswer, WholeAnswer
 from gateway.sampling import with_defaults
 from gateway.served import ServedModel, Services
+from gateway.served_tools import ServedTools
+from gateway.toolset import Toolset
 
 
 class PreparedAnswer:
@@ -24,11 +36,15 @@ class PreparedAnswer:
         model: ServedModel,
         settings: GenerationSettings,
         first: Generation,
+        toolset: Toolset,
+        ask: Ask,
         services: Services,
     ) -> None:
         self._model = model
         self._settings = settings
         self._first = first
+        self._toolset = toolset
+        self._ask = ask
         self._services = services
 
     @property
@@ -39,6 +55,15 @@ class PreparedAnswer:
     def prompt_tokens(self) -> int:
         prompt = self._first.request.prompt
         return len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
+
+    @property
+    def served(self) -> Mapping[str, OfferedTool]:
+        return {
+            name: OfferedTool(
+                server_label=self._toolset.roles[name].server_label, tool=runnable.tool
+            )
+            for name, runnable in self._toolset.served.items()
+        }
 
     def stream(
         self,
@@ -68,7 +93,14 @@ class PreparedAnswer:
     def _run(self, writer: AnswerWriter) -> AnswerRun:
         services = self._services
         generator = Generator(self._model, self._settings, services.metrics)
-        choice = WrittenChoice(generator, self._first, writer)
+        choice = WrittenChoice(
+            generator,
+            self._first,
+            writer,
+            ServedTools(self._toolset, services, generator),
+            max_turns=self._ask.max_turns,
+            max_uses=self._ask.max_uses,
+        )
         return AnswerRun(self._model, services, [choice])
 
 
@@ -84,19 +116,25 @@ class FrontGateway:
     def model(self, name: str) -> ListedModel:
         return _listed(self._services.known_model(name))
 
+    def tool_types(self, model: str | None) -> Collection[str]:
+        offered = self._services.offered_tools[self._services.model(model).name]
+        return {*offered.by_type, *offered.choices}
+
     async def prepare(self, ask: Ask) -> PreparedAnswer:
         services = self._services
         model = services.model(ask.model)
         settings = _settings(ask, model)
         generator = Generator(model, settings, services.metrics)
-        first = await generator.fitting(_turn(ask, model))
-        return PreparedAnswer(model, settings, first, services)
+        toolset = await front_toolset(ask, model, services)
+        first = await generator.fitting(_turn(ask, model, toolset))
+        return PreparedAnswer(model, settings, first, toolset, ask, services)
 
     async def count_tokens(self, ask: Ask) -> int:
         services = self._services
         model = services.model(ask.model)
         generator = Generator(model, _settings(ask, model), services.metrics)
-        prompt = (await generator.prepare(_turn(ask, model))).request.prompt
+        toolset = await front_toolset(ask, model, services)
+        prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
                 f"The engine of '{model.name}' counts its tokens itself; they are not known here.",
@@ -133,12 +171,16 @@ def _settings(ask: Ask, model: ServedModel) -> GenerationSettings:
         priority=ask.priority,
         trace_headers=ask.trace_headers,
         size=ask.size,
+        places=Places(tools=tool_places(ask.tools)),
     )
 
 
-def _turn(ask: Ask, model: ServedModel) -> Turn:
+def _turn(ask: Ask, model: ServedModel, toolset: Toolset) -> Turn:
+    turn = ask.turn
+    if asks_for_tools(ask):
+        turn = msgspec.structs.replace(turn, tools=toolset.definitions, tool_choice=toolset.choice)
     configured = model.config.chat_template_kwargs
     if not configured:
-        return ask.turn
-    kwargs = {**configured, **ask.turn.chat_template_kwargs}
-    return msgspec.structs.replace(ask.turn, chat_template_kwargs=kwargs)
+        return turn
+    kwargs = {**configured, **turn.chat_template_kwargs}
+    return msgspec.structs.replace(turn, chat_template_kwargs=kwargs)

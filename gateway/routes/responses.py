@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
+
 import msgspec
 from litestar import delete, get, post
 from litestar.params import FromPath
@@ -9,10 +12,11 @@ from litestar.types import ASGIApp
 
 from gateway.compaction import compacted, plan_compaction
 from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.pages import page_of, page_query
+from gateway.included import as_listed, with_included
+from gateway.pages import PAGED_BY, page_of, page_query
 from gateway.plan import make_plan
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
-from gateway.queries import check_include, flag_of
+from gateway.queries import flag_of, has_unknown, include_of
 from gateway.rendering import render
 from gateway.rerun import body_to_keep
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
@@ -22,6 +26,8 @@ from gateway.routes.trace import trace_headers
 from gateway.run import ResponseRun
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import DeletedResponse, InputTokens
+
+_RETRIEVED_BY = ("stream", "starting_after", "include_obfuscation")
 
 
 @post("/v1/responses", status_code=200)
@@ -40,7 +46,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         trace_headers=trace_headers(request),
     )
     plan.body = body_to_keep(plan, decoded, body, services)
-    run = ResponseRun(plan, services)
+    run = ResponseRun(plan, services, quiet=not (plan.stream or plan.background))
     await run.prepare()
     if not plan.background:
         return EventStream(run) if plan.stream else PlainAnswer(run)
@@ -55,16 +61,26 @@ async def create_response(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/responses/{response_id:str}")
 async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """A stored response; with `stream`, the events of a background one, from `starting_after` on."""
+    """A stored response; with `stream`, the events of a background one, from `starting_after` on.
+
+    `include` adds to what its own request included; events are as they were told.
+    """
     record = await _record(request, response_id)
     query = request.query_params
-    check_include(query)
+    include = include_of(query)
+    _note_unknown(request, _RETRIEVED_BY)
     if not flag_of(query, "stream"):
         if "starting_after" in query:
             raise InvalidRequest(
                 "starting_after is for streams. Send stream=true with it.", param="starting_after"
             )
-        return json_answer(record.response)
+        response, seal = (
+            record.response,
+            partial(services_of(request).sealer.seal, owner=record.owner),
+        )
+        if include:
+            response.output = with_included(response.output, include, record.results, seal)
+        return json_answer(response)
     if not record.streamed:
         raise InvalidRequest(
             f"Response '{response_id}' was not made with background: true and stream: true, so its events are "
@@ -117,9 +133,18 @@ async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> A
 async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """A page of the items that a response was made from."""
     record = await _record(request, response_id)
-    check_include(request.query_params)
+    include = include_of(request.query_params)
     query = page_query(request.query_params, default_order="desc")
-    return json_answer(page_of(list(record.input), query))
+    _note_unknown(request, PAGED_BY)
+    page = page_of(list(record.input), query)
+    shown = await as_listed(
+        page.data,
+        include,
+        store=_store(request),
+        sealer=services_of(request).sealer,
+        owner=record.owner,
+    )
+    return json_answer(msgspec.structs.replace(page, data=shown))
 
 
 @post("/v1/responses/input_tokens", status_code=200)
@@ -151,9 +176,14 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     body = await read_body(request)
     decoded = decode_response_request(body, require_input=False)
     plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
-    run = ResponseRun(plan, services)
+    run = ResponseRun(plan, services, quiet=True)
     await run.prepare()
     return PlainAnswer(run, shown=compacted(plan, services))
+
+
+def _note_unknown(request: HttpRequest, known: Collection[str]) -> None:
+    if has_unknown(request.query_params, known):
+        services_of(request).metrics.unknown_parameters("/v1/responses")
 
 
 def _store(request: HttpRequest) -> ResponseStore:

@@ -10,6 +10,8 @@ from gateway.served import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
 
+SERVICES = "gateway.services"
+"""Where the application keeps the running gateway in a request's scope."""
 _KEY = "services"
 
 
@@ -25,9 +27,17 @@ def services_in(app: Litestar) -> Services:
     return services
 
 
+def services_if_open(app: Litestar) -> Services | None:
+    """The same; None before the lifespan has begun."""
+    services = app.state.get(_KEY)
+    return services if isinstance(services, Services) else None
+
+
 def services_of(request: HttpRequest) -> Services:
     """The running gateway that serves `request`."""
-    return services_in(request.app)
+    # Litestar's state is looked into under a lock, and this is asked several times in each request.
+    services = request.scope.get(SERVICES)
+    return services if isinstance(services, Services) else services_in(request.app)
 
 
 def owner_of(request: HttpRequest) -> str | None:

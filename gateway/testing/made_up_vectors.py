@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from array import array
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -13,9 +14,18 @@ from gateway.engines.vectors import normalized, shortened
 _WORD: Final = re.compile(r"\w+")
 
 
-def made_up_vector(text: str, dimensions: int, wanted: int | None = None) -> array[float]:
-    """A vector of length 1: the sum of its words' own. Word order and case do not count; `wanted` shortens it."""
-    words = _WORD.findall(text.casefold()) or [text]
+def made_up_vector(
+    text: str,
+    dimensions: int,
+    wanted: int | None = None,
+    *,
+    synonyms: Mapping[str, str] = {},
+) -> array[float]:
+    """A vector of length 1: the sum of its words' own. Word order and case do not count; `wanted` shortens it.
+
+    `synonyms` are words, in lower case, that have the vector of another.
+    """
+    words = [synonyms.get(word, word) for word in _WORD.findall(text.casefold())] or [text]
     total = array("f", bytes(4 * dimensions))
     for word in words:
         for index, number in enumerate(_of_word(word, dimensions)):

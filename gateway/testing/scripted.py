@@ -71,7 +71,7 @@ class ScriptedEngine:
     `architecture` and `model_type` are what the model claims to be. `recover_after` is how many seconds a crash lasts;
     None is for ever. `clock` gives seconds; `delay_ms` is the pause before each output of rules that say none.
     `dimensions` are those of its made-up vectors, None: it does not embed; without `generates` it does nothing else.
-    `adapters` are names of LoRA adapters, which change nothing.
+    `adapters` are names of LoRA adapters, which change nothing. Each of `synonyms` has words that share one vector.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class ScriptedEngine:
         dimensions: int | None = 64,
         generates: bool = True,
         adapters: Sequence[str] = (),
+        synonyms: Sequence[Sequence[str]] = (),
     ) -> None:
         self.scenario = scenario or Scenario()
         self.requests: deque[EngineRequest] = deque(maxlen=_REMEMBERED)
@@ -121,6 +122,7 @@ class ScriptedEngine:
             }
         )
         self._dimensions = dimensions or 0
+        self._synonyms = {word.casefold(): each[0].casefold() for each in synonyms for word in each}
         self._max_model_len = max_model_len
         self._format: OutputFormat | None = None
         self._delay = delay_ms / 1000
@@ -227,7 +229,10 @@ class ScriptedEngine:
             whole = True
             return EmbeddingResult(
                 vectors=[
-                    made_up_vector(text, self._dimensions, request.dimensions) for text in texts
+                    made_up_vector(
+                        text, self._dimensions, request.dimensions, synonyms=self._synonyms
+                    )
+                    for text in texts
                 ],
                 prompt_tokens=sum(map(len, request.inputs)),
             )

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.protocols import ResponseStore
+from gateway.protocols import UNFINISHED, AppendsSoon, ResponseStore
 from gateway.testing.store_records import message, record
 from gateway.wire.response import ResponseStatus
 
@@ -146,6 +146,64 @@ class BackgroundContract:
         assert await store.append_events(kept, _events(2, 3000), last=True)
         assert not await store.append_events(kept, _events(3000, 3001), last=True)
         assert await self._all(store, kept, -1) == _events(0, 3000)
+
+    async def test_a_new_attempt_ends_what_the_one_before_may_write(
+        self, store: ResponseStore
+    ) -> None:
+        """An owner that was taken for dead, and is not, changes neither the log nor the response."""
+        begun = record(status="in_progress", streamed=True)
+        await store.put(begun)
+        kept = begun.id
+        heard: list[object] = []
+        write = store.open_log(kept, heard.append) if isinstance(store, AppendsSoon) else None
+        await store.append_events(kept, _events(0, 3))
+        again = record(response_id=kept, status="queued", streamed=True, attempt=1)
+        assert not await store.advance(again, expected=_RUNNING)
+        assert await store.advance(again, expected=_RUNNING, attempt=0)
+        assert not await store.advance(again, expected={"queued"}, attempt=0)
+        for last in (False, True):
+            assert not await store.append_events(kept, _events(3, 5), last=last)
+        if write is not None and (refused := write(_events(3, 5), False)) is not False:
+            assert refused is None
+            assert await store.count_events(kept) == 3
+            assert heard == [False]
+        late = record(response_id=kept, status="completed", streamed=True)
+        assert not await store.advance(late, expected=UNFINISHED)
+        assert await store.append_events(kept, _events(3, 4), attempt=1)
+        if isinstance(store, AppendsSoon):
+            store.open_log(kept, heard.append, attempt=1)(_events(4, 5), False)
+        else:
+            await store.append_events(kept, _events(4, 5), attempt=1)
+        assert await store.count_events(kept) == 5
+        found = await store.get(kept)
+        assert found is not None
+        assert (found.attempt, found.response.status) == (1, "queued")
+        done = record(response_id=kept, status="completed", streamed=True, attempt=1)
+        assert await store.advance(done, expected=UNFINISHED)
+        assert await store.append_events(kept, _events(5, 6), last=True, attempt=1)
+        assert await self._all(store, kept, -1) == _events(0, 6)
+
+    async def test_what_is_appended_without_waiting_is_in_order_and_before_what_follows(
+        self, store: ResponseStore
+    ) -> None:
+        """For stores that have `open_log`: each append is heard of once, and the end of the response comes after them."""
+        if not isinstance(store, AppendsSoon):
+            pytest.skip("it is always waited for")
+        kept = await self._running(store)
+        heard: list[object] = []
+        write = store.open_log(kept, heard.append)
+        answers = [write(_events(at, at + 1), False) for at in range(100)]
+        assert set(answers) <= {True, None}
+        done = record(response_id=kept, status="completed", streamed=True)
+        assert await store.advance(done, expected=_RUNNING)
+        assert heard == [True] * answers.count(None)
+        assert await store.count_events(kept) == 100
+        late = write(_events(100, 101), False)
+        assert await store.count_events(kept) == 100
+        assert late is False or (late, heard.pop()) == (None, False)
+        write(_events(100, 103), True)
+        assert await self._all(store, kept, -1) == _events(0, 103)
+        assert set(heard) <= {True}
 
     async def test_what_has_ended_without_its_log_is_an_orphan(self, store: ResponseStore) -> None:
         """Its owner died between the two; a response that has no log is over."""

@@ -244,6 +244,36 @@ class HistoryContract:
         assert await store.delete(made.id, owner="ada")
         assert await store.find_results([call.id], owner="ada") == {}
 
+    async def test_what_a_call_gave_is_kept_for_those_that_go_on(
+        self, store: ResponseStore
+    ) -> None:
+        """As its item is: by each branch, until the last is gone. The item itself is shown in their histories alone."""
+        call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
+        read = CallRecord(name="web_search", arguments="{}", result="found")
+        made = structs.replace(record(output=[call], owner="ada"), results={call.id: read})
+        running = structs.replace(
+            made, response=structs.replace(made.response, status="in_progress"), results={}
+        )
+        await store.put(running)
+        assert await store.advance(made, expected=_RUNNING)
+        first = record(previous_response_id=made.id, owner="ada")
+        second = record(previous_response_id=made.id, owner="ada")
+        third = record(previous_response_id=second.id, owner="ada")
+        for each in (first, second, third):
+            await store.put(each)
+        got = await store.get(made.id, owner="ada")
+        assert got is not None
+        assert encode(dict(got.results)) == encode({call.id: read})
+        for gone in (made, first, second):
+            assert await store.delete(gone.id, owner="ada")
+            found = await store.find_results([call.id], owner="ada")
+            assert encode(dict(found)) == encode({call.id: read})
+            assert await store.find_results([call.id]) == {}
+            assert await store.find_items([call.id], owner="ada") == {}
+        assert call in (await store.history(third.id, owner="ada") or ())
+        assert await store.delete(third.id, owner="ada")
+        assert await store.find_results([call.id], owner="ada") == {}
+
     async def test_thousands_are_kept(self, store: ResponseStore) -> None:
         """As many as `many` says."""
         ids: list[str] = []

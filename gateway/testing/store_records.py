@@ -37,6 +37,7 @@ def record(
     owner: str | None = None,
     streamed: bool = False,
     request: bytes | None = None,
+    attempt: int = 0,
 ) -> StoredResponse:
     """A response to the question "question"."""
     return StoredResponse(
@@ -55,4 +56,5 @@ def record(
         owner=owner,
         streamed=streamed,
         request=request,
+        attempt=attempt,
     )

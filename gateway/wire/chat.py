@@ -28,7 +28,7 @@ from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier
 from gateway.wire.sampling import Count
 from gateway.wire.structured import StructuredParameters
-from gateway.wire.tools import Tool, ToolChoice
+from gateway.wire.tools import Tool, ToolChoice, UserLocation
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 
@@ -37,6 +37,18 @@ class Prediction(Tagged, frozen=True, kw_only=True, tag="content"):
     """What the client expects the answer to be."""
 
     content: str | list[TextPart]
+
+
+class SearchLocation(Value, frozen=True, kw_only=True):
+    type: Literal["approximate"] = "approximate"
+    approximate: UserLocation
+
+
+class WebSearchOptions(Value, frozen=True, kw_only=True):
+    """Asks for a web search: what the `web_search` tool is in the Responses API."""
+
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    user_location: SearchLocation | None = None
 
 
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
@@ -66,7 +78,7 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     tool_choice: ToolChoice | None = None
     tools: list[Tool] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
-    web_search_options: JsonObject | None = None
+    web_search_options: WebSearchOptions | None = None
 
     echo: bool | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -157,13 +169,27 @@ class ToolCall(Value, frozen=True, kw_only=True):
     custom: CalledCustom | UnsetType = UNSET
 
 
+class AnnotatedUrl(Value, frozen=True, kw_only=True):
+    """Indices count the characters (Unicode code points) of the content, `end_index` exclusive."""
+
+    end_index: int
+    start_index: int
+    title: str
+    url: str
+
+
+class UrlAnnotation(Value, frozen=True, kw_only=True):
+    type: Literal["url_citation"] = "url_citation"
+    url_citation: AnnotatedUrl
+
+
 class AnswerMessage(Value, frozen=True, kw_only=True):
     """`content` is null where the model said nothing."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None = None
     refusal: str | None = None
-    annotations: list[JsonObject] = []
+    annotations: list[UrlAnnotation] = []
     reasoning_content: str | UnsetType | None = UNSET
     reasoning: str | UnsetType | None = UNSET
     tool_calls: list[ToolCall] | UnsetType = UNSET

@@ -517,6 +517,8 @@ AnyEvent: TypeAlias = (
 EVENTS: dict[str, type[Event]] = {type_of(cls): cls for cls in get_args(AnyEvent)}
 TERMINAL = (ResponseCompleted, ResponseIncomplete, ResponseFailed, ErrorEvent)
 """The events after which nothing follows."""
+ENDS: frozenset[type[Event]] = frozenset(TERMINAL)
+"""The same, to ask by `type(event)`: `isinstance` goes a long way through the Structs' metaclass."""
 
 
 # Framing.
@@ -536,15 +538,15 @@ def sse_frame(event: Event) -> bytes:
     return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
-def sse_frame_around(event: Event, encoded: bytes) -> bytes:
-    """The event as one SSE message, where it has been encoded already."""
-    return _PREFIXES[type(event)] + encoded + b"\n\n"
-
-
 def sse_frame_of(encoded: bytes) -> bytes:
     """An event that `encode` has written, as one SSE message; without decoding it."""
     start = encoded.index(b'"type":"') + 8
     return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
+
+
+def json_of_frame(frame: bytes) -> bytes:
+    """The event as JSON, out of its SSE message."""
+    return frame[frame.index(b"\n") + 7 : -2]  # after "event: …" comes "data: "
 
 
 def decode_event(raw: bytes | str) -> AnyEvent:

@@ -166,10 +166,12 @@ class McpCall(ItemBase, frozen=True, kw_only=True, tag="mcp_call"):
 
 
 class McpListedTool(Value, frozen=True, kw_only=True):
+    """What the server does not say is left out: the Vercel AI SDK reads no null here."""
+
     name: str
-    description: str | None = None
+    description: str | UnsetType = UNSET
     input_schema: Any
-    annotations: Any = None
+    annotations: JsonObject | UnsetType = UNSET
 
 
 class McpListTools(ItemBase, frozen=True, kw_only=True, tag="mcp_list_tools"):
@@ -258,11 +260,13 @@ class CodeInterpreterCall(ItemBase, frozen=True, kw_only=True, tag="code_interpr
 
 
 class LocalShellAction(Tagged, frozen=True, kw_only=True, tag="exec"):
+    """What is not said is left out: the Vercel AI SDK reads no null here."""
+
     command: list[str]
     env: dict[str, str] = {}
-    timeout_ms: int | None = None
-    user: str | None = None
-    working_directory: str | None = None
+    timeout_ms: int | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    working_directory: str | UnsetType = UNSET
 
 
 class LocalShellCall(ItemBase, frozen=True, kw_only=True, tag="local_shell_call"):

@@ -29,7 +29,7 @@ class StreamOptions(Value, frozen=True, kw_only=True):
 
 
 class ContextManagement(Value, frozen=True, kw_only=True):
-    type: str
+    type: Literal["compaction"]
     compact_threshold: Count | None = None
 
 

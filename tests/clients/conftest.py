@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -111,3 +113,58 @@ def node_modules() -> Path:
     if shutil.which("node") is None:
         pytest.skip("there is no node here")
     return Path(folder)
+
+
+class Claude:
+    """`claude -p`, Claude Code without its window, with a home of its own, in the folder that it may write to."""
+
+    def __init__(self, command: Path, base_url: str, home: Path, work: Path) -> None:
+        self._command = command
+        self._work = work
+        self._environment = {
+            **{key: value for key, value in os.environ.items() if "CLAUDE" not in key},
+            "HOME": str(home),
+            "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+            "ANTHROPIC_AUTH_TOKEN": "none",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "demo",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+            "IS_SANDBOX": "1",
+        }
+
+    def events(self, prompt: str, *options: str, model: str = "demo") -> list[dict[str, Any]]:
+        """The events of one run, whose last one is its result."""
+        done = subprocess.run(
+            [str(self._command), "-p", prompt, "--model", model, "--output-format", "stream-json",
+             "--verbose", "--dangerously-skip-permissions", *options],
+            cwd=self._work,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )  # fmt: skip
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert [event for event in events if event["type"] == "result"], (done.stdout, done.stderr)
+        return events
+
+    def run(self, prompt: str, *options: str, model: str = "demo") -> dict[str, Any]:
+        """The result of one run."""
+        events = self.events(prompt, *options, model=model)
+        return [event for event in events if event["type"] == "result"][-1]
+
+
+@pytest.fixture
+def claude_at(node_modules: Path, tmp_path: Path) -> Any:
+    """`claude_at(base_url, folder)`: a `Claude` that asks this gateway and works in this folder."""
+    pytest.importorskip("gateway_messages", reason="the plugin messages is not installed")
+    command = node_modules / ".bin" / "claude"
+    if not command.exists():
+        pytest.skip("@anthropic-ai/claude-code is not installed there")
+    try:
+        subprocess.run([str(command), "--version"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"Claude Code does not run here: {error}")
+    home = tmp_path / "claude"
+    home.mkdir()
+    return lambda base_url, folder: Claude(command, base_url, home, folder)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.testing.server import RunningGateway, run_gateway
@@ -22,17 +25,27 @@ base_url = "{url}"
 wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
+{provider}
+[mcp_servers]
+{servers}
 """
 SCENARIO = Path(__file__).parent / "scenario.json"
+MCP_SERVER = Path(__file__).parent.parent / "plugins" / "mcp" / "mcp_example_server.py"
+RED_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
 FREE = "--dangerously-bypass-approvals-and-sandbox"  # this machine may have no sandbox to offer
 
 
 class Codex:
-    """The command with a home and a working folder of its own."""
+    """The command with a home and a working folder of its own.
+
+    `provider` and `servers` are further lines of its configuration: of the gateway, and of MCP servers.
+    """
 
     def __init__(self, command: Path, url: str, folder: Path) -> None:
         self._command = command
         self.url = url
+        self.provider = ""
+        self.servers = ""
         self.home = folder / "home"
         self.work = folder / "work"
         self.home.mkdir()
@@ -49,7 +62,13 @@ class Codex:
         self, *arguments: str, model: str = "demo", search: str = "disabled"
     ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
         """The events of one `codex exec`, and how it ended."""
-        config = CONFIG.format(model=model, url=self.url, search=search)
+        config = CONFIG.format(
+            model=model,
+            url=self.url,
+            search=search,
+            provider=self.provider,
+            servers=self.servers,
+        )
         (self.home / "config.toml").write_text(config)
         done = subprocess.run(
             [str(self._command), "exec", "--json", "--skip-git-repo-check", *arguments],
@@ -161,3 +180,68 @@ def test_a_session_goes_on(codex: Codex, told: Any) -> None:
     events = codex.run("resume", "--last", "and once more")
     assert answer(events) == "As I said."
     assert "made-by-42" in told()
+
+
+def test_commands_and_patches_of_one_session_are_remembered(codex: Codex, told: Any) -> None:
+    """Each run sends all items of those before it: calls of functions and of free-text tools, outputs, sealed thoughts."""
+    codex.run("run a command", model="gpt-5.5")
+    codex.run("resume", "--last", "apply this patch", model="gpt-5.5")
+    events = codex.run("resume", "--last", "and once more", model="gpt-5.5")
+    assert answer(events) == "As I said."
+    prompt = told()
+    for said in (
+        "The shell will tell.",
+        "made-by-42",
+        "*** Add File: made.txt",
+        "Success. Updated",
+    ):
+        assert said in prompt
+
+
+def test_it_speaks_over_a_web_socket(codex: Codex, gateway: RunningGateway) -> None:
+    """Its turns are answered, and none was a request of its own."""
+
+    def counted(name: str) -> float:
+        text = httpx.get(gateway.base_url.removesuffix("/v1") + "/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    posts, made = 'gateway_requests_total{route="/v1/responses"', "gateway_responses_total"
+    before = counted(posts), counted(made)
+    codex.provider = "supports_websockets = true"
+    assert answer(codex.run("run a command")) == "The command said 42."
+    assert counted(posts) == before[0]
+    assert counted(made) >= before[1] + 2  # and one that warms the prompt
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt"), [("demo", "use the adder"), ("gpt-5.5", "look for an adder")]
+)
+def test_it_calls_tools_of_its_mcp_servers(codex: Codex, model: str, prompt: str) -> None:
+    """Told in a namespace, or found by a search that Codex runs and answers with the tools."""
+    arguments = json.dumps([str(MCP_SERVER), "stdio"])
+    codex.servers = f'example = {{ command = "{sys.executable}", args = {arguments} }}'
+    events = codex.run(prompt, model=model)
+    (call,) = items(events, "mcp_tool_call")
+    assert (call["server"], call["tool"], call["status"]) == ("example", "add", "completed")
+    assert answer(events) == "It is five."
+
+
+@pytest.mark.parametrize("model", ["demo", "harmony"])
+def test_an_image_that_the_model_cannot_see_does_not_end_the_session(
+    codex: Codex, model: str
+) -> None:
+    """It keeps what its tools have shown, and sends it with every request."""
+    (codex.work / "red.png").write_bytes(base64.b64decode(RED_PNG))
+    assert answer(codex.run("look at the picture", model=model)) == "I cannot see it."
+    assert answer(codex.run("resume", "--last", "and once more", model=model)) == "As I said."
+
+
+def test_a_conversation_that_is_too_long_is_known_as_such(codex: Codex, tmp_path: Path) -> None:
+    config = {
+        "models": {"demo": {"engine": "scripted", "path": str(SCENARIO), "max_model_len": 4000}}
+    }
+    with run_gateway(config, tmp_path) as small:
+        codex.url = small.base_url
+        done, events = codex.try_to_run(FREE, "think first")
+    assert done.returncode != 0
+    assert "ran out of room in the model's context window" in json.dumps(events)

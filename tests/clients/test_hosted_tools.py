@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,16 @@ RULES = [
     },
     {"when": "product 42", "pieces": [{"text": "It is 42."}]},
     {"when": "and once more", "pieces": [{"text": "As I said."}]},
+    # Claude Code: its model calls its tool, which asks the gateway for a search.
+    {
+        "when": "zebra, search",
+        "pieces": [{"call": {"name": "WebSearch", "arguments": {"query": "tower height"}}}],
+    },
+    {
+        "when": "Perform a web search for the query: tower height",
+        "pieces": [{"call": {"name": "web_search", "arguments": {"query": "tower height"}}}],
+    },
+    {"when": "MUST include the sources", "pieces": [{"text": "It has its sources."}]},
 ]
 ASKED = [("how high is the tower", "It is 312 metres high"), ("please compute", "It is 42.")]
 
@@ -177,3 +188,36 @@ def test_codex_searches(node_modules: Path, hosting: RunningGateway, tmp_path: P
     items = [event["item"] for event in events if event["type"] == "item.completed"]
     assert "web_search" in [item["type"] for item in items]
     assert items[-1]["text"].startswith(ASKED[0][1])
+
+
+@pytest.mark.parametrize(("prompt", "said"), ASKED)
+def test_vercel_ai(
+    node_modules: Path, hosting: RunningGateway, tmp_path: Path, prompt: str, said: str
+) -> None:
+    """The tools are run once for each request, and come back by reference and as they stand."""
+    if not (node_modules / "ai").exists():
+        pytest.skip("the npm package ai is not installed there")
+    (tmp_path / "node_modules").symlink_to(node_modules.resolve())
+    script = shutil.copy(Path(__file__).parent / "vercel.mjs", tmp_path)
+    done = subprocess.run(
+        ["node", script, hosting.base_url, "responses", "hosted", prompt],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["errors"] == []
+    plain, streamed, *again = found["texts"]
+    assert said in plain
+    assert streamed == plain
+    assert again == ["As I said."] * 2
+
+
+def test_claude_code_searches(claude_at: Any, hosting: RunningGateway, tmp_path: Path) -> None:
+    events = claude_at(hosting.base_url, tmp_path).events("zebra, search")
+    (found,) = [event["tool_use_result"] for event in events if "tool_use_result" in event]
+    assert found["searchCount"] == 1
+    assert "Tower facts" in json.dumps(found["results"])
+    assert "It is 312 metres high" in json.dumps(found["results"])
+    assert events[-1]["result"] == "It has its sources."

@@ -1,11 +1,19 @@
-// One run of the Vercel AI SDK, told by its arguments: URL API CASE. Prints what came of it as JSON.
+// One run of the Vercel AI SDK, told by its arguments: URL API CASE, and a prompt for one of them. Prints what came of it as JSON.
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateObject, generateText, Output, stepCountIs, streamObject, streamText, tool } from 'ai';
 import { z } from 'zod';
 
-const [url, api, name] = process.argv.slice(2);
+const [url, api, name, prompt] = process.argv.slice(2);
 const openai = createOpenAI({ baseURL: url, apiKey: 'none' });
-const named = (id) => (api === 'chat' ? openai.chat(id) : openai.responses(id));
+const apis = {
+  responses: openai.responses,
+  chat: openai.chat,
+  compatible: createOpenAICompatible({ name: 'litegate', baseURL: url, includeUsage: true, supportsStructuredOutputs: true }),
+  messages: createAnthropic({ baseURL: url, apiKey: 'none' }),
+};
+const named = (id) => apis[api](id);
 const model = named('demo');
 const getWeather = tool({
   description: 'Get the weather of a city',
@@ -23,6 +31,17 @@ async function streamed(options) {
   return { result, kinds, errors };
 }
 
+// Plain, streamed, and with what came of it sent back: by reference, and as it stands.
+async function repeated(options, prompt) {
+  const asked = { role: 'user', content: prompt };
+  const plain = await generateText({ model, ...options, messages: [asked] });
+  const { result, errors } = await streamed({ model, ...options, messages: [asked] });
+  const messages = [asked, ...plain.responseMessages, { role: 'user', content: 'and once more' }];
+  const texts = [plain.text, await result.text];
+  for (const store of [true, false]) texts.push((await generateText({ model, ...options, messages, providerOptions: { openai: { store } } })).text);
+  return { texts, errors };
+}
+
 const cases = {
   async generate() {
     const done = await generateText({ model, ...loop, prompt: 'weather in Paris' });
@@ -36,7 +55,8 @@ const cases = {
   },
   async think() {
     const { result, kinds, errors } = await streamed({ model, maxRetries: 0, prompt: 'think first' });
-    return { text: await result.text, kinds, errors };
+    const plain = await generateText({ model, maxRetries: 0, prompt: 'think first' });
+    return { text: await result.text, thoughts: [await result.reasoningText, plain.reasoningText], kinds, errors };
   },
   async summary() {
     const providerOptions = { openai: { forceReasoning: true, reasoningSummary: 'auto' } };
@@ -60,7 +80,7 @@ const cases = {
     const messages = [
       { role: 'system', content: 'Be nice.' },
       { role: 'user', content: 'weather in Paris' },
-      ...first.response.messages,
+      ...first.responseMessages,
       { role: 'user', content: 'and once more' },
     ];
     const second = await generateText({ model, ...loop, messages, allowSystemInMessages: true });
@@ -131,6 +151,43 @@ const cases = {
   async broken() {
     const { errors, kinds } = await streamed({ model, prompt: 'break down', maxRetries: 0 });
     return { errors, kinds };
+  },
+  async clientTools() {
+    const done = 'made-by-42';
+    const exited = { type: 'exit', exitCode: 0 };
+    const t = openai.tools;
+    const asked = {
+      'patch the file': { apply_patch: t.applyPatch({ execute: ({ operation }) => ({ status: 'completed', output: `${done} ${operation.path}` }) }) },
+      'open a shell': {
+        shell: t.shell({ execute: ({ action }) => ({ output: action.commands.map(() => ({ stdout: done, stderr: '', outcome: exited })) }) }),
+      },
+      'open a local shell': { local_shell: t.localShell({ execute: ({ action }) => ({ output: `${done} ${action.command}` }) }) },
+      'write some SQL': { write_sql: t.customTool({ name: 'write_sql', description: 'Ask the database', execute: (sql) => `${done} ${sql}` }) },
+    };
+    const said = {};
+    for (const [prompt, tools] of Object.entries(asked)) said[prompt] = await repeated({ ...loop, tools }, prompt);
+    return said;
+  },
+  async hosted() {
+    const tools = { web_search: openai.tools.webSearch({}), code_interpreter: openai.tools.codeInterpreter({}) };
+    return repeated({ ...loop, tools }, prompt);
+  },
+  async mcp() {
+    const mcp = openai.tools.mcp({ serverLabel: 'example', connectorId: 'example', requireApproval: 'never' });
+    return repeated({ ...loop, tools: { mcp } }, 'please add');
+  },
+  async approval() {
+    const mcp = openai.tools.mcp({ serverLabel: 'example', connectorId: 'example', requireApproval: 'always' });
+    const options = { model, ...loop, tools: { mcp } };
+    const said = [];
+    for (const approved of [true, false]) {
+      const messages = [{ role: 'user', content: 'please add' }];
+      const first = await generateText({ ...options, messages });
+      const { approvalId } = first.content.find((part) => part.type === 'tool-approval-request');
+      messages.push(...first.responseMessages, { role: 'tool', content: [{ type: 'tool-approval-response', approvalId, approved, providerExecuted: true }] });
+      said.push((await generateText({ ...options, messages })).text);
+    }
+    return { said };
   },
   async refused() {
     try {

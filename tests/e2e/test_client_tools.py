@@ -39,7 +39,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 ITEMS: dict[str, dict[str, Any]] = {
     "run it locally": {
         "type": "local_shell_call",
-        "action": {"type": "exec", "env": {}, "user": None, **LOCAL_SHELL},
+        "action": {"type": "exec", "env": {}, **LOCAL_SHELL},
     },
     "run it in a shell": {
         "type": "shell_call",

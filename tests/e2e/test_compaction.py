@@ -116,13 +116,6 @@ def test_what_cannot_be_compacted_is_refused(
     assert answer.json()["error"]["param"].startswith(param)
 
 
-def test_a_response_does_not_compact_itself(gateway: RunningGateway) -> None:
-    body = {"model": "m", "input": [*HISTORY, {"type": "compaction_trigger"}]}
-    answer = httpx.post(f"{gateway.base_url}/responses", json=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "input[3].type"
-
-
 def test_an_update_of_the_configuration_holds_until_the_next(client: Any) -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     update = {

@@ -1,4 +1,4 @@
-"""`rerun_lost`: what waited in the queue of a process that died is run by another."""
+"""`rerun_lost`: what a process that died has left, and of which nobody has seen any output, is run by another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ pytestmark = pytest.mark.slow
 RULES = [
     {"when": "at length", "delay_ms": 20, "repeat": 1000, "pieces": [{"text": "slow words "}]},
     {"when": "briefly", "pieces": [{"text": "brief words"}]},
+    {"when": "think", "delay_ms": 2000, "chunk": 100, "pieces": [{"text": "own words"}]},
+    {"when": "take your time", "delay_ms": 20, "repeat": 30, "pieces": [{"text": "own words "}]},
 ]
 
 
@@ -98,6 +101,98 @@ def test_what_waited_is_run_and_what_ran_has_failed(
         if number % 2 == 0:
             replayed = httpx.get(f"{second.url}/v1/responses/{each}", params={"stream": "true"})
             assert fold(parse_sse(replayed.content)) == response
+
+
+def with_other_words(config: str, tmp_path: Path) -> str:
+    """Another process, whose model says something else."""
+    scenario = tmp_path / "others.json"
+    scenario.write_text(json.dumps(RULES).replace("own words", "other words"))
+    return config.replace("reruns.json", scenario.name)
+
+
+def said(response: dict[str, Any]) -> str:
+    text: str = response["output"][0]["content"][0]["text"]
+    return text
+
+
+@pytest.mark.parametrize("rerun", [True, False])
+def test_what_ran_unseen_is_run_again(
+    start_server: Any, config: str, tmp_path: Path, rerun: bool
+) -> None:
+    """Plain, whatever was made; streamed, before any output was told. What has tools that may have been called is not."""
+    configured = config.replace("RERUN", str(rerun).lower()).replace("max_running = 1", "")
+    configured += "[tools.python]\n"
+    first = start_server(configured)
+    tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    plain = post(first.url, "take your time")
+    streams = [post(first.url, "think", stream=True) for _ in range(2)]
+    told = post(first.url, "take your time", stream=True)
+    calling = post(first.url, "take your time", tools=tools)
+    time.sleep(0.3)
+    first.stop(signal.SIGKILL)
+    second = start_server(with_other_words(configured, tmp_path))
+    for each in (plain, *streams):
+        response = ended(second.url, each)
+        assert response["status"] == ("completed" if rerun else "failed")
+        if rerun:
+            assert said(response).startswith("other words")
+    for each in (told, calling):
+        assert ended(second.url, each)["status"] == "failed"
+    for each in (*streams, told):
+        replayed = httpx.get(f"{second.url}/v1/responses/{each}", params={"stream": "true"})
+        assert fold(parse_sse(replayed.content)) == ended(second.url, each)
+
+
+def test_who_wakes_up_late_changes_nothing(start_server: Any, config: str, tmp_path: Path) -> None:
+    """Its clients read on where they were: what the other one has made."""
+    configured = config.replace("RERUN", "true").replace("max_running = 1", "")
+    first = start_server(configured)
+    plain = [post(first.url, words) for words in ("think", "take your time")]
+    body = {"model": "scripted", "input": "think", "background": True, "stream": True}
+    with ThreadPoolExecutor() as threads:
+        posts = [
+            threads.submit(httpx.post, f"{first.url}/v1/responses", json=body, timeout=40)
+            for _ in range(3)
+        ]
+        time.sleep(0.5)
+        first.process.send_signal(signal.SIGSTOP)
+        second = start_server(with_other_words(configured, tmp_path))
+        got = [ended(second.url, each) for each in plain]
+        first.process.send_signal(signal.SIGCONT)
+        live = [fold(parse_sse(each.result().content)) for each in posts]
+    assert [response["status"] for response in (*got, *live)] == ["completed"] * 5
+    assert all(said(response).startswith("other words") for response in (*got, *live))
+    time.sleep(3)  # the first one has ended its own by now
+    for response in (*got, *live):
+        for url in (first.url, second.url):
+            assert httpx.get(f"{url}/v1/responses/{response['id']}").json() == response
+    for response in live:
+        replayed = httpx.get(
+            f"{first.url}/v1/responses/{response['id']}", params={"stream": "true"}
+        )
+        assert fold(parse_sse(replayed.content)) == response
+
+
+def test_what_loses_every_owner_is_given_up(start_server: Any, config: str) -> None:
+    """It may be what kills them."""
+    configured = config.replace("RERUN", "true")
+    running = ""
+    for attempt in range(3):
+        server = start_server(configured)
+        if not running:
+            running = post(server.url, "at length")
+        for _ in range(200):
+            made = httpx.get(f"{server.url}/v1/responses/{running}").json()
+            here = not attempt or "is run here" in server.log
+            if here and made["status"] == "in_progress":
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"the response is {made}, and not run here: {server.log}")
+        server.stop(signal.SIGKILL)
+    last = ended(start_server(configured).url, running)
+    assert last["status"] == "failed"
+    assert "owner_lost" in last["error"]["message"]
 
 
 def test_one_that_is_slow_and_not_dead_is_not_run_twice(

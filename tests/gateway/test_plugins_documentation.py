@@ -81,7 +81,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store", "route",
+        "engine", "renderer", "parser", "tool", "store", "route", "resource",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -134,6 +134,25 @@ def test_the_front_works(modules: list[ModuleType], gateway_server: StartGateway
         "The model 'polly' does not exist here. Models: some/parrot.",
     )
     assert httpx.post(f"{root}/v1/messages", json={}).status_code == 404
+
+
+def test_the_resource_is_shared_by_the_tool_and_the_front(
+    modules: list[ModuleType], gateway_server: StartGateway
+) -> None:
+    rules = [
+        {"when": "Noted.", "pieces": [{"text": "Done."}]},
+        {"when": "go", "pieces": [{"call": {"name": "note", "arguments": {"text": "two"}}}]},
+    ]
+    config = {
+        "models": {"m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": rules}}},
+        "tools": {"note": {}},
+        "resources": {"notes": {"first": "one"}},
+    }
+    gateway = gateway_server(config, plugins=modules)
+    with gateway.client() as client:
+        assert client.responses.create(model="m", input="go").output_text == "Done."
+    root = gateway.base_url.removesuffix("/v1")
+    assert httpx.get(f"{root}/notes").json() == ["one", "two"]
 
 
 def test_the_profile_and_the_observer_are_called(

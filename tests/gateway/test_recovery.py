@@ -70,7 +70,7 @@ BLOCKS = st.lists(
 
 
 def made(
-    blocks: list[list[Delta]], answered: int, *, summarizes: bool = False
+    blocks: list[list[Delta]], answered: int, *, summarizes: bool = False, compacts: bool = False
 ) -> tuple[list[Event], Response]:
     """A whole stream, event by event, and its final response."""
     count = itertools.count()
@@ -86,6 +86,10 @@ def made(
         summarizes=summarizes,
     )
     out: list[Event] = [*assembler.start("queued"), *assembler.progress()]
+    if compacts:
+        out += assembler.open_compaction()
+        out += assembler.compacting()
+        out += assembler.end_compaction("sealed")
     for delta in itertools.chain(*blocks):
         out += assembler.feed([delta])
     out += assembler.end_generation("stop")
@@ -103,12 +107,16 @@ def plain(events: list[bytes]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(BLOCKS, st.integers(0, 3), st.booleans(), st.data())
+@given(BLOCKS, st.integers(0, 3), st.booleans(), st.booleans(), st.data())
 def test_what_is_stored_is_told_to_the_end(
-    blocks: list[list[Delta]], answered: int, summarizes: bool, data: st.DataObject
+    blocks: list[list[Delta]],
+    answered: int,
+    summarizes: bool,
+    compacts: bool,
+    data: st.DataObject,
 ) -> None:
     """Its owner died after it had stored the response, wherever the log was then."""
-    events, final = made(blocks, answered, summarizes=summarizes)
+    events, final = made(blocks, answered, summarizes=summarizes, compacts=compacts)
     logged = [encode(event) for event in events[: data.draw(st.integers(0, len(events) - 1))]]
     closing, ended = closing_events(logged, final)
     assert fold(plain([*logged, *closing])) == json.loads(encode(final))
@@ -117,13 +125,23 @@ def test_what_is_stored_is_told_to_the_end(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    BLOCKS, st.integers(0, 3), st.booleans(), st.sampled_from(["failed", "cancelled"]), st.data()
+    BLOCKS,
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["failed", "cancelled"]),
+    st.data(),
 )
 def test_what_was_told_is_kept(
-    blocks: list[list[Delta]], answered: int, summarizes: bool, status: Any, data: st.DataObject
+    blocks: list[list[Delta]],
+    answered: int,
+    summarizes: bool,
+    compacts: bool,
+    status: Any,
+    data: st.DataObject,
 ) -> None:
     """Its owner died before it had stored anything."""
-    events, whole = made(blocks, answered, summarizes=summarizes)
+    events, whole = made(blocks, answered, summarizes=summarizes, compacts=compacts)
     logged = [encode(event) for event in events[: data.draw(st.integers(0, len(events) - 1))]]
     response = Response(id="resp_1", created_at=0, model="m", status=status)
     if status == "failed":

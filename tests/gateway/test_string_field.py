@@ -51,3 +51,13 @@ def test_a_broken_object_is_shown_as_it_stands() -> None:
 
 def test_surrogate_pairs_make_one_character_and_lone_ones_none() -> None:
     assert read(['{"input": "\\ud83d', '\\ude00 \\ud83d x"}']) == "😀 � x"
+
+
+def test_what_a_limit_cut_off_before_the_text_is_no_text() -> None:
+    written = '{ "input": "a'
+    for end in range(len(written)):
+        reader = StringFieldReader("input")
+        said = reader.feed(written[:end])
+        assert said + reader.finish(cut=True) == ""
+    whole = StringFieldReader("input")
+    assert whole.feed("{") + whole.finish() == "{"

@@ -101,7 +101,7 @@ class Dialogues:
                 self.unknown,
                 self.no_tool,
             ],
-            [6, 8, 5, 20, 16, 13, 8, 3, 3, 6, 15, 6],
+            [5, 6, 4, 17, 15, 22, 6, 3, 3, 6, 13, 6],
         )[0]
 
     def chat(self) -> Dialogue:
@@ -455,16 +455,16 @@ class Dialogues:
         return Turn(user=self._casing()(user), answer=answer, thought=thought)
 
     def arithmetic(self) -> Turn:
-        """Sums up to 20 + 20 and products up to 10 times 10, learnt by heart; larger ones are refused."""
+        """Sums up to 12 + 12 and products up to 10 times 10, learnt by heart; larger ones are refused."""
         m, x = self.m, self.m.random.random()
         if x < 0.06:
             a, b, result = m.random.randint(100, 99999), m.random.randint(21, 9999), None
             sign = m.choice("+-*")
         elif x < 0.6:
-            a, b, sign = m.random.randint(0, 20), m.random.randint(0, 20), "+"
+            a, b, sign = m.random.randint(0, 12), m.random.randint(0, 12), "+"
             result = a + b
         elif x < 0.8:
-            a, sign = m.random.randint(0, 20), "-"
+            a, sign = m.random.randint(0, 12), "-"
             b = m.random.randint(0, a)
             result = a - b
         else:

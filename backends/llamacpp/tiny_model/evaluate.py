@@ -101,7 +101,7 @@ def _skills() -> dict[str, tuple[Callable[[Dialogues], Dialogue], bool]]:
         "other facts": (cased("fact", str), False),
         "other facts, lower case": (cased("fact", str.lower), False),
         "other facts, upper case": (cased("fact", str.upper), False),
-        "sums up to 20 + 20": (lambda d: d.plain(d.arithmetic, False), False),
+        "sums and products": (lambda d: d.plain(d.arithmetic, False), False),
         "repeat after me": (lambda d: d.plain(d.echo, False), True),
         "count to n": (lambda d: d.plain(d.counting, False), False),
         "story, joke, ping": (lambda d: d.plain(d.recital, False), False),

@@ -128,13 +128,13 @@ class Material:
     def casing(self) -> Casing:
         """How this user writes: mostly as in the pattern, sometimes lower or upper case."""
         x = self.random.random()
-        if x < 0.68:
+        if x < 0.66:
             return str
-        if x < 0.76:
+        if x < 0.74:
             return _without_full_stop
-        if x < 0.84:
+        if x < 0.81:
             return str.lower
-        if x < 0.92:
+        if x < 0.88:
             return lambda text: _without_full_stop(text.lower())
         return str.upper
 

@@ -35,6 +35,8 @@ class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the model claims to do."""
     dimensions: Annotated[int, Meta(ge=1, le=4096)] = 64
     """Numbers in a made-up vector."""
+    synonyms: list[Annotated[list[str], Meta(min_length=2)]] = []
+    """Lists of words that share one vector, so that texts are near each other that share no word."""
     adapters: list[str] = []
     """Names of LoRA adapters, which change nothing."""
 
@@ -68,6 +70,7 @@ async def open_scripted(
         dimensions=None if config.task == "generate" else config.dimensions,
         generates=config.task != "embed",
         adapters=config.adapters,
+        synonyms=config.synonyms,
     )
 
 

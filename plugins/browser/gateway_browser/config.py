@@ -25,7 +25,8 @@ class SearxngConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     categories: list[str] = []
     language: str = ""
     """Such as `en` or `de-DE`; empty: as the instance has it."""
-    safesearch: Annotated[int, Meta(ge=0, le=2)] = 0
+    safesearch: Annotated[int, Meta(ge=0, le=2)] | None = None
+    """0: nothing is left out; left out: as the instance has it."""
     headers: dict[str, str] = {}
     """Sent with every request, for an instance that asks who is there."""
 

@@ -62,6 +62,8 @@ class Result(Struct, frozen=True):
 
 Entry: TypeAlias = Said | Done | Result
 
+_SHOWN_BELOW = "(The image follows.)"
+_UNSEEN = "(An image, which this model cannot see.)"
 _NOT_KEPT = "(What this call gave is not kept.)"
 
 
@@ -69,29 +71,40 @@ def conversation(
     items: Sequence[wire.Item],
     tool_names: Collection[str],
     results: Mapping[str, CallRecord] = {},
+    *,
+    sees_images: bool = True,
 ) -> list[Entry]:
     """The entries that `items` come to, in order.
 
     A call that the gateway or a client's shell ran is a call and its result, like any other. `tool_names` are the
-    tools offered now: built-in calls are told by the name among them. `results` are the turn's. Raises
+    tools offered now: built-in calls are told by the name among them. `results` are the turn's. Where the model does not
+    see images, those that tools gave are told as such: an agent that has looked at one would be refused ever after. Raises
     `InvalidRequest`, naming `input[i]`, for items that text cannot express.
     """
-    reader = _Reader(tool_names, results)
+    reader = _Reader(tool_names, results, sees_images)
     for index, item in enumerate(items):
         reader.read(item, f"input[{index}]")
+    reader.show_images()
     return reader.entries
 
 
 class _Reader:
-    def __init__(self, tool_names: Collection[str], results: Mapping[str, CallRecord]) -> None:
+    def __init__(
+        self, tool_names: Collection[str], results: Mapping[str, CallRecord], sees_images: bool
+    ) -> None:
         self.entries: list[Entry] = []
+        self._sees_images = sees_images
         self._tool_names = tool_names
         self._results = results
         self._names: dict[str, str] = {}
         """Of the calls so far, by call id."""
         self._awaiting: dict[str, wire.McpApprovalRequest] = {}
+        self._images: list[Image] = []
+        """Of the latest results, to be shown after all of them: results are text to templates."""
 
     def read(self, item: wire.Item, param: str) -> None:
+        if not isinstance(item, wire.FunctionCallOutput | wire.CustomToolCallOutput):
+            self.show_images()
         match item:
             case wire.Message(role="assistant"):
                 self._done(param).text.append(_assistant_text(item))
@@ -107,7 +120,13 @@ class _Reader:
                 name = qualified_name(item.name, item.namespace or None)
                 self._call(item.call_id, name, _json({"input": item.input}), param)
             case wire.FunctionCallOutput() | wire.CustomToolCallOutput():
-                self._result(item.call_id, _output(item.output, param), param)
+                text, images = _output(item.output, param)
+                if images and not self._sees_images:
+                    text, images = "\n".join([*filter(None, [text]), _UNSEEN]), []
+                elif images and not text:
+                    text = _SHOWN_BELOW
+                self._images += images
+                self._result(item.call_id, text, param)
             case wire.McpCall():
                 self._ran(item.id, item.name, item.arguments, _mcp_result(item), param)
             case wire.McpApprovalRequest():
@@ -120,6 +139,13 @@ class _Reader:
                     self._ran(asked.id, asked.name, asked.arguments, told, param)
             case _:
                 self._read_builtin(item, param)
+
+    def show_images(self) -> None:
+        """What results have shown so far, as a message of the user."""
+        if self._images:
+            param = self._images[0].param.partition(".")[0]
+            self.entries.append(Said("user", [*self._images], param))
+            self._images = []
 
     def _read_builtin(self, item: wire.Item, param: str) -> None:
         match item:
@@ -258,18 +284,25 @@ def _content(content: Sequence[parts.MessageContent], param: str) -> list[str | 
     return found
 
 
-def _output(output: str | list[parts.ToolOutputContent], param: str) -> str:
+def _output(output: str | list[parts.ToolOutputContent], param: str) -> tuple[str, list[Image]]:
+    """The text of a result, and the images in it."""
     if isinstance(output, str):
-        return output
+        return output, []
     texts = []
+    images = []
     for index, part in enumerate(output):
-        if not isinstance(part, parts.InputText):
-            raise InvalidRequest(
-                "This model's prompt takes only text as the output of a tool.",
-                param=f"{param}.output[{index}].type",
-            )
-        texts.append(part.text)
-    return "\n".join(texts)
+        where = f"{param}.output[{index}]"
+        match part:
+            case parts.InputText():
+                texts.append(part.text)
+            case parts.InputImage(image_url=str(url)):
+                images.append(Image(url, f"{where}.type"))
+            case _:
+                raise InvalidRequest(
+                    "This model's prompt takes only text, and images by 'image_url', as the output of a tool.",
+                    param=f"{where}.type",
+                )
+    return "\n".join(texts), images
 
 
 def _mcp_result(call: wire.McpCall) -> str:

@@ -122,6 +122,8 @@ class Template:
         )
         """Whether it does without `strftime_now` where there is none."""
         self._template = _ENVIRONMENT.from_string(tree)
+        # They are copied for each prompt, and from Jinja's chain of mappings that is slow.
+        self._template.globals = dict(self._template.globals)
 
     def render(self, variables: Mapping[str, Any], *, today: str | None = None, limit: int) -> str:
         """The text. Raises `TemplateRefusal`, `TemplateTooLong` (over `limit` characters), or whatever a template's

@@ -108,7 +108,12 @@ class ChatTemplateRenderer:
                 "This model's chat template has no place for tools. Leave them out, or use another model.",
                 param="tools",
             )
-        entries = conversation(turn.items, {tool.name for tool in turn.tools}, turn.results)
+        entries = conversation(
+            turn.items,
+            {tool.name for tool in turn.tools},
+            turn.results,
+            sees_images=features.image is not None,
+        )
         messages, images = messages_of(entries, turn.instructions, features)
         if turn.continue_final_message:
             _mark_end(messages)

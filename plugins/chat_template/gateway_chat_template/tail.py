@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from gateway.protocols.prompt import Tail
 
@@ -36,6 +37,8 @@ def tail_of(prompt: str, markers: Sequence[tuple[str, ...]] = THINKING_MARKERS) 
     Only whitespace may follow the marker: what a user wrote never stands last, since the template's own markup does.
     """
     end = prompt[-_WINDOW:].rstrip()
+    if not end.endswith(tuple(chain.from_iterable(markers))):
+        return "unknown"  # as with most models: found by one look, not by two for each family
     for opening, closing in markers:
         if end.endswith(opening):
             return "reasoning"

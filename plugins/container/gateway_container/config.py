@@ -1,4 +1,4 @@
-"""`[tools.container]` in `gateway.toml`, and what `[tools.python]` has of it."""
+"""`[resources.containers]` in `gateway.toml`, and what the tools that use containers have of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Minutes: TypeAlias = Annotated[int, Meta(ge=1)]
 Bytes: TypeAlias = Annotated[int, Meta(ge=1)]
 MIB = 1_048_576
 
 
-class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How code is kept apart, and what it may use."""
+class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[resources.containers]`: how code is kept apart, what it may use, and what is kept of it."""
 
+    path: str = ""
+    """The folder that holds the containers' files, which the server processes of one machine may share. Empty: a temporary
+    one of this process, gone with it."""
     isolation: Literal["auto", "namespaces", "engine"] = "auto"
     """`namespaces`: of this kernel; `engine`: a container engine; `auto`: namespaces, else the engine that is configured."""
     unsafe: bool = False
@@ -39,19 +43,24 @@ class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of each process."""
     max_cpu_seconds: Annotated[int, Meta(ge=1)] = 300
     """CPU time of each process."""
-    max_output_bytes: Annotated[int, Meta(ge=256, le=4 * MIB)] = 65_536
-    """What is kept of one call's output; of what is more, the middle is cut out."""
-    time_limit: Seconds = 60.0
-    """Seconds for one call."""
     start_timeout: Seconds = 20.0
     """Seconds for a container to start."""
-    max_containers: Annotated[int, Meta(ge=1)] = 16
-    """Containers at one time; a call that needs one more fails, and the model is told so."""
-    keep_seconds: Annotated[float, Meta(ge=0)] = 0.0
-    """Seconds without use for which a container outlives its response, to be named by its id in the next; 0: it ends
-    with the response."""
+    max_running: Annotated[int, Meta(ge=1)] = 16
+    """Containers whose processes run at one time, in each server process; those that nobody uses make room."""
+    keep_running: Annotated[float, Meta(ge=0)] = 300.0
+    """Seconds without use for which a container's processes and variables are kept; 0: they end with the response."""
     max_lifetime: Seconds = 3600.0
-    """Seconds after which a kept container ends, used or not."""
+    """Seconds after which kept processes end, used or not."""
+    expiry_minutes: Minutes = 20
+    """Minutes without use after which a container is gone with its files, where its request says no number."""
+    max_expiry_minutes: Minutes = 1440
+    """What a request may ask for at most."""
+    max_containers: Annotated[int, Meta(ge=1)] = 1000
+    """Containers of one API key; one that a response has made for itself makes room for the next."""
+    max_files: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    """Files of one container."""
+    max_total_bytes: Bytes = 10_737_418_240
+    """Bytes of all containers' files of one API key."""
 
     def __post_init__(self) -> None:
         if self.isolation == "engine" and not self.engine:
@@ -62,9 +71,20 @@ class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError("`python` is an absolute path")
         if not all(path.startswith("/") for path in self.readable):
             raise ValueError("`readable` has absolute paths")
+        if self.expiry_minutes > self.max_expiry_minutes:
+            raise ValueError("`expiry_minutes` is at most `max_expiry_minutes`")
 
 
-class ContainerConfig(SandboxConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a tool that works in containers has of its own."""
+
+    time_limit: Seconds = 60.0
+    """Seconds for one call."""
+    max_output_bytes: Annotated[int, Meta(ge=256, le=4 * MIB)] = 65_536
+    """What is kept of one call's output; of what is more, the middle is cut out."""
+
+
+class ContainerConfig(CallsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[tools.container]`."""
 
     offer: bool = False

@@ -5,59 +5,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.errors import NotFound, Unsupported
-from gateway_container.config import SandboxConfig
-from gateway_container.containers import Container, Containers
+from gateway.errors import Unsupported
+from gateway.wire.decoding import wrong_type
+from gateway_container.config import ContainersConfig
+from gateway_container.kept import uploads
+from gateway_container.kept.records import MadeBy, Wish
+from gateway_container.memory import SIZES
 
-_SIZES = {"1g": 2**30, "4g": 2**32, "16g": 2**34, "64g": 2**36}
-
-
-def named_container(
-    containers: Containers, container_id: str, *, owner: str | None, param: str
-) -> Container:
-    """The container of that id; raises `NotFound` where it is another's, or has expired."""
-    found = containers.find(container_id, owner)
-    if found is None:
-        raise NotFound(
-            f"Container with id '{container_id}' not found. It may have expired: ask for a new one.",
-            param=param,
-            code="container_not_found",
-        )
-    return found
+_MAX_FILES = 50
+"""`file_ids` of one request: OpenAI's limit."""
 
 
-def new_container(
-    containers: Containers,
-    wish: Mapping[str, Any],
-    config: SandboxConfig,
+def wished(
+    given: Mapping[str, Any],
+    config: ContainersConfig,
     *,
     owner: str | None,
-    param: str,
-) -> Container:
-    """A container as `wish` has it (`memory_limit`, `file_ids`, `network_policy`, `skills`).
+    param: str = "",
+    name: str = "",
+    minutes: int | None = None,
+    made_by: MadeBy = "response",
+) -> Wish:
+    """A container as `given` has it (`memory_limit`, `file_ids`, `network_policy`, `skills`).
 
-    Raises `Unsupported`, with a parameter below `param`.
+    Raises `GatewayError`, with a parameter below `param`.
     """
-    for name, reason in (
-        ("file_ids", "This server puts no files into containers."),
-        ("skills", "This server has no skills for containers."),
-    ):
-        if wish.get(name):
-            raise Unsupported(f"{reason} Leave '{name}' out.", param=f"{param}.{name}")
-    policy = wish.get("network_policy")
+    below = f"{param}." if param else ""
+    if given.get("skills"):
+        raise Unsupported(
+            "This server has no skills for containers. Leave 'skills' out.",
+            param=f"{below}skills",
+        )
+    policy = given.get("network_policy")
     if isinstance(policy, Mapping) and policy.get("type") != "disabled":
         raise Unsupported(
             "Containers of this server have no network. Leave 'network_policy' out, or send "
             '{"type": "disabled"}.',
-            param=f"{param}.network_policy",
+            param=f"{below}network_policy",
         )
-    size = wish.get("memory_limit")
-    memory = None if size is None else _SIZES.get(size) if isinstance(size, str) else 0
-    if size is not None and (not memory or memory > config.max_memory_bytes):
-        allowed = [name for name, each in _SIZES.items() if each <= config.max_memory_bytes]
+    return Wish(
+        name=name,
+        minutes=minutes or config.expiry_minutes,
+        memory=_memory(given.get("memory_limit"), config, f"{below}memory_limit"),
+        file_ids=_file_ids(given.get("file_ids"), owner, f"{below}file_ids"),
+        made_by=made_by,
+    )
+
+
+def _memory(size: Any, config: ContainersConfig, param: str) -> str | None:
+    if size is None:
+        return None
+    found = SIZES.get(size) if isinstance(size, str) else None
+    if found is None or found > config.max_memory_bytes:
+        allowed = [name for name, each in SIZES.items() if each <= config.max_memory_bytes]
         raise Unsupported(
             f"Containers of this server have up to {config.max_memory_bytes} bytes of memory"
             f"{' (' + ', '.join(allowed) + ')' if allowed else ''}. Ask for that, or leave 'memory_limit' out.",
-            param=f"{param}.memory_limit",
+            param=param,
         )
-    return containers.new(owner, memory)
+    return str(size)
+
+
+def _file_ids(given: Any, owner: str | None, param: str) -> list[str]:
+    if not given:
+        return []
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise wrong_type(param, "a list of strings", given)
+    if len(given) > _MAX_FILES:
+        raise Unsupported(f"'{param}' has at most {_MAX_FILES} files.", param=param)
+    uploads.check(owner or "", given, param)
+    return list(dict.fromkeys(given))

@@ -10,7 +10,8 @@ SHELL = ToolDefinition(
     name="shell",
     description=(
         "Runs shell commands in a Linux container of its own, without internet access, and returns what each wrote and its "
-        "exit code. Files in the working directory /mnt/data are kept from call to call."
+        "exit code. Files in the working directory /mnt/data are kept from call to call. To give the user a file, link it in "
+        "the answer: [name](sandbox:/mnt/data/name)."
     ),
     parameters={
         "type": "object",

@@ -13,15 +13,17 @@ from msgspec import Meta, Struct
 from gateway.errors import Unsupported
 from gateway.protocols import ServedTool, ToolResult, ToolServer
 from gateway.wire.tools import ShellTool, Tool
+from gateway_container.citable import Citable
 from gateway_container.config import ContainerConfig
-from gateway_container.containers import Container, Containers
-from gateway_container.requested import named_container, new_container
+from gateway_container.container import Container, Work
+from gateway_container.containers import Containers
+from gateway_container.requested import wished
 from gateway_container.sandbox.answers import Ran, Said
 from gateway_container.sandbox.process import SandboxEnded
 from gateway_container.schemas import EXEC, FEED, SHELL, builtin
 
-_SLACK = 10.0
-"""Seconds beyond a command's own limit before the gateway gives a call up."""
+_SLACK = 20.0
+"""Seconds beyond a command's own limit before the gateway gives a call up: files are fetched and kept in them."""
 _MAX_COMMANDS = 8
 _SESSION_WAIT = 1.0
 """Seconds for which a session's first output is waited for, where the model does not say."""
@@ -60,12 +62,15 @@ class ShellServer:
 
     label = "container"
 
-    def __init__(self, config: ContainerConfig, containers: Containers) -> None:
+    def __init__(
+        self, config: ContainerConfig, containers: Containers, owner: str | None = None
+    ) -> None:
         self._config = config
         self._containers = containers
+        self._owner = owner
 
     async def tools(self) -> Sequence[ServedTool]:
-        return served_tools(self._config)
+        return served_tools(self._config, self._containers)
 
     def for_entry(self, tool: Tool, *, owner: str | None) -> ToolServer:
         """The server for the `environment` of a `shell` entry."""
@@ -73,15 +78,12 @@ class ShellServer:
         wish: Mapping[str, Any] = found if isinstance(found, dict) else {}
         param = "environment"
         if wish.get("type") == "container_reference":
-            container = named_container(
-                self._containers,
-                str(wish.get("container_id", "")),
-                owner=owner,
-                param=f"{param}.container_id",
+            container = self._containers.find(
+                str(wish.get("container_id", "")), owner, f"{param}.container_id"
             )
         elif wish.get("type", "container_auto") == "container_auto":
-            container = new_container(
-                self._containers, wish, self._config, owner=owner, param=param
+            container = self._containers.new(
+                owner, wished(wish, self._containers.config, owner=owner, param=param)
             )
         else:
             raise Unsupported(
@@ -91,9 +93,13 @@ class ShellServer:
             )
         return ContainerShell(self._config, self._containers, container)
 
+    def for_owner(self, owner: str | None) -> ToolServer:
+        """The server of a request that names no container: its files are `owner`'s."""
+        return ShellServer(self._config, self._containers, owner)
+
     @asynccontextmanager
     async def session(self, response_id: str) -> AsyncIterator[ShellSession]:
-        container = self._containers.new(None)
+        container = self._containers.new(self._owner)
         async with self._containers.used(container):
             yield ShellSession(self._config, self._containers, container)
 
@@ -114,7 +120,7 @@ class ContainerShell:
         return self._container.id
 
     async def tools(self) -> Sequence[ServedTool]:
-        return served_tools(self._config)
+        return served_tools(self._config, self._containers)
 
     @asynccontextmanager
     async def session(self, response_id: str) -> AsyncIterator[ShellSession]:
@@ -131,6 +137,7 @@ class ShellSession:
         self._config = config
         self._containers = containers
         self._container = container
+        self._citable = Citable(containers, container)
         self._named: set[str] = set()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -152,29 +159,36 @@ class ShellSession:
         """Command lines, at once; each has its own output and its own end."""
         limit = self._config.max_output_bytes
         length = min(asked.max_output_length or limit, limit)
-        sandbox = await self._containers.sandbox(self._container)
-        outcomes = await asyncio.gather(
-            *(
-                sandbox.ask(
-                    "run",
-                    Ran,
-                    seconds=self._seconds(asked.timeout_ms),
-                    command=["/bin/sh", "-c", _clean(command)],
-                    limit=length,
+        async with self._containers.working(self._container) as work:
+            outcomes = await asyncio.gather(
+                *(
+                    work.sandbox.ask(
+                        "run",
+                        Ran,
+                        seconds=self._seconds(asked.timeout_ms),
+                        command=["/bin/sh", "-c", _clean(command)],
+                        limit=length,
+                    )
+                    for command in asked.commands
                 )
-                for command in asked.commands
             )
-        )
         output = [_shown(ran) for ran in outcomes]
         text = "\n".join(_told(ran) for ran in outcomes)
-        return ToolResult(
+        result = ToolResult(
             text=text, details={"output": output, "max_output_length": asked.max_output_length}
+        )
+        return await self._with_files(result, work)
+
+    async def _with_files(self, result: ToolResult, work: Work) -> ToolResult:
+        """`result`, with what the call has written."""
+        text = "\n".join([result.text, *(f"[{note}]" for note in work.notes)]).lstrip("\n")
+        return msgspec.structs.replace(
+            result, text=text, container_files=await self._citable.after(work)
         )
 
     async def _exec(self, asked: ExecArguments) -> ToolResult:
         if asked.user not in (None, "", "user"):
             return _failed("Commands run as 'user' here. Leave 'user' out.")
-        sandbox = await self._containers.sandbox(self._container)
         program: dict[str, Any] = {
             "command": [_clean(part) for part in asked.cmd],
             "folder": asked.workdir,
@@ -182,30 +196,35 @@ class ShellSession:
             "limit": self._config.max_output_bytes,
         }
         if asked.session_name is None:
-            ran = await sandbox.ask("run", Ran, seconds=self._seconds(asked.timeout), **program)
-            return ToolResult(text=_told(ran), failed=ran.timed_out or ran.failed is not None)
+            async with self._containers.working(self._container) as work:
+                ran = await work.sandbox.ask(
+                    "run", Ran, seconds=self._seconds(asked.timeout), **program
+                )
+            failed = ran.timed_out or ran.failed is not None
+            return await self._with_files(ToolResult(text=_told(ran), failed=failed), work)
         if len(self._named | {asked.session_name}) > _SESSIONS:
             return _failed(
                 f"A response has at most {_SESSIONS} sessions. Use one of {sorted(self._named)}."
             )
         self._named.add(asked.session_name)
         wait = self._seconds(asked.timeout) if asked.timeout is not None else _SESSION_WAIT
-        said = await sandbox.ask(
-            "session", Said, seconds=wait, session=asked.session_name, **program
-        )
-        return _heard(said, asked.session_name)
+        async with self._containers.working(self._container) as work:
+            said = await work.sandbox.ask(
+                "session", Said, seconds=wait, session=asked.session_name, **program
+            )
+        return await self._with_files(_heard(said, asked.session_name), work)
 
     async def _feed(self, asked: FeedArguments) -> ToolResult:
-        sandbox = await self._containers.sandbox(self._container)
-        said = await sandbox.ask(
-            "session",
-            Said,
-            seconds=self._seconds(asked.yield_time_ms),
-            session=asked.session_name,
-            chars=_clean(asked.chars),
-            limit=self._config.max_output_bytes,
-        )
-        return _heard(said, asked.session_name)
+        async with self._containers.working(self._container) as work:
+            said = await work.sandbox.ask(
+                "session",
+                Said,
+                seconds=self._seconds(asked.yield_time_ms),
+                session=asked.session_name,
+                chars=_clean(asked.chars),
+                limit=self._config.max_output_bytes,
+            )
+        return await self._with_files(_heard(said, asked.session_name), work)
 
     def _seconds(self, milliseconds: float | None) -> float:
         """A time limit that the model wishes, within the configuration's."""
@@ -213,9 +232,9 @@ class ShellSession:
         return min(wished, self._config.time_limit)
 
 
-def served_tools(config: ContainerConfig) -> list[ServedTool]:
+def served_tools(config: ContainerConfig, containers: Containers) -> list[ServedTool]:
     """`shell` for requests that ask for it; the others for every request, where the configuration offers them."""
-    seconds = config.time_limit + config.start_timeout + _SLACK
+    seconds = config.time_limit + containers.config.start_timeout + _SLACK
     tools = [
         ServedTool(
             definition=SHELL, time_limit=seconds, request_type="shell", item_type="shell_call"

@@ -16,6 +16,18 @@ class FileSearchConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: str = ""
     """The folder that holds the files and the index, which server processes may share; relative to the working
     directory. Empty: a temporary one of this process, gone with it."""
+    embeddings: str = ""
+    """The configured model, or its alias, by whose vectors chunks are found as well. Empty: words alone are looked for."""
+    query_prefix: str = ""
+    """What that model wants before a query (`query: `)."""
+    passage_prefix: str = ""
+    """Likewise, before a passage of a file (`passage: `)."""
+    embedding_batch: Annotated[int, Meta(ge=1, le=512)] = 16
+    """Chunks that are embedded at once."""
+    embedding_patience: Seconds = 600.0
+    """Seconds for which a file waits for a model that fails, before the file is failed."""
+    query_time: Seconds = 5.0
+    """Seconds for the embedding of a search's queries, after which words alone are looked for."""
     results: Annotated[int, Meta(ge=1, le=50)] = 10
     """Results of a search, where a request says no number."""
     max_file_bytes: Count = 67_108_864

@@ -20,8 +20,8 @@ _THREADS = 4
 _BUSY_SECONDS = 15.0
 _STEPS = 100_000
 """Of SQLite's machine, a few milliseconds, after which it looks whether its work is still wanted."""
-_VERSION = 1
-_SCHEMA = """
+_VERSIONS = (
+    """
 CREATE TABLE files (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, bytes INTEGER NOT NULL,
     created_at INTEGER NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL, expires_at INTEGER);
@@ -47,7 +47,17 @@ CREATE INDEX store_files_of_file ON store_files (file);
 CREATE INDEX store_files_of_batch ON store_files (batch);
 CREATE INDEX store_files_to_read ON store_files (lease) WHERE status = 'in_progress';
 CREATE TABLE chunks (id INTEGER PRIMARY KEY, start INTEGER NOT NULL, text TEXT NOT NULL);
-"""
+""",
+    """
+CREATE TABLE spaces (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, dimensions INTEGER NOT NULL, probe BLOB NOT NULL,
+    chosen INTEGER NOT NULL);
+CREATE TABLE vectors (chunk INTEGER PRIMARY KEY, space INTEGER NOT NULL, data BLOB NOT NULL);
+ALTER TABLE store_files ADD COLUMN space INTEGER;
+CREATE INDEX store_files_by_space ON store_files (space) WHERE status = 'completed';
+""",
+)
+"""What makes each version of the file of the one before."""
 
 
 class Database:
@@ -149,12 +159,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, _VERSION):
+    if not 0 <= version <= len(_VERSIONS):
         raise sqlite3.DatabaseError(f"it is of another version of this plugin ({version})")
-    if version == 0:
+    for changes in _VERSIONS[version:]:
         # `executescript` would end the transaction.
-        for statement in _SCHEMA.split(";\n"):
+        for statement in changes.split(";\n"):
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute(f"PRAGMA user_version = {len(_VERSIONS)}")
     connection.execute("CREATE VIRTUAL TABLE temp.probe USING fts5(text)")
     connection.execute("DROP TABLE temp.probe")

@@ -25,7 +25,9 @@ class ReadingFailure(Exception):
     """The file has no text that can be read; the text says why, `code` is the API's."""
 
     def __init__(
-        self, message: str, code: Literal["unsupported_file", "invalid_file"] = "invalid_file"
+        self,
+        message: str,
+        code: Literal["server_error", "unsupported_file", "invalid_file"] = "invalid_file",
     ) -> None:
         super().__init__(message)
         self.code = code

@@ -14,7 +14,7 @@ from gateway.wire.ids import new_id
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.objects import Deleted, FileObject
 from gateway_file_search.requests import ListQuery
-from gateway_file_search.search import remove_chunks
+from gateway_file_search.stored_chunks import remove_chunks
 
 PART: Final = 1_048_576
 """Bytes of one row of a file's content."""

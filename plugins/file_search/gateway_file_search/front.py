@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import UNSET
-
 from gateway.errors import GatewayError
 from gateway.protocols import AsgiApp, Reply, Route, RouteRequest
 from gateway.wire.common import Value, encode
@@ -17,6 +15,7 @@ from gateway_file_search.filters import filter_of
 from gateway_file_search.forms import uploaded
 from gateway_file_search.library import Library, library_here
 from gateway_file_search.objects import Page, SearchResult, Text, VectorStore, listing
+from gateway_file_search.ranking import ranking_of
 
 _MOST_FILES_LISTED = 10_000
 _POLL_MILLISECONDS = "250"
@@ -150,14 +149,13 @@ class _Handlers:
     async def search(self, request: RouteRequest) -> Reply:
         decoded, queries = requests.search_request(await request.body())
         owner, store_id = _named(request, "store")
-        threshold = decoded.ranking_options.score_threshold
         hits = await self._library.search(
             owner,
             [store_id],
             queries,
             wanted=filter_of(decoded.filters) if decoded.filters is not None else None,
             limit=decoded.max_num_results,
-            threshold=0.0 if threshold is UNSET else threshold,
+            ranking=ranking_of(decoded.ranking_options),
         )
         found = [
             SearchResult(

@@ -13,8 +13,10 @@ from gateway.errors import ConfigurationError
 from gateway_file_search import stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import Database
+from gateway_file_search.embedding import Embedding
 from gateway_file_search.filters import Filter
 from gateway_file_search.indexer import Indexer
+from gateway_file_search.ranking import PLAIN, Ranking
 from gateway_file_search.search import Hit, note_use, search
 
 logger = logging.getLogger("gateway.file_search")
@@ -26,8 +28,11 @@ _open: dict[asyncio.AbstractEventLoop, Library] = {}
 class Library:
     """Files, vector stores and their indexes. `owner` is the name of an API key, or empty."""
 
-    def __init__(self, database: Database, indexer: Indexer, config: FileSearchConfig) -> None:
+    def __init__(
+        self, database: Database, embedding: Embedding, indexer: Indexer, config: FileSearchConfig
+    ) -> None:
         self.database = database
+        self.embedding = embedding
         self.indexer = indexer
         self.config = config
 
@@ -39,9 +44,10 @@ class Library:
         *,
         wanted: Filter | None,
         limit: int,
-        threshold: float,
+        ranking: Ranking = PLAIN,
     ) -> list[Hit]:
         """The best chunks of an owner's vector stores for any of `queries`, best first. Raises `NotFound`."""
+        near = await self.embedding.of_queries(queries) if ranking.embedding_weight else None
         found, numbers = await self.database.snapshot(
             lambda connection: (
                 search(
@@ -51,9 +57,10 @@ class Library:
                         for each in dict.fromkeys(store_ids)
                     ],
                     queries,
+                    near=near,
                     wanted=wanted,
                     limit=limit,
-                    threshold=threshold,
+                    ranking=ranking,
                 ),
                 numbers,
             )
@@ -76,9 +83,10 @@ async def open_library(config: FileSearchConfig) -> AsyncIterator[Library]:
             )
         database = await asyncio.to_thread(Database, folder)
         stack.callback(database.close)
-        indexer = Indexer(database, config)
+        embedding = Embedding(database, config)
+        indexer = Indexer(database, config, embedding)
         await stack.enter_async_context(indexer.running())
-        library = _open[loop] = Library(database, indexer, config)
+        library = _open[loop] = Library(database, embedding, indexer, config)
         try:
             yield library
         finally:

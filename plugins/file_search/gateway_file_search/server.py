@@ -13,6 +13,7 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.protocols import (
     CallRecord,
     FileSource,
+    GatewayServices,
     ServedTool,
     ToolDefinition,
     ToolResult,
@@ -22,6 +23,7 @@ from gateway.wire.tools import FileSearchTool, Tool
 from gateway_file_search import stores
 from gateway_file_search.filters import Filter, filter_of
 from gateway_file_search.library import Library
+from gateway_file_search.ranking import PLAIN, Ranking, ranking_of
 from gateway_file_search.requests import MAX_QUERIES, MAX_QUERY
 from gateway_file_search.search import Hit
 
@@ -64,7 +66,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     store_ids: Sequence[str] = ()
     wanted: Filter | None = None
     limit: int
-    threshold: float = 0.0
+    ranking: Ranking = PLAIN
 
 
 class FileSearchServer:
@@ -75,6 +77,9 @@ class FileSearchServer:
     def __init__(self, library: Library, wishes: Wishes | None = None) -> None:
         self._library = library
         self._wishes = wishes or Wishes(limit=library.config.results)
+
+    def use(self, services: GatewayServices) -> None:
+        self._library.embedding.use(services)
 
     async def tools(self) -> Sequence[ServedTool]:
         config = self._library.config
@@ -104,10 +109,6 @@ class FileSearchServer:
                     connection, owner or "", store_id, f"vector_store_ids[{index}]"
                 )
             )
-        ranking = tool.ranking_options
-        threshold = 0.0
-        if ranking is not UNSET and ranking.score_threshold is not UNSET:
-            threshold = ranking.score_threshold
         wishes = Wishes(
             owner=owner or "",
             store_ids=tuple(ids),
@@ -117,7 +118,7 @@ class FileSearchServer:
                 if tool.max_num_results is UNSET
                 else tool.max_num_results
             ),
-            threshold=threshold,
+            ranking=ranking_of(tool.ranking_options),
         )
         return FileSearchServer(self._library, wishes)
 
@@ -165,7 +166,7 @@ class FileSearchSession:
                 queries,
                 wanted=wishes.wanted,
                 limit=wishes.limit,
-                threshold=wishes.threshold,
+                ranking=wishes.ranking,
             )
         except GatewayError as error:
             return _failed(f"The search failed: {error.message}", queries)

@@ -12,6 +12,7 @@ from gateway.wire.ids import new_id
 from gateway_file_search import files, stores
 from gateway_file_search.chunks import Chunk, joined
 from gateway_file_search.config import FileSearchConfig
+from gateway_file_search.numbering import span_of
 from gateway_file_search.objects import (
     Attributes,
     Deleted,
@@ -25,7 +26,7 @@ from gateway_file_search.objects import (
     VectorStoreFile,
 )
 from gateway_file_search.requests import Attachment, ListQuery
-from gateway_file_search.search import CHUNKS_OF_A_FILE, remove_chunks
+from gateway_file_search.stored_chunks import remove_chunks
 
 
 def attach(
@@ -145,7 +146,7 @@ def delete(connection: sqlite3.Connection, owner: str, store_id: str, file_id: s
 def text(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> Page:
     """What was read of a file."""
     row = find(connection, owner, store_id, file_id)
-    span = row["seq"] << CHUNKS_OF_A_FILE, (row["seq"] + 1) << CHUNKS_OF_A_FILE
+    span = span_of(row["seq"])
     found = connection.execute(
         "SELECT start, text FROM chunks WHERE id >= ? AND id < ? ORDER BY id", span
     )

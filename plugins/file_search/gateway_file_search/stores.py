@@ -16,7 +16,8 @@ from gateway.wire.ids import new_id
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.objects import Deleted, ExpiresAfter, FileCounts, VectorStore
 from gateway_file_search.requests import CreateStore, ListQuery, UpdateStore
-from gateway_file_search.search import drop_index, make_index, remove_chunks
+from gateway_file_search.stored_chunks import remove_chunks
+from gateway_file_search.words import drop_index, make_index
 
 _DAY: Final = 86_400
 

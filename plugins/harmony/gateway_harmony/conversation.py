@@ -260,12 +260,17 @@ def _output(output: str | list[parts.ToolOutputContent], param: str) -> str:
         return output
     texts: list[str] = []
     for index, part in enumerate(output):
-        if not isinstance(part, parts.InputText):
-            raise InvalidRequest(
-                "This model takes only text as the output of a tool.",
-                param=f"{param}.output[{index}].type",
-            )
-        texts.append(part.text)
+        match part:
+            case parts.InputText():
+                texts.append(part.text)
+            case parts.InputImage():
+                # An agent whose tool has shown an image could go on with no request otherwise.
+                texts.append("(An image, which this model cannot see.)")
+            case _:
+                raise InvalidRequest(
+                    "This model takes only text as the output of a tool.",
+                    param=f"{param}.output[{index}].type",
+                )
     return "\n".join(texts)
 
 

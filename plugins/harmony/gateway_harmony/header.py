@@ -20,6 +20,7 @@ _WELL_FORMED = re.compile(
     r"(?:assistant)?(?: to=[\w.-]+)?<\|channel\|>(?:analysis|commentary|final)(?: to=[\w.-]+)?"
     r"(?:(?: ?<\|constrain\|>| )\w+)?"
 )
+_JUNK = re.compile(r"[\W\d_]*(?:(?:analysis|commentary)[\W\d_]*)*")
 _CHANNEL = re.compile(r"<\|channel\|>\s*([^\s<]*)")
 _BARE_CHANNEL = re.compile(r"\s*(?:assistant)?\s*(analysis|commentary|final)")
 _ADDRESSEE = re.compile(_RECIPIENT.format("to"))
@@ -97,6 +98,11 @@ def is_headless(text: str) -> bool:
 def is_leftover(text: str) -> bool:
     """Whether `text`, found outside of messages, is a piece of a header that says nothing to a reader."""
     return text.strip() in _LEFTOVERS
+
+
+def is_junk(text: str) -> bool:
+    """Whether `text`, behind a channel and before an end marker, says nothing: punctuation, numbers and names of channels."""
+    return _JUNK.fullmatch(text) is not None
 
 
 def is_cut_short(text: str) -> bool:

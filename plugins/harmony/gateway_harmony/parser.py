@@ -219,6 +219,9 @@ class HarmonyParser:
         header, content = headers.read_beginning(text, pos, end)
         offset = self._offset(text, content)
         nothing = marker is not None and not text[content:end].strip()
+        if marker == END and header.channel != "final" and headers.is_junk(text[content:end]):
+            self._leave()
+            return end
         if nothing and (header.recipient is None or marker == START):
             self._leave()
             return end

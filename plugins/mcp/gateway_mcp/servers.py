@@ -72,11 +72,24 @@ class McpServers:
 
     def for_request(self, tool: Tool, *, owner: str | None) -> ToolServer:
         assert isinstance(tool, McpTool), "the request type is mcp"
-        for field in ("connector_id", "tunnel_id"):
-            if getattr(tool, field) is not UNSET:
+        if tool.tunnel_id is not UNSET:
+            raise Unsupported(
+                "This server has no tunnels. Name an MCP server by server_url in place of tunnel_id.",
+                param="tunnel_id",
+            )
+        if isinstance(tool.connector_id, str):
+            # Clients that ask for one of server_url and connector_id reach the configured servers by the latter.
+            if tool.connector_id not in self._configured:
                 raise Unsupported(
-                    f"This server has no connectors. Name an MCP server by server_url in place of {field}.",
-                    param=field,
+                    f"This server has no connector '{tool.connector_id}'. Its connectors are the MCP servers of its "
+                    f"configuration: {', '.join(self._configured) or 'none'}.",
+                    param="connector_id",
+                )
+            if tool.connector_id != tool.server_label or tool.server_url is not UNSET:
+                raise InvalidRequest(
+                    f"A connector of this server has its own label. Send server_label '{tool.connector_id}' with it, and "
+                    "no server_url.",
+                    param="connector_id",
                 )
         if isinstance(tool.server_url, str):
             return self._remote.server(tool, tool.server_url, owner=owner)

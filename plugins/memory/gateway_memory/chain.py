@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from gateway.protocols import CallRecord
 from gateway.wire.items import Item
 
 
 class Node:
-    """The items of one response, immutable, shared by all its descendants.
+    """The items of one response, and the results of its calls, immutable, shared by all its descendants.
 
     So a conversation of n responses takes n nodes, not n² items, and a node outlives its response for as long as a
     descendant needs it. `broken` says that what came before was no longer stored when this one was.
     """
 
-    __slots__ = ("broken", "items", "parent", "size", "users")
+    __slots__ = ("broken", "items", "parent", "results", "size", "users")
 
     def __init__(
-        self, items: Sequence[Item], size: int, parent: Node | None, *, broken: bool = False
+        self,
+        items: Sequence[Item],
+        results: Mapping[str, CallRecord],
+        size: int,
+        parent: Node | None,
+        *,
+        broken: bool = False,
     ) -> None:
         self.items = items
+        self.results = results
         self.size = size
         self.parent = parent
         self.broken = broken
@@ -40,12 +48,12 @@ class Node:
         return [item for part in reversed(parts) for item in part]
 
 
-def release(node: Node) -> int:
-    """Take one user from a node; returns the bytes that this frees, ancestors included that nobody needs now."""
-    freed = 0
+def release(node: Node) -> list[Node]:
+    """Take one user from a node; returns the nodes that nobody needs now, among it and its ancestors."""
+    freed: list[Node] = []
     node.users -= 1
     while node.users == 0:
-        freed += node.size
+        freed.append(node)
         parent, node.parent = node.parent, None
         if parent is None:
             break

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from gateway.protocols.prompt import CallRecord
-from gateway.protocols.store import ItemPage, Order, StoredResponse
+from gateway.protocols.store import Append, Heard, ItemPage, Order, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus, snapshot
@@ -20,7 +21,7 @@ from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
 from gateway_memory.shelf import Shelf
 
-_NO_EVENTS = EventLog()
+_NO_EVENTS = EventLog(lambda added: None)
 _NO_EVENTS.drop()
 
 
@@ -52,7 +53,7 @@ class MemoryStore(KeepsCompletions):
     No method waits while it changes something, so each is atomic. What was not used for `ttl` seconds is forgotten; when
     there are more than `max_responses`, `max_conversations`, `max_completions` or `max_bytes`, what was not used for longest
     goes first: responses with their events, conversations with their items, chat completions with their messages. Unfinished responses stay. A descendant keeps its
-    ancestors' items, which go on counting. `clock` gives seconds.
+    ancestors' items, and the results of their calls, which go on counting. `clock` gives seconds.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class MemoryStore(KeepsCompletions):
         self._leases = LeaseTable(clock)
         self._homes: dict[tuple[str | None, str], dict[str, None]] = {}
         """In which of an owner's responses an item is, the last one last."""
+        self._calls: dict[tuple[str | None, str], tuple[Node, str]] = {}
+        """Where the results of an owner's calls are, by item id, and the response that made them, which may be gone."""
         self._bytes = 0
 
     @property
@@ -92,7 +95,7 @@ class MemoryStore(KeepsCompletions):
 
     @property
     def size(self) -> int:
-        """Bytes that are kept, counted as JSON."""
+        """Bytes that are kept, counted as JSON; the last few thousand of a running log may not be in it yet."""
         return self._bytes + self._completions.size
 
     def __len__(self) -> int:
@@ -108,11 +111,17 @@ class MemoryStore(KeepsCompletions):
         self._make_room()
 
     async def advance(
-        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+        self,
+        record: StoredResponse,
+        *,
+        expected: Collection[ResponseStatus],
+        attempt: int | None = None,
     ) -> bool:
         self._expire()
         found = self._find(record.id)
         if found is None or found.record.response.status not in expected:
+            return False
+        if found.record.attempt != (record.attempt if attempt is None else attempt):
             return False
         self._put(record)
         self._make_room()
@@ -145,12 +154,10 @@ class MemoryStore(KeepsCompletions):
         self._expire()
         found: dict[str, CallRecord] = {}
         for item_id in item_ids:
-            for home in reversed(self._homes.get((owner, item_id), {})):
-                entry = self._find(home)
-                if entry is not None and item_id in entry.record.results:
-                    self._use(home, owner)
-                    found[item_id] = entry.record.results[item_id]
-                    break
+            if known := self._calls.get((owner, item_id)):
+                node, response_id = known
+                self._use(response_id, owner)
+                found[item_id] = node.results[item_id]
         return found
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
@@ -169,17 +176,21 @@ class MemoryStore(KeepsCompletions):
         node = self._node(record, items, before)
         node.users += 1
         size = len(encode(response)) - len(encode(response.output))
-        size += len(record.request or b"") + len(encode(record.results))
-        log = EventLog() if before is None else before.log
+        size += len(record.request or b"")
+        log = EventLog(self._grow) if before is None else before.log
+        log.attempt = record.attempt
         self._bytes += size + node.size
         if before is not None:
             self._unfinished.pop(record.id, None)
             self._finished.pop(record.id)
             self._leave_homes(before)
-            self._bytes -= before.size + release(before.node)
+            self._bytes -= before.size + self._release(before)
         for item in items:
             self._homes.setdefault((record.owner, item.id), {})[record.id] = None
+        for item_id in record.results:
+            self._calls[record.owner, item_id] = (node, record.id)
         entry = _Entry(record, node, log, size)
+        log.ending = not entry.unfinished
         if entry.unfinished:
             self._unfinished[record.id] = entry
         else:
@@ -188,17 +199,18 @@ class MemoryStore(KeepsCompletions):
                 self._leases.forget(record.id)
 
     def _node(self, record: StoredResponse, items: Sequence[Item], before: _Entry | None) -> Node:
-        size = sum(len(encode(item)) for item in items)
+        results = record.results
+        size = sum(len(encode(item)) for item in items) + len(encode(results))
         previous = record.previous_response_id
         if previous is None or record.conversation_id is not None:
-            return Node(items, size, None)
+            return Node(items, results, size, None)
         if before is not None and before.record.previous_response_id == previous:
             # The parent may be gone by now; what it left to this response is not.
-            return Node(items, size, before.node.parent, broken=before.node.broken)
+            return Node(items, results, size, before.node.parent, broken=before.node.broken)
         parent = self._find(previous)
         if parent is None or parent.record.owner != record.owner:
-            return Node(items, size, None, broken=True)
-        return Node(items, size, parent.node)
+            return Node(items, results, size, None, broken=True)
+        return Node(items, results, size, parent.node)
 
     def _find(self, response_id: str) -> _Entry | None:
         return self._unfinished.get(response_id) or self._finished.get(response_id)
@@ -216,9 +228,19 @@ class MemoryStore(KeepsCompletions):
         entry = self._unfinished.pop(response_id, None) or self._finished.pop(response_id)
         if entry is not None:
             entry.log.retire()
-            self._bytes -= entry.size + entry.log.size + release(entry.node)
+            self._bytes -= entry.size + entry.log.counted + self._release(entry)
             self._leases.forget(response_id)
             self._leave_homes(entry)
+
+    def _release(self, entry: _Entry) -> int:
+        """Its node is needed by its descendants alone; returns the bytes that this frees."""
+        freed = release(entry.node)
+        for node in freed:
+            for item_id in node.results:
+                known = self._calls.get((entry.record.owner, item_id))
+                if known is not None and known[0] is node:
+                    del self._calls[entry.record.owner, item_id]
+        return sum(node.size for node in freed)
 
     def _leave_homes(self, entry: _Entry) -> None:
         """Its items are found there no more."""
@@ -231,29 +253,33 @@ class MemoryStore(KeepsCompletions):
                     del self._homes[owner, item.id]
 
     async def append_events(
-        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
     ) -> bool:
-        entry = self._unfinished.get(response_id)
-        if entry is None and last:  # what ends the log of a response that has ended
-            entry = self._finished.get(response_id)
-        added = None if entry is None else entry.log.append(events, last=last)
-        if added is None:
-            return False
+        return self._log(response_id).append(events, last, attempt)
+
+    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
+        """All is done at once: there is nothing to hear."""
+        append = self._log(response_id).append
+        return partial(append, attempt=attempt) if attempt else append
+
+    def _log(self, response_id: str) -> EventLog:
+        entry = self._find(response_id)
+        return _NO_EVENTS if entry is None else entry.log
+
+    def _grow(self, added: int) -> None:
+        """A log has more bytes."""
         self._bytes += added
         if self._bytes + self._completions.size > self._max_bytes:
             self._make_room()
-        return True
 
     async def count_events(self, response_id: str) -> int:
-        entry = self._find(response_id)
-        return 0 if entry is None else len(entry.log)
+        return len(self._log(response_id))
 
     def read_events(
         self, response_id: str, *, after: int = -1
     ) -> AsyncGenerator[Sequence[bytes], None]:
         self._expire()
-        entry = self._find(response_id)
-        return (_NO_EVENTS if entry is None else entry.log).read(after)
+        return self._log(response_id).read(after)
 
     async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
         self._leases.lease(holder, response_ids, seconds)

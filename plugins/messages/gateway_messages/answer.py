@@ -1,4 +1,4 @@
-"""The answer's types, as they are sent."""
+"""The answer's types, as they are sent; those of the server's tools are in `gateway_messages.tool_answer`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from msgspec import Struct
 
 from gateway.wire.common import Tagged, Value
 from gateway.wire.response import Usage as GatewayUsage
+from gateway_messages.tool_answer import ToolAnswer
 
 StopReason: TypeAlias = Literal[
     "end_turn",
     "max_tokens",
     "stop_sequence",
     "tool_use",
+    "pause_turn",
     "refusal",
     "model_context_window_exceeded",
 ]
 
 
+class WebCitation(Tagged, frozen=True, kw_only=True, tag="web_search_result_location"):
+    """What a text block says is from there. `encrypted_index` is for nobody but the server."""
+
+    cited_text: str
+    url: str
+    title: str | None
+    encrypted_index: str
+
+
 class TextContent(Tagged, frozen=True, kw_only=True, tag="text"):
     text: str
-    citations: None = None
+    citations: list[WebCitation] | None = None
 
 
 class ThinkingContent(Tagged, frozen=True, kw_only=True, tag="thinking"):
@@ -35,7 +46,26 @@ class ToolUseContent(Tagged, frozen=True, kw_only=True, tag="tool_use"):
     input: dict[str, Any]
 
 
-Content: TypeAlias = TextContent | ThinkingContent | ToolUseContent
+class ServerToolUseContent(Tagged, frozen=True, kw_only=True, tag="server_tool_use"):
+    id: str
+    name: Literal["web_search", "web_fetch", "code_execution", "bash_code_execution"]
+    input: dict[str, Any]
+
+
+class McpToolUseContent(Tagged, frozen=True, kw_only=True, tag="mcp_tool_use"):
+    id: str
+    name: str
+    server_name: str
+    input: dict[str, Any]
+
+
+Called: TypeAlias = ToolUseContent | ServerToolUseContent | McpToolUseContent
+Content: TypeAlias = TextContent | ThinkingContent | Called | ToolAnswer
+
+
+class ServerToolUsage(Value, frozen=True, kw_only=True):
+    web_search_requests: int = 0
+    web_fetch_requests: int = 0
 
 
 class OutputTokensDetails(Value, frozen=True, kw_only=True):
@@ -50,6 +80,7 @@ class DeltaUsage(Value, frozen=True, kw_only=True):
     cache_read_input_tokens: int = 0
     output_tokens: int
     output_tokens_details: OutputTokensDetails = OutputTokensDetails()
+    server_tool_use: ServerToolUsage | None = None
 
 
 class Usage(DeltaUsage, frozen=True, kw_only=True):
@@ -77,6 +108,7 @@ class End(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason
     stop_sequence: str | None
     usage: GatewayUsage
+    server_tools: ServerToolUsage | None = None
     hides_output: bool
     """Whether what was generated was not asked for."""
 
@@ -91,4 +123,5 @@ class End(Struct, frozen=True, kw_only=True):
             "output_tokens_details": OutputTokensDetails(
                 thinking_tokens=0 if self.hides_output else thought
             ),
+            "server_tool_use": self.server_tools,
         }

@@ -4,12 +4,14 @@ Pure and synchronous. What a delta means is decided here, once; what becomes of 
 (`gateway_messages.events`), or one message (`gateway_messages.message`).
 
 Promises: blocks have dense indices and never overlap; each is closed; thinking ends with its signature; the parts of a
-call's input add up to what the model wrote.
+client's call's input add up to what the model wrote; each call of a tool that the gateway has run has one answer after it.
+Citation marks (`gateway.citations`) are left out of the text: the block that ends there has the citation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, assert_never
 
 from gateway.deltas import (
@@ -24,9 +26,19 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.errors import GatewayError
-from gateway.protocols import FinishReason, Outcome
-from gateway_messages.answer import End, StopReason
+from gateway.protocols import CallRecord, FinishReason, OfferedTool, Outcome, ToolResult
+from gateway_messages.answer import (
+    Called,
+    End,
+    ServerToolUsage,
+    StopReason,
+    ToolUseContent,
+    WebCitation,
+)
+from gateway_messages.citing import Citing
+from gateway_messages.served_calls import FetchCall, Seal, SearchCall, ServedCall, served_call
 from gateway_messages.signatures import Signer
+from gateway_messages.tool_answer import ToolAnswer
 
 
 class BlockWriter(Protocol):
@@ -44,9 +56,17 @@ class BlockWriter(Protocol):
 
     def signature(self, signature: str) -> bytes: ...
 
-    def open_tool_use(self, index: int, call_id: str, name: str) -> bytes: ...
+    def cite(self, citation: WebCitation) -> bytes:
+        """Of the open text."""
+        ...
+
+    def open_call(self, index: int, call: Called) -> bytes: ...
 
     def tool_input(self, text: str) -> bytes: ...
+
+    def tool_answer(self, index: int, answer: ToolAnswer) -> bytes:
+        """A block that is whole at once; none is open."""
+        ...
 
     def close(self) -> bytes: ...
 
@@ -69,8 +89,15 @@ class MessageAssembler:
         shows_thinking: bool = True,
         stop_sequences: Collection[str] = (),
         hides_output: bool = False,
+        served: Mapping[str, OfferedTool] = {},
+        seal: Seal = str,
+        known: Collection[CallRecord] = (),
     ) -> None:
-        """`shows_thinking` False leaves the text out of thinking blocks; `hides_output` shows no blocks at all."""
+        """`shows_thinking` False leaves the text out of thinking blocks; `hides_output` shows no blocks at all.
+
+        `served` are the tools that the gateway runs, by the names that the model is told; `seal` is for what the model reads
+        of them, and `known` are calls of earlier answers, which may be cited.
+        """
         self._writer = writer
         self._new_id = new_id
         self._new_signer = new_signer
@@ -79,7 +106,20 @@ class MessageAssembler:
         self._hides_output = hides_output
         self._begun = False
         self._next = 0
-        self._open: Literal["text", "thinking", "tool_use"] | None = None
+        self._served = served
+        self._seal = seal
+        self._serving: ServedCall | None = None
+        """The served call that is written."""
+        self._running: deque[ServedCall] = deque()
+        """Served calls of this turn that have not answered."""
+        self._citing = Citing(known) if known else None
+        self._cites: list[WebCitation] = []
+        """Citations before any text that they could be of."""
+        self._text_ends = False
+        """Whether the open text has a citation, so that further text is another block's."""
+        self._searches = 0
+        self._fetches = 0
+        self._open: Literal["text", "thinking", "call"] | None = None
         self._signer: Signer | None = None
         self._calls = 0
         self._refused = False
@@ -91,7 +131,8 @@ class MessageAssembler:
         if self._hides_output:
             return b"".join(out)
         for delta in deltas:
-            if type(delta) is TextDelta and self._open == "text":  # nearly every delta
+            # Nearly every delta is more of the open text.
+            if type(delta) is TextDelta and self._open == "text" and self._citing is None:
                 out.append(self._writer.text(delta.text))
             else:
                 self._write(delta, out)
@@ -99,10 +140,29 @@ class MessageAssembler:
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
         out = [self.feed(held)]
-        if self._open == "tool_use":
-            self._calls -= 1  # it was cut off, and is no call to be run
+        if self._open == "call":  # it was cut off, and is no call to be run
+            if self._serving is None:
+                self._calls -= 1
+            elif rest := self._serving.cut():
+                out.append(self._writer.tool_input(rest))
+            self._serving = None
+        if self._citing is not None:
+            self._cited(self._citing.rest(), out)
         self._close(out)
         return b"".join(out)
+
+    def called(self, result: ToolResult) -> bytes:
+        """See `gateway.protocols.CallWriter`."""
+        if self._hides_output:
+            return b""
+        call = self._running.popleft()
+        answer = call.answer(result, self._seal)
+        self._searches += isinstance(call, SearchCall)
+        self._fetches += isinstance(call, FetchCall)
+        if result.sources or result.files:
+            self._citing = self._citing or Citing(())
+            self._citing.learn(result.text, result.sources, result.files)
+        return self._writer.tool_answer(self._index(), answer)
 
     def finish(self, outcome: Outcome) -> bytes:
         matched = outcome.stop_reason
@@ -112,6 +172,7 @@ class MessageAssembler:
                 stop_reason=reason,
                 stop_sequence=str(matched) if reason == "stop_sequence" else None,
                 usage=outcome.usage,
+                server_tools=self._server_tools(),
                 hides_output=self._hides_output,
             )
         )
@@ -134,45 +195,86 @@ class MessageAssembler:
             return "refusal"
         if outcome.reason == "length":
             return "model_context_window_exceeded" if outcome.context_full else "max_tokens"
+        if outcome.paused:
+            return "pause_turn"
         if outcome.stop_reason in self._stop_sequences:
             return "stop_sequence"
         return "tool_use" if self._calls else "end_turn"
+
+    def _server_tools(self) -> ServerToolUsage | None:
+        if not self._searches and not self._fetches:
+            return None
+        return ServerToolUsage(web_search_requests=self._searches, web_fetch_requests=self._fetches)
 
     def _begin(self, out: list[bytes]) -> None:
         self._begun = True
         out.append(self._writer.start())
 
     def _write(self, delta: Delta, out: list[bytes]) -> None:
+        if self._citing is not None and not isinstance(delta, TextDelta):
+            self._cited(self._citing.rest(), out)
         match delta:
             case TextDelta(text=text):
-                self._open_text(out)
-                out.append(self._writer.text(text))
+                if self._citing is None:
+                    self._write_text(text, out)
+                else:
+                    self._cited(self._citing.read(text), out)
             case RefusalDelta(text=text):
                 self._refused = True
-                self._open_text(out)
-                out.append(self._writer.text(text))
+                self._write_text(text, out)
             case ReasoningDelta(text=text):
                 self._think(text, out)
             case CallStarted():
                 self._close(out)
-                self._open = "tool_use"
-                self._calls += 1
-                call_id = delta.call_id or self._new_id("toolu_")
-                out.append(self._writer.open_tool_use(self._index(), call_id, delta.name))
+                self._start_call(delta, out)
             case CallArgumentsDelta(text=text):
-                if self._open != "tool_use":
+                if self._open != "call":
                     raise RuntimeError("a parser wrote arguments outside a call")
-                out.append(self._writer.tool_input(text))
+                if self._serving is not None:
+                    text = self._serving.write(text)
+                if text:
+                    out.append(self._writer.tool_input(text))
+            case CallEnded() if self._serving is not None:
+                call, self._serving = self._serving, None
+                self._running.append(call)
+                if rest := call.end():
+                    out.append(self._writer.tool_input(rest))
+                self._close(out)
             case CallEnded() | MessageStarted() | BlockEnded():
                 self._close(out)
             case _:
                 assert_never(delta)
 
-    def _open_text(self, out: list[bytes]) -> None:
-        if self._open != "text":
+    def _start_call(self, delta: CallStarted, out: list[bytes]) -> None:
+        self._open = "call"
+        begun: Called
+        if (offered := self._served.get(delta.name)) is not None:
+            self._serving = served_call(delta.name, offered, self._new_id)
+            begun = self._serving.begun()
+        else:
+            self._calls += 1
+            call_id = delta.call_id or self._new_id("toolu_")
+            begun = ToolUseContent(id=call_id, name=delta.name, input={})
+        out.append(self._writer.open_call(self._index(), begun))
+
+    def _write_text(self, text: str, out: list[bytes]) -> None:
+        if self._open != "text" or self._text_ends:
             self._close(out)
             self._open = "text"
             out.append(self._writer.open_text(self._index()))
+            cites, self._cites = self._cites, []
+            out += map(self._writer.cite, cites)
+        out.append(self._writer.text(text))
+
+    def _cited(self, pieces: Sequence[str | WebCitation], out: list[bytes]) -> None:
+        for piece in pieces:
+            if isinstance(piece, str):
+                self._write_text(piece, out)
+            elif self._open == "text":
+                out.append(self._writer.cite(piece))
+                self._text_ends = True
+            else:
+                self._cites.append(piece)
 
     def _think(self, text: str, out: list[bytes]) -> None:
         if self._signer is None:
@@ -187,6 +289,7 @@ class MessageAssembler:
     def _close(self, out: list[bytes]) -> None:
         if self._open is None:
             return
+        self._text_ends = False
         if self._signer is not None:
             out.append(self._writer.signature(self._signer.signature()))
             self._signer = None

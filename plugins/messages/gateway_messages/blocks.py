@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from gateway.wire.common import Tagged, Value
-from gateway.wire.decoding import convert, missing, not_among, one_of, wrong_type
+from gateway.wire.decoding import convert, members, missing, not_among, one_of, wrong_type
 
 # `cache_control`, `citations` and the like change nothing here: what is not declared is passed over.
 
@@ -82,6 +82,72 @@ class RedactedThinkingBlock(Tagged, frozen=True, kw_only=True, tag="redacted_thi
     data: str
 
 
+class ServerToolUseBlock(Tagged, frozen=True, kw_only=True, tag="server_tool_use"):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class McpToolUseBlock(Tagged, frozen=True, kw_only=True, tag="mcp_tool_use"):
+    id: str
+    name: str
+    server_name: str
+    input: dict[str, Any]
+
+
+class ToolAnswerBlock(Tagged, frozen=True, kw_only=True, tag="tool_answer"):
+    """Base of what the server's tools have answered. Not itself on the wire.
+
+    `content` is as they were sent: an error, or what the block is of.
+    """
+
+    tool_use_id: str
+    content: Any = None
+
+
+class WebSearchAnswerBlock(
+    ToolAnswerBlock, frozen=True, kw_only=True, tag="web_search_tool_result"
+):
+    pass
+
+
+class WebFetchAnswerBlock(ToolAnswerBlock, frozen=True, kw_only=True, tag="web_fetch_tool_result"):
+    pass
+
+
+class CodeAnswerBlock(ToolAnswerBlock, frozen=True, kw_only=True, tag="code_execution_tool_result"):
+    pass
+
+
+class BashAnswerBlock(
+    ToolAnswerBlock, frozen=True, kw_only=True, tag="bash_code_execution_tool_result"
+):
+    pass
+
+
+class EditorAnswerBlock(
+    ToolAnswerBlock, frozen=True, kw_only=True, tag="text_editor_code_execution_tool_result"
+):
+    pass
+
+
+class McpAnswerBlock(ToolAnswerBlock, frozen=True, kw_only=True, tag="mcp_tool_result"):
+    is_error: bool | None = None
+
+
+class McpListingBlock(Tagged, frozen=True, kw_only=True, tag="mcp_tool_listing"):
+    """Another server's: tools are listed anew here."""
+
+
+ServedBlock: TypeAlias = ServerToolUseBlock | McpToolUseBlock
+AnswerBlock: TypeAlias = (
+    WebSearchAnswerBlock
+    | WebFetchAnswerBlock
+    | CodeAnswerBlock
+    | BashAnswerBlock
+    | EditorAnswerBlock
+    | McpAnswerBlock
+)
 Block: TypeAlias = (
     TextBlock
     | ImageBlock
@@ -91,6 +157,9 @@ Block: TypeAlias = (
     | ToolUseBlock
     | ThinkingBlock
     | RedactedThinkingBlock
+    | ServedBlock
+    | AnswerBlock
+    | McpListingBlock
 )
 Role: TypeAlias = Literal["user", "assistant", "system"]
 
@@ -116,6 +185,8 @@ _BLOCKS: dict[Role, dict[str, type[Block]]] = {
         "thinking": ThinkingBlock,
         "redacted_thinking": RedactedThinkingBlock,
         "tool_use": ToolUseBlock,
+        **members(ServedBlock | AnswerBlock),
+        "mcp_tool_listing": McpListingBlock,
     },
     "system": _TEXT,
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import CallRecord
 from gateway.wire import content, items
 from gateway_messages import blocks
+from gateway_messages.run_calls import run_call
 
 Unseal: TypeAlias = Callable[[str], str | None]
 """The thinking that a signature hides; None where it hides none that can be read here."""
@@ -21,27 +23,33 @@ class Conversation(Struct, frozen=True):
 
     items: list[items.Item]
     origins: list[str]
+    results: Mapping[str, CallRecord]
+    """What the model has read of the calls of the server's tools whose items do not show it, by item id."""
 
 
 def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversation:
     """The items that `messages` come to, in the order of their blocks.
 
     Thinking that this server did not write is taken as it stands, and left out where it is hidden. Images in the result
-    of a tool follow it as a message of the user: results are text to most families. Raises `InvalidRequest` for results
-    without a call and calls without a result, `Unsupported` for files.
+    of a tool follow it as a message of the user: results are text to most families. Calls of the server's tools that have
+    no answer were cut off, and are left out. Raises `InvalidRequest` for results without a call and calls of the client's
+    tools without a result, `Unsupported` for files.
     """
     reader = _Reader(unseal)
     for index, message in enumerate(messages):
         reader.read(message, f"messages[{index}]")
     reader.end()
-    return Conversation(reader.items, reader.origins)
+    return Conversation(reader.items, reader.origins, reader.results)
 
 
 class _Reader:
     def __init__(self, unseal: Unseal) -> None:
         self.items: list[items.Item] = []
         self.origins: list[str] = []
+        self.results: dict[str, CallRecord] = {}
         self._unseal = unseal
+        self._served: dict[str, blocks.ServedBlock] = {}
+        """Calls of the server's tools that have no answer yet, by id."""
         self._awaited: dict[str, str] = {}
         """Calls without a result: their paths, by id."""
         self._parts: list[content.MessageContent] = []
@@ -95,6 +103,27 @@ class _Reader:
                 self._thought(text or self._unseal(signature or ""), role, param)
             case blocks.RedactedThinkingBlock(data=data):
                 self._thought(self._unseal(data), role, param)
+            case blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
+                self._close(role)
+                self._served[block.id] = block
+            case blocks.ToolAnswerBlock():
+                self._close(role)
+                self._answered(block, param)
+            case blocks.McpListingBlock():
+                pass
+
+    def _answered(self, block: blocks.AnswerBlock, param: str) -> None:
+        call = self._served.pop(block.tool_use_id, None)
+        if call is None:
+            raise InvalidRequest(
+                f"There is no call of a server's tool with the id '{block.tool_use_id}' before its answer.",
+                param=f"{param}.tool_use_id",
+            )
+        run = run_call(call, block, self._unseal)
+        for item in run.items:
+            self._add(item, param)
+        if run.record is not None:
+            self.results[call.id] = run.record
 
     def _part(self, part: content.MessageContent, param: str) -> None:
         if not self._parts:
@@ -152,7 +181,7 @@ def _result_parts(
             case blocks.SearchResultBlock():
                 parts.append(_search_result(each))
             case blocks.ToolReferenceBlock(tool_name=name):
-                # Every tool of a request is in its prompt, so that this one is there already.
+                # The tool itself is told with the others, at the beginning of the prompt.
                 parts.append(content.InputText(text=f"The tool {name} is available."))
     return parts
 
@@ -186,7 +215,7 @@ def _document(
             raise _no_files(param)
         case _:
             raise Unsupported(
-                "Documents are taken as text here. Send a source of type 'text', or of type 'content'.",
+                "Could not process PDF: documents are taken as text here. Send a source of type 'text', or of type 'content'.",
                 param=f"{param}.source.type",
             )
 

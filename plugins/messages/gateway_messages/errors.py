@@ -14,6 +14,13 @@ THREADS_UNSUPPORTED = "thread_unsupported_request"
 OVERLOADED = 529
 """The API's own status for what cannot serve now; its clients try again."""
 
+TOO_LONG = "prompt is too long"
+BAD_IMAGE = "Could not process image"
+"""The API's own words: its envelope has no codes, and Claude Code goes by them when it shortens the conversation, or leaves out
+an image that would otherwise be refused again in each further request."""
+_NO_IMAGES = "takes no images"
+"""How renderers and engines say that their model reads text alone."""
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -57,8 +64,13 @@ def error_type(status: int) -> str:
 def error_body(error: GatewayError, request_id: str) -> bytes:
     """`error` as JSON; its message begins with the parameter that is at fault, where it does not name it itself."""
     message = error.message
-    if error.param is not None and error.param not in message:
-        message = f"{error.param}: {message}"
+    if error.code == "context_length_exceeded":
+        message = f"{TOO_LONG}: {message}"
+    else:
+        if error.param is not None and error.param not in message:
+            message = f"{error.param}: {message}"
+        if _NO_IMAGES in message:
+            message = f"{BAD_IMAGE}: {message}"
     told = ErrorObject(
         type=error_type(error.status),
         message=message,

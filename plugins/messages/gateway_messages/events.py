@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gateway.errors import GatewayError
 from gateway.wire.common import encode
-from gateway_messages.answer import DeltaUsage, End, Message
+from gateway_messages.answer import Called, DeltaUsage, End, Message, WebCitation
 from gateway_messages.errors import error_body
+from gateway_messages.tool_answer import ToolAnswer
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":'
@@ -45,16 +46,18 @@ class EventWriter:
         begin = _DELTA % (self._index, b"signature_delta", b"signature")
         return begin + encode(signature) + _END
 
-    def open_tool_use(self, index: int, call_id: str, name: str) -> bytes:
+    def cite(self, citation: WebCitation) -> bytes:
+        return _DELTA % (self._index, b"citations_delta", b"citation") + encode(citation) + _END
+
+    def open_call(self, index: int, call: Called) -> bytes:
         self._delta = _DELTA % (index, b"input_json_delta", b"partial_json")
-        block = b'{"type":"tool_use","id":%b,"name":%b,"input":{}}' % (
-            encode(call_id),
-            encode(name),
-        )
-        return self._open(index, block)
+        return self._open(index, encode(call))
 
     def tool_input(self, text: str) -> bytes:
         return self._delta + encode(text) + _END
+
+    def tool_answer(self, index: int, answer: ToolAnswer) -> bytes:
+        return self._open(index, encode(answer)) + self.close()
 
     def close(self) -> bytes:
         return (

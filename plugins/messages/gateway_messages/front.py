@@ -39,6 +39,7 @@ class MessagesFront:
     """Satisfies `gateway.protocols.Front`."""
 
     def __init__(self, config: Config) -> None:
+        self._config = config
         self._idle_seconds = config.ping_interval or None
         self.routes: Sequence[Route] = (
             Route(method="POST", path="/v1/messages", handle=self._create),
@@ -56,27 +57,51 @@ class MessagesFront:
         return error_reply(error, request_id)
 
     async def _create(self, request: RouteRequest) -> AsgiApp:
-        decoded, wanted = await _read(request, "/v1/messages")
+        decoded, wanted = await self._read(request, "/v1/messages")
         try:
             answer = await request.gateway.prepare(wanted.ask)
         except GatewayError as error:
-            raise in_own_words(error, wanted.origins)  # noqa: B904 (the same error)
+            raise in_own_words(error, wanted)  # noqa: B904 (the same error)
         headers = {"request-id": request.id}
         message = _begun(answer)
         if decoded.stream:
             events = EventWriter(message, request.id)
-            writer = _assembler(events, decoded, request)
+            writer = _assembler(events, decoded, wanted, answer, request)
             return answer.stream(writer, headers=headers, idle_seconds=self._idle_seconds)
-        writer = _assembler(MessageWriter(message), decoded, request)
+        writer = _assembler(MessageWriter(message), decoded, wanted, answer, request)
         return answer.whole(writer, headers=headers)
 
     async def _count(self, request: RouteRequest) -> Reply:
-        _, wanted = await _read(request, "/v1/messages/count_tokens", counts=True)
+        _, wanted = await self._read(request, "/v1/messages/count_tokens", counts=True)
         try:
             count = await request.gateway.count_tokens(wanted.ask)
         except GatewayError as error:
-            raise in_own_words(error, wanted.origins)  # noqa: B904 (the same error)
+            raise in_own_words(error, wanted)  # noqa: B904 (the same error)
         return _json(TokenCount(input_tokens=count), request)
+
+    async def _read(
+        self,
+        request: RouteRequest,
+        path: Literal["/v1/messages", "/v1/messages/count_tokens"],
+        *,
+        counts: bool = False,
+    ) -> tuple[MessagesRequest, Asked]:
+        body = await request.body()
+        gateway, owner = request.gateway, request.owner
+        decoded, has_unknown = decode_request(body, counts=counts)
+        if has_unknown:
+            gateway.unknown_parameters(path)
+        wanted = asked(
+            decoded,
+            partial(gateway.unseal, owner=owner),
+            size=len(body),
+            trace_headers=request.trace_headers,
+            owner=owner,
+            available=gateway.tool_types(decoded.model),
+            offers_tools=self._config.offer_tools,
+            max_turns=self._config.max_turns,
+        )
+        return decoded, wanted
 
     async def _models(self, request: RouteRequest) -> Reply:
         return _json(model_page(request.gateway.models(), request.query), request)
@@ -84,20 +109,6 @@ class MessagesFront:
     async def _model(self, request: RouteRequest) -> Reply:
         found = request.gateway.model(request.path_parameters["model"])
         return _json(model_info(found), request)
-
-
-async def _read(
-    request: RouteRequest,
-    path: Literal["/v1/messages", "/v1/messages/count_tokens"],
-    *,
-    counts: bool = False,
-) -> tuple[MessagesRequest, Asked]:
-    body = await request.body()
-    decoded, has_unknown = decode_request(body, counts=counts)
-    if has_unknown:
-        request.gateway.unknown_parameters(path)
-    unseal = partial(request.gateway.unseal, owner=request.owner)
-    return decoded, asked(decoded, unseal, size=len(body), trace_headers=request.trace_headers)
 
 
 def _begun(answer: Answer) -> Message:
@@ -109,7 +120,11 @@ def _begun(answer: Answer) -> Message:
 
 
 def _assembler(
-    writer: EventWriter | MessageWriter, decoded: MessagesRequest, request: RouteRequest
+    writer: EventWriter | MessageWriter,
+    decoded: MessagesRequest,
+    wanted: Asked,
+    answer: Answer,
+    request: RouteRequest,
 ) -> MessageAssembler:
     thinking = decoded.thinking
     omitted = (
@@ -123,6 +138,9 @@ def _assembler(
         shows_thinking=not omitted,
         stop_sequences=tuple(decoded.stop_sequences or ()),
         hides_output=decoded.max_tokens == 0,
+        served=answer.served,
+        seal=seal,
+        known=wanted.ask.turn.results.values(),
     )
 
 

@@ -13,10 +13,14 @@ from gateway_messages.message import input_of
 
 Json = dict[str, Any]
 
-_DELTAS = {
-    "text": {"text_delta": "text"},
+_SERVER_TOOLS = ("web_search", "web_fetch", "code_execution", "bash_code_execution", "mcp")
+_DELTAS: dict[str, dict[str, str]] = {
+    "text": {"text_delta": "text", "citations_delta": "citation"},
     "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
     "tool_use": {"input_json_delta": "partial_json"},
+    "server_tool_use": {"input_json_delta": "partial_json"},
+    "mcp_tool_use": {"input_json_delta": "partial_json"},
+    **{f"{tool}_tool_result": {} for tool in _SERVER_TOOLS},
 }
 
 
@@ -47,7 +51,7 @@ def fold_events(events: Sequence[Json]) -> Json:
 
     Raises `GrammarError` for: a stream that does not begin with `message_start` or end with `message_stop`; blocks that
     overlap, are left open, or whose indices are not dense; deltas of another type than their block; thinking without a
-    signature as its last delta; none or two of `message_delta`, or a block after it.
+    signature as its last delta; an answer of the server's tools to no call before it, or a second one; none or two of `message_delta`, or a block after it.
     """
     told = [event for event in events if event["type"] != "ping"]
     kinds = [event["type"] for event in told]
@@ -74,7 +78,8 @@ class _Blocks:
     def __init__(self) -> None:
         self.folded: list[Json] = []
         self.open: Json | None = None
-        self._parts: dict[str, list[str]] = {}
+        self._parts: dict[str, list[Any]] = {}
+        self._unanswered: set[str] = set()
 
     def take(self, event: Json) -> None:
         index = len(self.folded)
@@ -85,6 +90,7 @@ class _Blocks:
                 self.open = dict(event["content_block"])
                 _require(self.open["type"] in _DELTAS, f"no block is {self.open['type']}")
                 self._parts = {}
+                self._match_answer(self.open)
             case "content_block_delta":
                 self._delta(event["delta"])
             case "content_block_stop":
@@ -105,7 +111,9 @@ class _Blocks:
         _require(self.open is not None, "a block ends that has not begun")
         block = self.open
         assert block is not None
-        if block["type"] == "tool_use":
+        if citations := self._parts.pop("citation", None):
+            block["citations"] = citations
+        if "input" in block:
             block["input"] = input_of("".join(self._parts.get("partial_json", ())))
         for field in set(self._parts) & set(block):
             block[field] += "".join(self._parts[field])
@@ -113,6 +121,14 @@ class _Blocks:
             _require(bool(block["signature"]), "thinking ends without a signature")
         self.folded.append(block)
         self.open = None
+
+    def _match_answer(self, block: Json) -> None:
+        if block["type"] in ("server_tool_use", "mcp_tool_use"):
+            self._unanswered.add(block["id"])
+        elif block["type"].endswith("_tool_result"):
+            call_id = block["tool_use_id"]
+            _require(call_id in self._unanswered, "an answer to no call that awaits one")
+            self._unanswered.remove(call_id)
 
 
 def _require(condition: bool, problem: str) -> None:

@@ -9,14 +9,16 @@ import msgspec
 from gateway.errors import GatewayError
 from gateway.wire.common import encode
 from gateway_messages.answer import (
+    Called,
     Content,
     End,
     Message,
     TextContent,
     ThinkingContent,
-    ToolUseContent,
     Usage,
+    WebCitation,
 )
+from gateway_messages.tool_answer import ToolAnswer
 
 INVALID_JSON = "INVALID_JSON"
 """Under which name an input is shown that is no JSON object: the API's own advice for such an input."""
@@ -29,7 +31,8 @@ class MessageWriter:
         """`message` is the answer before anything of it is known."""
         self._message = message
         self._content: list[Content] = []
-        self._call: tuple[str, str] | None = None
+        self._citations: list[WebCitation] = []
+        self._call: Called | None = None
         self._signature: str | None = None
         self._parts: list[str] = []
 
@@ -54,26 +57,33 @@ class MessageWriter:
         self._signature = signature
         return b""
 
-    def open_tool_use(self, index: int, call_id: str, name: str) -> bytes:
-        self._call = call_id, name
+    def cite(self, citation: WebCitation) -> bytes:
+        self._citations.append(citation)
+        return b""
+
+    def open_call(self, index: int, call: Called) -> bytes:
+        self._call = call
         return b""
 
     def tool_input(self, text: str) -> bytes:
         self._parts.append(text)
         return b""
 
+    def tool_answer(self, index: int, answer: ToolAnswer) -> bytes:
+        self._content.append(answer)
+        return b""
+
     def close(self) -> bytes:
         text = "".join(self._parts)
         block: Content
         if self._call is not None:
-            call_id, name = self._call
-            block = ToolUseContent(id=call_id, name=name, input=input_of(text))
+            block = msgspec.structs.replace(self._call, input=input_of(text))
         elif self._signature is not None:
             block = ThinkingContent(thinking=text, signature=self._signature)
         else:
-            block = TextContent(text=text)
+            block = TextContent(text=text, citations=self._citations or None)
         self._content.append(block)
-        self._parts, self._call, self._signature = [], None, None
+        self._parts, self._citations, self._call, self._signature = [], [], None, None
         return b""
 
     def finish(self, end: End) -> bytes:

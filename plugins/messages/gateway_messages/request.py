@@ -14,11 +14,19 @@ from gateway.wire.sampling import MAX_INT
 from gateway.wire.tools import ToolName
 from gateway_messages.blocks import Message, decode_messages, decode_system
 from gateway_messages.errors import ThreadsUnsupported
+from gateway_messages.server_tools import (
+    Entry,
+    McpServer,
+    ServerEntry,
+    ToolsetEntry,
+    decode_server_tool,
+)
 
 MIN_BUDGET = 1024
 """The least `budget_tokens` of the API."""
 
-Display: TypeAlias = Literal["summarized", "omitted"]
+Display: TypeAlias = Literal["summarized", "omitted", "updates"]
+"""Whether thinking is shown; there are no shorter forms of it here, such as a summary or a report on its progress."""
 
 
 class ThinkingEnabled(Tagged, frozen=True, kw_only=True, tag="enabled"):
@@ -61,13 +69,15 @@ class NoChoice(Tagged, frozen=True, kw_only=True, tag="none"):
 Choice: TypeAlias = AutoChoice | AnyChoice | ToolChoice | NoChoice
 
 
-class Tool(Value, frozen=True, kw_only=True):
+class Tool(Entry, frozen=True, kw_only=True, tag=True):
     """A tool that the client runs."""
 
     name: ToolName
     input_schema: JsonObject
     description: str | None = None
     strict: bool | None = None
+    defer_loading: bool | None = None
+    """Whether the model is told of it from where a `tool_reference` names it on, and not before."""
 
 
 class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
@@ -96,7 +106,7 @@ class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
     thinking: Thinking | None = None
-    tools: list[Tool] = []
+    tools: list[Tool | ServerEntry] = []
     tool_choice: Choice | None = None
     metadata: Metadata | None = None
     output_config: OutputConfig | None = None
@@ -104,21 +114,21 @@ class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
     """Where the beta of structured outputs had `output_config.format`."""
     service_tier: Literal["auto", "standard_only"] | None = None
 
+    mcp_servers: list[McpServer] = []
+
     # Known, so that they can be passed over, or refused where they would change the answer.
     cache_control: Any = None
     container: Any = None
     context_management: Any = None
     diagnostics: Any = None
     inference_geo: Any = None
-    mcp_servers: Any = None
     speed: Any = None
     thread: Any = None
 
 
 _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(MessagesRequest))
 _REFUSED = {
-    "container": "Containers are not available in this API here. Leave the parameter out.",
-    "mcp_servers": "MCP servers are not taken from requests in this API here. Leave the parameter out.",
+    "container": "Each answer has containers of its own here, which end with it. Leave the parameter out.",
 }
 
 
@@ -177,26 +187,30 @@ def _check(request: MessagesRequest) -> None:
         )
 
 
-def _tools(raw: Any) -> list[Tool]:
+def _tools(raw: Any) -> list[Tool | ServerEntry]:
     if not isinstance(raw, list):
         raise wrong_type("tools", "an array of tools", raw)
-    tools: list[Tool] = []
+    tools: list[Tool | ServerEntry] = []
     names: set[str] = set()
     for index, each in enumerate(raw):
         param = f"tools[{index}]"
         tool = _tool(each, param)
+        tools.append(tool)
+        if isinstance(tool, ToolsetEntry):
+            continue
         if tool.name in names:
             raise InvalidRequest(
                 f"Two tools are named '{tool.name}'. Give each its own name.", param=f"{param}.name"
             )
         names.add(tool.name)
-        tools.append(tool)
     return tools
 
 
-def _tool(raw: Any, param: str) -> Tool:
+def _tool(raw: Any, param: str) -> Tool | ServerEntry:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
+    if (served := decode_server_tool(raw, param)) is not None:
+        return served
     kind = raw.get("type")
     if kind not in (None, "custom"):
         raise Unsupported(

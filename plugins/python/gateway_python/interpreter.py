@@ -10,17 +10,21 @@ import msgspec
 from msgspec import UNSET
 
 from gateway.protocols import ServedTool, ToolDefinition, ToolResult, ToolServer
+from gateway.wire.items import CodeInterpreterCall, Item
 from gateway.wire.tools import CodeInterpreterTool, Tool
-from gateway_container.config import SandboxConfig
-from gateway_container.containers import Container, Containers
-from gateway_container.requested import named_container, new_container
+from gateway_container.citable import Citable
+from gateway_container.config import CallsConfig
+from gateway_container.container import Container
+from gateway_container.containers import Containers
+from gateway_container.requested import wished
 from gateway_container.sandbox.answers import CellRan
 from gateway_container.sandbox.process import SandboxEnded
 
 NAME = "python"
 _DESCRIPTION = (
     "Runs Python code and returns what it prints, and the value of its last line. Variables are kept from call to call. "
-    "Files in the working directory are kept too. There is no internet access."
+    "Files in the working directory /mnt/data are kept too. There is no internet access. To give the user a file, save it "
+    "there and link it in the answer: [name](sandbox:/mnt/data/name)."
 )
 _PARAMETERS = {
     "type": "object",
@@ -28,8 +32,9 @@ _PARAMETERS = {
     "required": ["code"],
     "additionalProperties": False,
 }
-_SLACK = 10.0
-"""Seconds beyond the cell's own limit before the gateway gives a call up: the sandbox stops cells more gently."""
+_SLACK = 20.0
+"""Seconds beyond the cell's own limit before the gateway gives a call up: the sandbox stops cells more gently, and files are
+fetched and kept."""
 
 
 class PythonServer:
@@ -37,24 +42,36 @@ class PythonServer:
 
     label = "python"
 
-    def __init__(self, config: SandboxConfig, containers: Containers) -> None:
+    def __init__(self, config: CallsConfig, containers: Containers) -> None:
         self._config = config
         self._containers = containers
 
     async def tools(self) -> Sequence[ServedTool]:
-        return [served_tool(self._config)]
+        return [served_tool(self._config, self._containers)]
 
     def for_entry(self, tool: Tool, *, owner: str | None) -> ToolServer:
         """The server for the `container` of a `code_interpreter` entry."""
-        wish = tool.container if isinstance(tool, CodeInterpreterTool) else None
-        if isinstance(wish, str):
-            container = named_container(self._containers, wish, owner=owner, param="container")
-        else:
-            asked = {} if wish is None else _given(wish)
-            container = new_container(
-                self._containers, asked, self._config, owner=owner, param="container"
-            )
-        return ContainerPython(self._config, self._containers, container)
+        return self.for_conversation(tool, (), owner=owner)
+
+    def for_conversation(
+        self, tool: Tool, items: Sequence[Item], *, owner: str | None
+    ) -> ToolServer:
+        """Likewise. An `auto` container is that of the conversation's last call, as long as there is one: OpenAI's rule."""
+        containers = self._containers
+        named = tool.container if isinstance(tool, CodeInterpreterTool) else None
+        if isinstance(named, str):
+            found = containers.find(named, owner, "container")
+            return ContainerPython(self._config, containers, found)
+        asked = {} if named is None else _given(named)
+        wish = wished(asked, containers.config, owner=owner, param="container")
+        used = (
+            each.container_id for each in reversed(items) if isinstance(each, CodeInterpreterCall)
+        )
+        if earlier := next(used, None):
+            kept = containers.earlier(earlier, owner, wish)
+            if kept is not None:
+                return ContainerPython(self._config, containers, kept, wish.file_ids)
+        return ContainerPython(self._config, containers, containers.new(owner, wish))
 
     @asynccontextmanager
     async def session(self, response_id: str) -> AsyncIterator[PythonSession]:
@@ -66,10 +83,18 @@ class PythonServer:
 class ContainerPython:
     """A `ToolServer` for one request, whose container is known."""
 
-    def __init__(self, config: SandboxConfig, containers: Containers, container: Container) -> None:
+    def __init__(
+        self,
+        config: CallsConfig,
+        containers: Containers,
+        container: Container,
+        file_ids: Sequence[str] = (),
+    ) -> None:
+        """`file_ids` are uploads that the container shall have."""
         self._config = config
         self._containers = containers
         self._container = container
+        self._file_ids = file_ids
 
     @property
     def label(self) -> str:
@@ -77,21 +102,22 @@ class ContainerPython:
         return self._container.id
 
     async def tools(self) -> Sequence[ServedTool]:
-        return [served_tool(self._config)]
+        return [served_tool(self._config, self._containers)]
 
     @asynccontextmanager
     async def session(self, response_id: str) -> AsyncIterator[PythonSession]:
-        async with self._containers.used(self._container):
+        async with self._containers.used(self._container, self._file_ids):
             yield PythonSession(self._config, self._containers, self._container)
 
 
 class PythonSession:
     """One response's use of a container."""
 
-    def __init__(self, config: SandboxConfig, containers: Containers, container: Container) -> None:
+    def __init__(self, config: CallsConfig, containers: Containers, container: Container) -> None:
         self._config = config
         self._containers = containers
         self._container = container
+        self._citable = Citable(containers, container)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         if name != NAME:
@@ -101,9 +127,8 @@ class PythonSession:
             return ToolResult(text="Send the code to run as the string 'code'.", failed=True)
         config, container = self._config, self._container
         try:
-            sandbox = await self._containers.sandbox(container)
-            async with container.cells:
-                ran = await sandbox.ask(
+            async with self._containers.working(container) as work, container.cells:
+                ran = await work.sandbox.ask(
                     "cell",
                     CellRan,
                     seconds=config.time_limit,
@@ -112,14 +137,15 @@ class PythonSession:
                 )
         except SandboxEnded as ended:
             return _result(container, str(ended), failed=True)
-        return _told(ran, container, config)
+        told = _told(ran, container, config, work.notes)
+        return msgspec.structs.replace(told, container_files=await self._citable.after(work))
 
 
-def served_tool(config: SandboxConfig) -> ServedTool:
+def served_tool(config: CallsConfig, containers: Containers) -> ServedTool:
     return ServedTool(
         definition=ToolDefinition(name=NAME, description=_DESCRIPTION, parameters=_PARAMETERS),
         builtin=ToolDefinition(name=NAME, kind="builtin", parameters=_PARAMETERS),
-        time_limit=config.time_limit + config.start_timeout + _SLACK,
+        time_limit=config.time_limit + containers.config.start_timeout + _SLACK,
         request_type="code_interpreter",
         item_type="code_interpreter_call",
     )
@@ -130,7 +156,9 @@ def _given(wish: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-def _told(ran: CellRan, container: Container, config: SandboxConfig) -> ToolResult:
+def _told(
+    ran: CellRan, container: Container, config: CallsConfig, file_notes: Sequence[str]
+) -> ToolResult:
     """What the model reads: the output, then what it could not know from it."""
     if ran.failed is not None:
         return _result(container, f"The code could not be run: {ran.failed}.", failed=True)
@@ -149,6 +177,7 @@ def _told(ran: CellRan, container: Container, config: SandboxConfig) -> ToolResu
     images = ran.images or []
     if images:
         notes.append(f"Images shown: {len(images)}.")
+    notes += file_notes
     text = ran.logs + ("[" + " ".join(notes) + "]" if notes else "")
     outputs: list[dict[str, Any]] = [{"type": "logs", "logs": ran.logs}] if ran.logs else []
     outputs += [{"type": "image", "url": f"data:image/png;base64,{image}"} for image in images]

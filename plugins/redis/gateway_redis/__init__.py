@@ -5,6 +5,7 @@ and is written by one script:
 
 `litegate:{resp_…}`, a hash: the record.
     s status, o owner, m the record without items, i input items, u output items, h ids of all items, t the call that wrote it last;
+    r the results of its calls, where it has any;
     p parent, a ids of all ancestors from the oldest on, b "1" where they are lost;
     n number of events, z that the log has ended, w the call that appended last.
 `litegate:{resp_…}:events`, a stream: the event log.
@@ -12,7 +13,7 @@ and is written by one script:
     number of events that the log has with it: what follows event N is what has an id above (N + 1)-0.
     In place of a log that was deleted while it was written stands, for a minute, an entry `gone`.
 `litegate:{resp_…}:children`, a set: the responses that continue this one.
-    While there are any, deletion leaves i, u, p and a in the record; the last child that goes takes them along.
+    While there are any, deletion leaves i, u, r, p and a in the record; the last child that goes takes them along.
 `litegate:item:{msg_…}:=owner`, a sorted set: the last few of an owner's responses that hold an item, by time.
 `litegate:{index}`, a sorted set: finished responses by time, to evict the oldest beyond a number.
 `litegate:{leases}`, a sorted set: responses by the time at which their lease runs out (Redis' clock, ms);

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gateway.protocols import StoredCompletion, StoredResponse
+from gateway.protocols import CallRecord, StoredCompletion, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
@@ -55,6 +55,7 @@ class Unpacker(Generic[T]):
 
 unpack_record: Unpacker[StoredResponse] = Unpacker(StoredResponse)
 unpack_items: Unpacker[list[Item]] = Unpacker(list[Item])
+unpack_results: Unpacker[dict[str, CallRecord]] = Unpacker(dict[str, CallRecord])
 unpack_item: Unpacker[Item] = Unpacker(Item)
 unpack_conversation: Unpacker[Conversation] = Unpacker(Conversation)
 unpack_completion: Unpacker[StoredCompletion] = Unpacker(StoredCompletion, json=True)

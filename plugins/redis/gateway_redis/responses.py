@@ -24,6 +24,7 @@ from gateway_redis.packing import (
     unpack_ids,
     unpack_items,
     unpack_record,
+    unpack_results,
 )
 from gateway_redis.server import Server, through_outage
 from gateway_redis.tokens import Tokens
@@ -69,7 +70,8 @@ class ResponseRecords:
     async def put(self, record: StoredResponse) -> None:
         unfinished = record.response.status in UNFINISHED
         parent, ancestors, broken = await self._chain(record, unfinished)
-        arguments = [*self._written(record, ""), parent, pack_ids(ancestors), broken]
+        written = self._written(record, "", attempt=record.attempt)
+        arguments = [*written, parent, pack_ids(ancestors), broken]
         keys = self._keys.response(record.id)
         (left, _), _, _ = await asyncio.gather(
             self._server.run(scripts.PUT, keys, arguments),
@@ -82,13 +84,21 @@ class ResponseRecords:
             self._finished.add(record.id)
 
     async def advance(
-        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+        self,
+        record: StoredResponse,
+        *,
+        expected: Collection[ResponseStatus],
+        attempt: int | None = None,
     ) -> bool:
         """Goes on over a short absence of Redis: the same call again finds what it has done."""
         if not expected:
             return False
         keys = self._keys.response(record.id)
-        arguments = self._written(record, f",{','.join(expected)},")
+        arguments = self._written(
+            record,
+            f",{','.join(expected)},",
+            attempt=record.attempt if attempt is None else attempt,
+        )
         over = record.response.status not in UNFINISHED
 
         async def write() -> bool:
@@ -111,7 +121,7 @@ class ResponseRecords:
     async def any(self, response_id: str) -> StoredResponse | None:
         """A record, whoever owns it."""
         key = self._keys.record(response_id)
-        meta, sent, made = await self._server.command("HMGET", key, "m", "i", "u")
+        meta, sent, made, read = await self._server.command("HMGET", key, "m", "i", "u", "r")
         if meta is None or sent is None or made is None:
             return None
         record = unpack_record(meta, of=response_id)
@@ -119,7 +129,7 @@ class ResponseRecords:
         if record is None or items is None:
             return None
         record.response.output = items[1]
-        return msgspec.structs.replace(record, input=items[0])
+        return msgspec.structs.replace(record, input=items[0], results=_results(response_id, read))
 
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
         """In two round trips; None also where an item is lost: half a history is none."""
@@ -169,16 +179,19 @@ class ResponseRecords:
         """In two round trips, and one for each response that has some."""
         homes = await self._homes.find(item_ids, owner)
         responses = list(dict.fromkeys(one for ids in homes.values() for one in ids))
+        # Under the owner's name are the owner's responses alone.
+        stored = await asyncio.gather(
+            *(self._server.command("HMGET", self._keys.record(each), "r") for each in responses)
+        )
         found: dict[str, CallRecord] = {}
-        for record in await asyncio.gather(
-            *(self.get(response_id, owner=owner) for response_id in responses)
-        ):
-            here = {} if record is None else {k: v for k, v in record.results.items() if k in homes}
-            if record is not None and here:
+        for response_id, [read] in zip(responses, stored, strict=True):
+            results = _results(response_id, read)
+            here = {item_id: each for item_id, each in results.items() if item_id in homes}
+            if here:
                 found |= here
                 await asyncio.gather(
-                    self._touch([record.id], False),
-                    self._homes.put(record.id, here, owner, live=self._ttl),
+                    self._touch([response_id], False),
+                    self._homes.put(response_id, here, owner, live=self._ttl),
                 )
         return found
 
@@ -190,8 +203,10 @@ class ResponseRecords:
         gone = await self._server.run(scripts.DELETE, keys, [mode])
         if gone is None:
             return False
-        parent, items, owner = gone
-        await self._homes.drop(response_id, unpack_ids(items), _owned_by(owner))
+        parent, items, owner, kept = gone
+        results = _results(response_id, kept)
+        left = [each for each in unpack_ids(items) if each not in results]
+        await self._homes.drop(response_id, left, _owned_by(owner))
         if parent:
             await self._forsake(parent.decode(), response_id)
         return True
@@ -272,7 +287,9 @@ class ResponseRecords:
             found += await self._server.run(scripts.SEGMENTS, keys[start : start + _AT_ONCE], [])
         return found
 
-    def _written(self, record: StoredResponse, expected: str) -> list[str | bytes | int]:
+    def _written(
+        self, record: StoredResponse, expected: str, *, attempt: int
+    ) -> list[str | bytes | int]:
         """What the script `put` writes of a record."""
         response = record.response
         bare = msgspec.structs.replace(response, output=[])
@@ -281,12 +298,15 @@ class ResponseRecords:
             expected,
             response.status,
             _owner(record.owner),
-            pack(msgspec.structs.replace(record, response=bare, input=[])),
+            pack(msgspec.structs.replace(record, response=bare, input=[], results={})),
             pack(record.input),
             pack(response.output),
             pack_ids([item.id for item in (*record.input, *response.output)]),
             self._tokens.next(),
             0 if unfinished else self._ttl,
+            pack(record.results) if record.results else b"",
+            record.attempt,
+            attempt,
         ]
 
 
@@ -301,3 +321,7 @@ def _owned_by(stored: bytes) -> str | None:
 def _segment(response_id: str, sent: bytes, made: bytes) -> tuple[list[Item], list[Item]] | None:
     input_, output = unpack_items(sent, of=response_id), unpack_items(made, of=response_id)
     return None if input_ is None or output is None else (input_, output)
+
+
+def _results(response_id: str, packed: bytes | None) -> dict[str, CallRecord]:
+    return (unpack_results(packed, of=response_id) if packed else None) or {}

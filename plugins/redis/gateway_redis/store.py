@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
-from gateway.protocols import UNFINISHED, CallRecord, StoredCompletion, StoredResponse
+from gateway.protocols import (
+    UNFINISHED,
+    Append,
+    CallRecord,
+    Heard,
+    StoredCompletion,
+    StoredResponse,
+)
 from gateway.protocols.store import CompletionPage, ItemPage, Order
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
@@ -52,9 +59,14 @@ class RedisStore:
         await self._records.put(record)
 
     async def advance(
-        self, record: StoredResponse, *, expected: Collection[ResponseStatus]
+        self,
+        record: StoredResponse,
+        *,
+        expected: Collection[ResponseStatus],
+        attempt: int | None = None,
     ) -> bool:
-        return await self._records.advance(record, expected=expected)
+        await self._writer.settled(record.id)
+        return await self._records.advance(record, expected=expected, attempt=attempt)
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
         return await self._records.get(response_id, owner=owner)
@@ -80,9 +92,12 @@ class RedisStore:
         return deleted
 
     async def append_events(
-        self, response_id: str, events: Sequence[bytes], *, last: bool = False
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
     ) -> bool:
-        return await self._writer.append(response_id, events, last=last)
+        return await self._writer.append(response_id, events, last=last, attempt=attempt)
+
+    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
+        return self._writer.open_log(response_id, heard, attempt=attempt)
 
     async def count_events(self, response_id: str) -> int:
         await self._writer.settled(response_id)

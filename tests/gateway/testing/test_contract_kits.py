@@ -329,7 +329,9 @@ class Blind(MemoryStore):
             None,
         )
 
-    async def advance(self, record: StoredResponse, *, expected: Any) -> bool:
+    async def advance(
+        self, record: StoredResponse, *, expected: Any, attempt: int | None = None
+    ) -> bool:
         await self.put(record)
         return True
 
@@ -375,6 +377,7 @@ class Careless(MemoryStore):
         ("test_an_owner_sees_only_what_is_theirs", Blind),
         ("test_advancing_needs_the_expected_status", Blind),
         ("test_only_one_of_many_advances", Blind),
+        ("test_a_new_attempt_ends_what_the_one_before_may_write", Blind),
         ("test_events_are_replayed_from_any_place", Gapped),
         ("test_a_log_is_followed_to_its_end", Gapped),
         ("test_many_are_put_at_once", lambda: MemoryStore(max_responses=10)),

@@ -187,6 +187,11 @@ def configuration(url: str, **browser: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
+def browsing_configuration() -> Callable[..., dict[str, Any]]:
+    return configuration
+
+
+@pytest.fixture
 def browse(site: Site, gateway_server: Any) -> Callable[..., RunningGateway]:
     """Start a gateway: `browse(time_limit=1)`."""
     return lambda **browser: gateway_server(configuration(site.url, **browser))

@@ -47,7 +47,25 @@ async def test_searxng_is_asked_for_json(site: Any) -> None:
     [query] = site.queries
     assert query["q"] == ["high towers (site:a.test OR site:b.test)"]
     assert (query["format"], query["engines"]) == (["json"], ["duckduckgo"])
+    assert "safesearch" not in query, "as the instance has it"
     assert site.headers[-1]["x-who"] == "me"
+
+
+async def test_results_without_a_url_are_left_out(site: Any) -> None:
+    """SearXNG has some kinds of them, and any API may send null."""
+    site.search = (
+        b'{"results": [{"title": "k", "url": null}, {"content": "x"}, {"url": "https://a.test/"}]}'
+    )
+    table = {"url": site.url, "safesearch": 0}
+    assert [hit.url for hit in await found({"provider": "searxng", "searxng": table})] == ["https://a.test/"]  # fmt: skip
+    assert site.queries[-1]["safesearch"] == ["0"]
+    exa = {"api_key": "k", "url": f"{site.url}/search"}
+    assert [hit.url for hit in await found({"provider": "exa", "exa": exa})] == ["https://a.test/"]
+    for answer in (b'{"web": null}', b'{"web": {"results": null}}', b'{"query": {}}'):
+        site.search = answer
+        assert list(await found({"provider": "brave", "brave": exa})) == []
+    site.search = b'{"results": null}'
+    assert list(await found({"provider": "exa", "exa": exa})) == []
 
 
 async def test_brave_is_asked_by_its_api(site: Any) -> None:
@@ -58,18 +76,48 @@ async def test_brave_is_asked_by_its_api(site: Any) -> None:
     assert list(hits) == [SearchHit(url="https://a.test/", title="A", snippet="x & y")]
     [query] = site.queries
     assert (query["country"], query["count"]) == (["NO"], ["3"])
+    assert (query["result_filter"], query["text_decorations"]) == (["web"], ["false"])
+    assert query["q"] == ["high towers (site:a.test OR site:b.test)"]
     headers = site.headers[-1]
     assert headers["x-subscription-token"] == "k"
     assert (headers["x-loc-city"], headers["x-loc-timezone"]) == ("Oslo", "Europe/Oslo")
+    assert headers["x-loc-country"] == "NO"
+
+
+@pytest.mark.parametrize("words", [1, 200])
+@pytest.mark.parametrize("domains", [0, 1, 3, 100])
+async def test_braves_limits_are_kept_and_the_domains_with_them(
+    site: Any, words: int, domains: int
+) -> None:
+    """400 characters and 50 words, and the countries that it knows: anything else is an error to it."""
+    site.search = b"{}"
+    names = tuple(f"host{n}.example.com" for n in range(domains))
+    query = SearchQuery(text="word " * words, count=99, domains=names, place=Place(country="is"))
+    table = {"api_key": "k", "url": f"{site.url}/search"}
+    async with open_provider(config(provider="brave", brave=table)) as provider:
+        await provider.search(query)
+    [asked] = site.queries[-1]["q"]
+    assert len(asked) <= 400
+    assert len(asked.split()) <= 50
+    assert asked.startswith("word")
+    assert asked.count("(") == asked.count(")")
+    sites = [word.strip("()") for word in asked.split() if "site:" in word]
+    assert sites == [f"site:{name}" for name in names[: len(sites)]]
+    assert len(sites) >= min(domains, 3)
+    assert (site.queries[-1]["country"], site.queries[-1]["count"]) == (["ALL"], ["20"])
+    assert site.headers[-1]["x-loc-country"] == "IS"
 
 
 async def test_exa_is_asked_by_its_api(site: Any) -> None:
-    site.search = b'{"results": [{"url": "https://a.test/", "title": null, "text": "x\\n y"}]}'
+    site.search = (
+        b'{"results": [{"url": "https://a.test/", "title": null, "highlights": ["x\\n y", "z"]}]}'
+    )
     hits = await found({"provider": "exa", "exa": {"api_key": "k", "url": f"{site.url}/search"}})
-    assert list(hits) == [SearchHit(url="https://a.test/", title="", snippet="x y")]
+    assert list(hits) == [SearchHit(url="https://a.test/", title="", snippet="x y … z")]
     body = json.loads(site.bodies[-1])
     assert body["includeDomains"] == ["a.test", "b.test"]
     assert (body["numResults"], body["userLocation"]) == (3, "NO")
+    assert body["contents"] == {"highlights": {"maxCharacters": 600}}
     assert site.headers[-1]["x-api-key"] == "k"
 
 

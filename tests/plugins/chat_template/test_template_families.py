@@ -149,6 +149,30 @@ def test_images_go_only_where_the_template_has_a_place_for_them(render: Any) -> 
     assert caught.value.param == "input[0].content[1].type"
 
 
+SEEING_AND_CALLING = (
+    "{% for m in messages %}<{{ m.role }}>"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}"
+    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments }}{% endfor %}"
+    "{% endfor %}{% if tools %}{{ tools }}{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def test_images_that_tools_gave_follow_all_results(render: Any) -> None:
+    """A model that sees none is told so: an agent whose tool has shown one could go on with no request otherwise."""
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
+    shown = {"type": "function_call_output", "call_id": "c1", "output": [image]}
+    items = [USER, render.call("c1"), render.call("c2"), shown, render.output("c2", "two")]
+    turn = render.turn([*items, render.said("user", "what is it")])
+    seeing = render.with_template(SEEING_AND_CALLING)
+    assert seeing.render(turn).multi_modal == {"image": [image["image_url"]]}
+    text = seeing.render_text(turn)
+    assert text.index("(The image follows.)") < text.index("two") < text.index("<image>")
+    assert text.index("<image>") < text.index("what is it")
+    blind = render.text("chatml", items)
+    assert blind.index("(An image, which this model cannot see.)") < blind.index("two")
+
+
 def test_a_template_that_takes_only_parts_gets_parts(render: Any) -> None:
     items = [USER, render.said("assistant", "yo")]
     text = render.text("parts", items, instructions="Be brief.")

@@ -139,7 +139,7 @@ def test_items_about_the_request_are_not_shown(render: Any) -> None:
         ({"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}, "input[1].content[0].type"),
         ({"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}, "input[1].content[0].file_id"),
         (
-            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "u"}]},
+            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file", "file_id": "u"}]},
             "input[1].output[0].type",
         ),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.testing.server import RunningGateway, run_gateway
-from gateway_container.config import ContainerConfig
+from gateway_container.config import ContainersConfig
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Isolation
 
@@ -21,7 +21,7 @@ FAMILIES = ("qwen3", "harmony")
 def isolation() -> Isolation:
     """Namespaces; where there are none, the tests that need them are skipped, with the reason."""
     try:
-        return asyncio.run(choose_isolation(ContainerConfig(isolation="namespaces"), "container"))
+        return asyncio.run(choose_isolation(ContainersConfig(isolation="namespaces")))
     except ConfigurationError as error:
         pytest.skip(str(error))
 
@@ -78,6 +78,8 @@ def rules(family: str) -> list[dict[str, Any]]:
             ),
         ),
         word("me in /tmp", "Executed."),
+        call("make a file", (exec_name, {"cmd": ["sh", "-c", "echo hi > made; echo file ma''de"]})),
+        word("file made", "See sandbox:/mnt/data/made."),
         call("start a session", (exec_name, {"cmd": ["sh"], "session_name": "s", "timeout": 100})),
         call(
             "'s' goes on",
@@ -91,7 +93,11 @@ def rules(family: str) -> list[dict[str, Any]]:
 
 
 def configuration(**container: Any) -> dict[str, Any]:
-    """A gateway with the models `qwen3` and `harmony`; `container` is `[tools.container]`."""
+    """A gateway with the models `qwen3` and `harmony`; `container` is `[resources.containers]`.
+
+    Sandboxes end with their responses, if nothing else is said. `server` and further `tools` are tables of their own.
+    """
+    server, tools = container.pop("server", {}), container.pop("tools", {})
     models = {
         family: {
             "engine": "scripted",
@@ -101,7 +107,12 @@ def configuration(**container: Any) -> dict[str, Any]:
         }
         for family in FAMILIES
     }
-    return {"models": models, "tools": {"container": {"offer": True, **container}}}
+    return {
+        "server": server,
+        "models": models,
+        "tools": {"container": {"offer": True}, **tools},
+        "resources": {"containers": {"keep_running": 0.0, **container}},
+    }
 
 
 def or_skip(start: Callable[[], Any]) -> Any:
@@ -124,5 +135,5 @@ def container_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
 
 @pytest.fixture
 def start_container(gateway_server: Any) -> Callable[..., RunningGateway]:
-    """Start a gateway: `start_container(time_limit=1)`."""
+    """Start a gateway: `start_container(max_running=1)`."""
     return lambda **container: or_skip(lambda: gateway_server(configuration(**container)))

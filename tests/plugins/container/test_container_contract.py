@@ -10,20 +10,21 @@ from gateway.errors import ConfigurationError
 from gateway.protocols import FittingToolServer, ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import ShellTool
-from gateway_container.config import ContainerConfig
-from gateway_container.plugin import open_shells
+from gateway_container.config import ContainerConfig, ContainersConfig
+from gateway_container.plugin import open_resource, open_shells
 
-CONFIG = ContainerConfig(max_containers=4, time_limit=20.0, offer=True)
+CONFIG = ContainerConfig(time_limit=20.0, offer=True)
 
 
 async def server() -> AsyncIterator[ToolServer]:
     try:
-        context = open_shells(CONFIG)
-        opened = await context.__aenter__()
+        context = open_resource(ContainersConfig(max_running=4))
+        containers = await context.__aenter__()
     except ConfigurationError as error:
         pytest.skip(str(error))
     try:
-        yield opened
+        async with open_shells(CONFIG, containers=containers) as opened:
+            yield opened
     finally:
         await context.__aexit__(None, None, None)
 

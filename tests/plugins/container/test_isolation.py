@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway_container.config import MIB, ContainerConfig
+from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.seccomp import make_filter, refused
 from gateway_container.jail.spec import Limits
 from gateway_container.sandbox.choice import choose_isolation
@@ -24,12 +24,16 @@ from gateway_container.sandbox.isolation import Engine, Isolation, Jail
 PROBE = """
     import asyncio, logging, sys
     from gateway.errors import ConfigurationError
-    from gateway_container.config import ContainerConfig
-    from gateway_container.plugin import open_shells
+    from gateway_container.config import ContainerConfig, ContainersConfig
+    from gateway_container.plugin import open_resource, open_shells
 
     async def main():
-        async with open_shells(ContainerConfig(unsafe='unsafe' in sys.argv)) as server:
-            async with server.session('resp_1') as session:
+        config = ContainersConfig(unsafe='unsafe' in sys.argv)
+        async with open_resource(config) as containers:
+            async with (
+                open_shells(ContainerConfig(), containers=containers) as server,
+                server.session('resp_1') as session,
+            ):
                 command = 'id -u; sleep 1000 & setsid sleep 1001 & pwd'
                 print((await session.call('shell', {'commands': [command]})).text)
 
@@ -64,14 +68,14 @@ NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces"
 
 def test_without_namespaces_it_refuses_to_start() -> None:
     said = probe(before=NO_NAMESPACES)
-    assert said.startswith("refused: [tools.container]: this machine cannot keep code apart")
+    assert said.startswith("refused: [resources.containers]: this machine cannot keep code apart")
     assert "namespaces: " in said
     assert "unsafe = true" in said
 
 
 def test_unsafe_is_said_in_those_words_and_logged() -> None:
     said = probe("unsafe", before=NO_NAMESPACES)
-    assert "WARNING container: code is kept apart by NOTHING but resource limits" in said
+    assert "WARNING containers: code is kept apart by NOTHING but resource limits" in said
     assert said.splitlines()[-2] == "0"
     folder = Path(said.splitlines()[-1])
     assert folder.name.startswith("litegate-")
@@ -92,25 +96,56 @@ def command_lines() -> list[bytes]:
 
 def test_a_gateway_without_rights_has_namespaces_too(isolation: Isolation) -> None:
     said = probe(users=("--map-user=1000", "--map-group=1000"))
-    assert "INFO container: code is kept apart by namespaces" in said
+    assert "INFO containers: code is kept apart by namespaces" in said
     assert said.splitlines()[-2:] == ["1000", "/mnt/data"]
 
 
 def test_unsafe_is_not_taken_where_there_is_better(isolation: Isolation) -> None:
-    chosen = asyncio.run(choose_isolation(ContainerConfig(unsafe=True), "container"))
+    chosen = asyncio.run(choose_isolation(ContainersConfig(unsafe=True)))
     assert "namespaces" in chosen.description
 
 
 def test_an_engine_that_is_not_there_is_named() -> None:
-    config = ContainerConfig(isolation="engine", engine="no-such-engine", image="python")
+    config = ContainersConfig(isolation="engine", engine="no-such-engine", image="python")
     with pytest.raises(
-        ConfigurationError, match=r"container engine no-such-engine.*cannot be started"
+        ConfigurationError, match=r"container engine 'no-such-engine' .*cannot be started"
     ):
-        asyncio.run(choose_isolation(config, "container"))
+        asyncio.run(choose_isolation(config))
+
+
+def engine_that_says(folder: Path, *lines: str) -> ContainersConfig:
+    """A container engine that fails as it starts a container."""
+    engine = folder / "engine"
+    said = "\n".join(f"echo '{line}' >&2" for line in lines)
+    engine.write_text(f"#!/bin/sh\n{said}\nexit 125\n")
+    engine.chmod(0o755)
+    return ContainersConfig(isolation="engine", engine=str(engine), image="python")
+
+
+def test_an_engine_without_a_daemon_stops_the_start_with_its_own_words(tmp_path: Path) -> None:
+    config = engine_that_says(
+        tmp_path, "", "Cannot connect to the daemon. Is it running?", "Run help"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        asyncio.run(choose_isolation(config))
+    assert str(caught.value) == (
+        f"[resources.containers]: the container engine '{tmp_path}/engine' starts no container (Cannot connect to the "
+        "daemon. Is it running?): have it run, or choose another `isolation`."
+    )
+
+
+def test_docker_without_a_daemon_says_so() -> None:
+    if shutil.which("docker") is None:
+        pytest.skip("docker is not installed")
+    if subprocess.run(["docker", "version"], capture_output=True).returncode == 0:
+        pytest.skip("docker has its daemon here")
+    config = ContainersConfig(isolation="engine", engine="docker", image="python:3.12-slim")
+    with pytest.raises(ConfigurationError, match=r"'docker' starts no container \(.*[Dd]aemon"):
+        asyncio.run(choose_isolation(config))
 
 
 def test_an_engine_is_asked_for_a_closed_container() -> None:
-    config = ContainerConfig(engine="podman", image="python:3.12-slim")
+    config = ContainersConfig(engine="podman", image="python:3.12-slim")
     limits = Limits(memory=1, disk=2, processes=3, open_files=4, cpu_seconds=5)
     launch = Engine(config).launch("litegate-1", limits)
     command = " ".join(launch.command[: launch.command.index("python:3.12-slim")])
@@ -130,7 +165,7 @@ def test_an_engine_is_asked_for_a_closed_container() -> None:
 
 def test_the_program_of_an_engine_is_the_agent(tmp_path: Path) -> None:
     """What the image's Python is given runs: here with this Python, in a folder in place of the image."""
-    launch = Engine(ContainerConfig(engine="x", image="y")).launch(
+    launch = Engine(ContainersConfig(engine="x", image="y")).launch(
         "litegate-1", Limits(memory=1, disk=1, processes=1, open_files=1, cpu_seconds=1)
     )
     code = launch.command[-1].replace("/tmp/.agent", str(tmp_path / "agent"))
@@ -158,17 +193,18 @@ def test_the_program_of_an_engine_is_the_agent(tmp_path: Path) -> None:
         {"isolation": "none"},
         {"max_memory_bytes": 1},
         {"unsafe": "yes"},
-        {"time_limit": 0},
+        {"keep_running": -1},
+        {"expiry_minutes": 2000},
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(wrong, ContainerConfig)
+        msgspec.convert(wrong, ContainersConfig)
 
 
 def test_a_python_that_is_none_stops_the_start() -> None:
     with pytest.raises(ConfigurationError, match="/no/such/python"):
-        Jail(ContainerConfig(python="/no/such/python"), namespaces=True)
+        Jail(ContainersConfig(python="/no/such/python"), namespaces=True)
 
 
 def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
@@ -183,7 +219,7 @@ def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
     [packages] = home.glob("lib/python*/site-packages")
     (packages / "only_in_this_one.py").write_text("answer = 42\n")
     tmp_path.chmod(0o755)
-    config = ContainerConfig(python=str(home / "bin" / "python"))
+    config = ContainersConfig(python=str(home / "bin" / "python"))
     limits = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
 
     async def run() -> str:

@@ -513,14 +513,14 @@ async def test_a_killed_gateway_takes_its_sandboxes_with_it(tmp_path: Path) -> N
     mark = f"{time.time_ns()}"
     code = f"""
         import asyncio, os, signal
-        from gateway_container.config import ContainerConfig
+        from gateway_container.config import ContainersConfig
         from gateway_container.sandbox.answers import Ran
         from gateway_container.sandbox.choice import choose_isolation, limits_of
         from gateway_container.sandbox.process import start_sandbox
 
         async def main():
-            config = ContainerConfig()
-            isolation = await choose_isolation(config, 'container')
+            config = ContainersConfig()
+            isolation = await choose_isolation(config)
             sandbox = await start_sandbox(isolation, 'litegate-killed', limits_of(config), seconds=20)
             asyncio.create_task(sandbox.ask('run', Ran, seconds=60.0, command=['/bin/sleep', '{mark}'], limit=100))
             await asyncio.sleep(0.5)

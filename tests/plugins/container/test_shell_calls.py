@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,32 +34,6 @@ def streamed(
     return events, fold(events)
 
 
-def nothing_left() -> None:
-    for _ in range(100):
-        if not own_keepers():
-            return
-        time.sleep(0.05)
-    raise AssertionError("processes of sandboxes are left")
-
-
-def own_keepers() -> int:
-    """Sandboxes of any gateway of this process that have not ended."""
-    found = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-                status = (entry / "status").read_text()
-            except OSError:
-                continue
-            found += (
-                b"jail.keeper" in command
-                and f"PPid:\t{os.getpid()}\n" in status
-                and "State:\tZ" not in status
-            )
-    return found
-
-
 def command_lines() -> list[str]:
     found: list[str] = []
     for entry in Path("/proc").iterdir():
@@ -72,7 +46,9 @@ def command_lines() -> list[str]:
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-def test_a_call_and_its_output_are_two_items(container_gateway: RunningGateway, model: str) -> None:
+def test_a_call_and_its_output_are_two_items(
+    container_gateway: RunningGateway, model: str, sandboxes: Any
+) -> None:
     events, response = streamed(container_gateway, model, "two commands")
     call, output, message = response["output"]
     assert (call["type"], call["status"]) == ("shell_call", "completed")
@@ -95,12 +71,12 @@ def test_a_call_and_its_output_are_two_items(container_gateway: RunningGateway, 
         "shell_call_output_content.done",
         "output_item.done",
     ]
-    nothing_left()
+    sandboxes.none_left()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
 def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
-    container_gateway: RunningGateway, model: str
+    container_gateway: RunningGateway, model: str, sandboxes: Any
 ) -> None:
     asked: Any = {"model": model, "input": "two commands", "tools": TOOLS}
     with container_gateway.client() as client:
@@ -123,7 +99,7 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
             "message",
         ]
         assert response.output[1].output[0].stdout == "one\n"
-    nothing_left()
+    sandboxes.none_left()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
@@ -164,16 +140,16 @@ def test_calls_at_once_are_told_in_order(container_gateway: RunningGateway) -> N
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
 def test_a_client_that_leaves_ends_the_commands(
-    container_gateway: RunningGateway, stream: bool
+    container_gateway: RunningGateway, stream: bool, sandboxes: Any
 ) -> None:
     body = {"model": "qwen3", "stream": stream, "tools": TOOLS, "input": "sleep long"}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{container_gateway.base_url}/responses", json=body, timeout=1.5)
-    nothing_left()
+    sandboxes.none_left()
 
 
 def test_cancelling_a_background_response_ends_the_commands(
-    container_gateway: RunningGateway,
+    container_gateway: RunningGateway, sandboxes: Any
 ) -> None:
     with container_gateway.client() as client:
         started = client.responses.create(
@@ -191,13 +167,13 @@ def test_cancelling_a_background_response_ends_the_commands(
             ("shell_call", "completed"),
             ("shell_call_output", "incomplete"),
         ]
-    nothing_left()
+    sandboxes.none_left()
 
 
 def test_a_kept_container_is_named_by_its_id(
     start_container: Callable[..., RunningGateway],
 ) -> None:
-    gateway = start_container(keep_seconds=60.0)
+    gateway = start_container(keep_running=60.0)
     _, first = streamed(gateway, "qwen3", "write it")
     where = first["output"][0]["environment"]
     assert where["type"] == "container_reference"
@@ -246,7 +222,7 @@ def test_the_clients_own_shell_stays_the_clients(
 
 @pytest.mark.parametrize("model", FAMILIES)
 def test_programs_and_sessions_are_offered_to_all(
-    container_gateway: RunningGateway, model: str
+    container_gateway: RunningGateway, model: str, sandboxes: Any
 ) -> None:
     _, response = streamed(container_gateway, model, "exec it", tools=[])
     call, message = response["output"]
@@ -262,7 +238,23 @@ def test_programs_and_sessions_are_offered_to_all(
     assert started["output"] == "[The session 's' goes on.]"
     assert fed["output"] == "heard\n\n[The session 's' has ended with exit code 5.]"
     assert message["content"][0]["text"] == "It is over."
-    nothing_left()
+    sandboxes.none_left()
+
+
+def test_files_of_tools_that_nobody_asked_for_are_the_requests_owners(
+    start_container: Callable[..., RunningGateway],
+) -> None:
+    key = {"name": "alice", "sha256": hashlib.sha256(b"a" * 40).hexdigest()}
+    gateway = start_container(server={"api_keys": [key]})
+    with gateway.client(api_key="a" * 40) as client:
+        response = client.responses.create(model="harmony", input="make a file")
+        assert response.output_text == "See sandbox:/mnt/data/made."
+        [cited] = response.output[-1].content[0].annotations
+        assert (cited.start_index, cited.end_index) == (4, 26)
+        content = client.containers.files.content.retrieve(
+            cited.file_id, container_id=cited.container_id
+        )
+        assert content.read() == b"hi\n"
 
 
 def test_a_call_that_is_cut_off_is_not_run(container_gateway: RunningGateway) -> None:

@@ -17,6 +17,7 @@ from gateway.wire.tools import FileSearchTool
 from gateway_file_search import files, store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import FILE, Database
+from gateway_file_search.embedding import Embedding
 from gateway_file_search.indexer import Indexer
 from gateway_file_search.library import Library, open_library
 from gateway_file_search.objects import VectorStore
@@ -74,7 +75,7 @@ async def store_of(library: Library, store_id: str) -> VectorStore:
 
 
 async def found(library: Library, store_id: str, query: str) -> list[str]:
-    hits = await library.search("", [store_id], [query], wanted=None, limit=10, threshold=0)
+    hits = await library.search("", [store_id], [query], wanted=None, limit=10)
     return [hit.text for hit in hits]
 
 
@@ -139,7 +140,7 @@ async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path
 async def test_a_file_that_is_taken_out_while_it_is_read_leaves_nothing(tmp_path: Path) -> None:
     config = FileSearchConfig()
     database = Database(tmp_path)
-    indexer = Indexer(database, config)
+    indexer = Indexer(database, config, Embedding(database, config))
     store_id, [file_id] = await filled(database, config, b"one")
     job = await database.write(indexer._claim)
     assert job is not None

@@ -33,15 +33,23 @@ def test_the_example_uploads_searches_and_cites(
         {"when": "How high is the tower?", "pieces": [{"call": call}]},
         {"when": "【0:0†tower.md】", "pieces": [{"text": "It has 312 metres 【0:0†tower.md】."}]},
     ]
-    models = {"m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": rules}}}
-    gateway = gateway_server({"models": models, "tools": {"file_search": {}}})
+    models = {
+        "m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": rules}},
+        "bge": {
+            "engine": "scripted",
+            "scripted": {"task": "embed", "synonyms": [["tall", "height"]]},
+        },
+    }
+    gateway = gateway_server({"models": models, "tools": {"file_search": {"embeddings": "bge"}}})
     with gateway.client() as client:
-        [example] = blocks(SECTION, "python")
-        exec(example, {"client": client})
+        names = {"client": client}
+        for example in blocks(SECTION, "python"):
+            exec(example, names)
     assert capsys.readouterr().out.split("\n") == [
         "['tower height'] tower.md",
         "It has 312 metres.",
         "tower.md It has 312 metres",
+        "tower.md {'language': 'en'}",
         "",
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gateway_file_search.chunks import chunked, joined
 from gateway_file_search.filters import filter_of
 from gateway_file_search.objects import StaticSizes
-from gateway_file_search.search import phrases
+from gateway_file_search.words import phrases
 
 
 def pdf(*pages: str) -> bytes:

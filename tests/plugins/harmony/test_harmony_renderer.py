@@ -353,7 +353,11 @@ IMAGE = {"type": "input_image", "image_url": "https://example.com/a.png"}
             lambda: turn(
                 user("Hi"),
                 call(),
-                {"type": "function_call_output", "call_id": "c1", "output": [IMAGE]},
+                {
+                    "type": "function_call_output",
+                    "call_id": "c1",
+                    "output": [{"type": "input_file", "file_id": "f"}],
+                },
             ),
             "input[2].output[0].type",
         ),
@@ -368,6 +372,13 @@ def test_what_harmony_cannot_express_is_refused_by_name(
     with pytest.raises(InvalidRequest) as refused:
         renderer.render(asked())
     assert refused.value.param == param
+
+
+def test_an_image_that_a_tool_gave_is_told_as_such(renderer: HarmonyRenderer) -> None:
+    shown = {"type": "function_call_output", "call_id": "c1", "output": [IMAGE]}
+    assert renderer.render(turn(user("Hi"), call(), shown)) == renderer.render(
+        turn(user("Hi"), call(), result("(An image, which this model cannot see.)"))
+    )
 
 
 def test_mistakes_in_the_configuration_are_told(gpt_oss: ModelContext) -> None:

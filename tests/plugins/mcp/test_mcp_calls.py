@@ -271,6 +271,8 @@ def test_allowed_tools_are_all_that_is_listed_and_offered(mcp_gateway: StartGate
         ({"server_label": "ex", "authorization": "x"}, "tools[0].authorization"),
         ({"server_label": "ex", "headers": {"X": "y"}}, "tools[0].headers"),
         ({"server_label": "ex", "connector_id": "connector_gmail"}, "tools[0].connector_id"),
+        ({"server_label": "far", "connector_id": "ex"}, "tools[0].connector_id"),
+        ({"server_label": "ex", "tunnel_id": "t"}, "tools[0].tunnel_id"),
         ({"server_label": "far", "server_url": "https://example.com/mcp"}, "tools[0].server_url"),
     ],
 )

@@ -51,11 +51,11 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "block without type": (block("user", {"text": "a"}), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].type'. It is one of: 'text', 'image', 'document', 'search_result', and 'tool_result'."),
     "block of unknown type": (block("user", {"type": "smell"}), 400, "invalid_request_error", "Invalid value for 'messages[1].content[0].type': 'smell'. Supported values are: 'text', 'image', 'document', 'search_result', and 'tool_result'."),
     "thinking of the user": (block("user", {"type": "thinking", "thinking": "a"}), 400, "invalid_request_error", "Invalid value for 'messages[1].content[0].type': 'thinking'. Supported values are: 'text', 'image', 'document', 'search_result', and 'tool_result'."),
-    "an image of the assistant": (block("assistant", image(type="url", url="https://a.example")), 400, "invalid_request_error", "Invalid value for 'messages[1].content[0].type': 'image'. Supported values are: 'text', 'thinking', 'redacted_thinking', and 'tool_use'."),
+    "an image of the assistant": (block("assistant", image(type="url", url="https://a.example")), 400, "invalid_request_error", "Invalid value for 'messages[1].content[0].type': 'image'. Supported values are: 'text', 'thinking', 'redacted_thinking', 'tool_use', 'server_tool_use', 'mcp_tool_use', 'web_search_tool_result', 'web_fetch_tool_result', 'code_execution_tool_result', 'bash_code_execution_tool_result', 'text_editor_code_execution_tool_result', 'mcp_tool_result', and 'mcp_tool_listing'."),
     "text without text": (block("user", {"type": "text"}), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].text'."),
     "image without data": (block("user", image(type="base64", media_type="image/png")), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].source.data'."),
     "image of a file": (block("user", image(type="file", file_id="f")), 400, "invalid_request_error", "messages[1].content[0].source.type: Files are not kept here. Send the content itself."),
-    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0].source.type: Documents are taken as text here. Send a source of type 'text', or of type 'content'."),
+    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0].source.type: Could not process PDF: documents are taken as text here. Send a source of type 'text', or of type 'content'."),
     "a result without a call": (block("user", RESULT), 400, "invalid_request_error", "messages[1].content[0].tool_use_id: There is no 'tool_use' block with the id 't1' in the message before."),
     "a call without a result": (block("assistant", USE), 400, "invalid_request_error", "messages[1].content[0]: The message after a 'tool_use' block must have its 'tool_result': there is none for 't1'."),
     "a call with text as input": (block("assistant", {**USE, "input": "{}"}), 400, "invalid_request_error", "Invalid type for 'messages[1].content[0].input': expected an object, but got a string instead."),
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "too small a budget": (with_(thinking={"type": "enabled", "budget_tokens": 10}), 400, "invalid_request_error", "Invalid 'thinking.budget_tokens': expected a value >= 1024, but got 10 instead."),
     "too large a budget": (with_(thinking={"type": "enabled", "budget_tokens": 2000}), 400, "invalid_request_error", "'max_tokens' must be greater than 'thinking.budget_tokens'."),
     "tools as object": (with_(tools={}), 400, "invalid_request_error", "Invalid type for 'tools': expected an array of tools, but got an object instead."),
-    "a server's tool": (with_(tools=[{"type": "web_search_20260318", "name": "web_search"}]), 400, "invalid_request_error", "tools[0].type: Tools of type 'web_search_20260318' are not available here. Give the tool a name, a description and an input_schema, and run it yourself."),
+    "a server's tool": (with_(tools=[{"type": "web_search_20260318", "name": "web_search"}]), 400, "invalid_request_error", "tools[0].type: Tools of type 'web_search_20260318' are not available here. Leave it out, or have the server configured with a plugin that runs it ([tools.browser])."),
     "tool without schema": (with_(tools=[{"name": "f"}]), 400, "invalid_request_error", "Missing required parameter: 'tools[0].input_schema'."),
     "tool with another schema": (with_(tools=[{"name": "f", "input_schema": {"type": "array"}}]), 400, "invalid_request_error", "'tools[0].input_schema.type' must be 'object'."),
     "two tools of one name": (with_(tools=[TOOL, TOOL]), 400, "invalid_request_error", "tools[1].name: Two tools are named 'f'. Give each its own name."),
@@ -82,8 +82,8 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "unknown format": (with_(output_config={"format": {"type": "xml"}}), 400, "invalid_request_error", "Invalid value for 'output_config.format.type': 'xml'. Supported values are: 'json_schema'."),
     "two formats": (with_(output_config={"format": {"type": "json_schema", "schema": {}}}, output_format={"type": "json_schema", "schema": {}}), 400, "invalid_request_error", "'output_format' is the older name of 'output_config.format'. Send one of them."),
     "unknown service tier": (with_(service_tier="gold"), 400, "invalid_request_error", "Invalid value for 'service_tier': 'gold'. Supported values are: 'auto' and 'standard_only'."),
-    "MCP servers": (with_(mcp_servers=[{"type": "url", "url": "u", "name": "n"}]), 400, "invalid_request_error", "mcp_servers: MCP servers are not taken from requests in this API here. Leave the parameter out."),
-    "a prompt that is too long": (with_(model="small", messages=[{"role": "user", "content": "long " * 60}]), 400, "invalid_request_error", "messages: The prompt has 130 tokens, which leaves no room for an answer in the model's 60."),
+    "MCP servers": (with_(mcp_servers=[{"type": "url", "url": "u", "name": "n"}]), 400, "invalid_request_error", "mcp_servers[0]: MCP servers are not available here. Leave it out, or have the server configured with a plugin that runs it ([tools.mcp])."),
+    "a prompt that is too long": (with_(model="small", messages=[{"role": "user", "content": "long " * 60}]), 400, "invalid_request_error", "prompt is too long: The prompt has 130 tokens, which leaves no room for an answer in the model's 60."),
     "an engine that is busy": (with_(messages=[{"role": "user", "content": "be busy"}]), 429, "rate_limit_error", "The engine is busy."),
     "an engine that is away": (with_(messages=[{"role": "user", "content": "be down"}]), 529, "overloaded_error", "The engine is away."),
 }  # fmt: skip
@@ -172,7 +172,8 @@ def test_what_the_model_cannot_take_is_told_by_its_block(raw: httpx.Client) -> N
     for body, where in ((eyes, "messages[1].content[0]"), (ears, "messages[2].content[0]")):
         answer = raw.post("/v1/messages", json=body)
         assert answer.status_code == 400
-        assert answer.json()["error"]["message"].startswith(f"{where}: This model takes no images")
+        message = answer.json()["error"]["message"]
+        assert message.startswith(f"Could not process image: {where}: This model takes no images")
 
 
 def test_held_conversations_are_refused_in_the_words_that_clients_know(raw: httpx.Client) -> None:

@@ -117,3 +117,37 @@ def test_counting_takes_the_same_body(raw: httpx.Client) -> None:
     streamed = raw.post("/v1/messages?beta=true", json=body, headers=HEADERS)
     used = fold_events(parse_events(streamed.content))["usage"]
     assert counted.json() == {"input_tokens": used["input_tokens"]}
+
+
+def test_deferred_tools_are_told_from_where_they_are_found_on(
+    ask: Any, engine: ScriptedEngine
+) -> None:
+    """Claude Code searches the tools itself; the placeholder among them is never found."""
+
+    def told() -> list[str]:
+        turn = engine.requests[-1].turn
+        assert turn is not None
+        return [tool.name for tool in turn.tools]
+
+    body = request("hello")
+    placeholder = {"name": "DeferredToolPlaceholder", "input_schema": schema(0), "defer_loading": True}  # fmt: skip
+    found = {"name": "TaskStop", "input_schema": schema(0), "defer_loading": True}
+    search = {"name": "ToolSearch", "input_schema": schema(0)}
+    body["tools"] = [search, found, placeholder]
+    ask(body)
+    assert told() == ["ToolSearch"]
+    body["messages"] += [
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"query": "select:TaskStop"}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [
+                {"type": "tool_reference", "tool_name": "TaskStop"}]}]},
+    ]  # fmt: skip
+    ask(body)
+    assert told() == ["ToolSearch", "TaskStop"]
+
+
+def test_thinking_is_shown_as_it_comes_where_updates_are_wanted(ask: Any) -> None:
+    body = request("think first")
+    body["thinking"] = {"type": "adaptive", "display": "updates"}
+    assert [block["type"] for block in ask(body)["content"]] == ["thinking", "text"]

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
+from gateway.protocols import Ask, Turn
 from gateway.wire import content, items
-from gateway_messages.ask import in_own_words
+from gateway_messages.ask import Asked, in_own_words
 from gateway_messages.blocks import decode_messages
 from gateway_messages.conversation import Conversation, conversation
+from gateway_messages.server_tools import Wanted
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 
@@ -75,9 +77,18 @@ def test_parameters_of_the_gateway_are_told_as_this_apis() -> None:
         "max_output_tokens": "max_tokens",
         "reasoning.effort": "thinking",
         "text.format.schema": "output_config.format",
-        "tools[0].parameters": "tools[0].parameters",
+        "tools[0].parameters": "tools[1].input_schema",
+        "tools[1].filters.allowed_domains[2]": "tools[0].allowed_domains[2]",
+        "tools[2].authorization": "mcp_servers[0].authorization_token",
+        "tools[3].server_label": "tools[2].mcp_server_name",
         "model": "model",
     }
+    tools = Wanted(
+        tools=(),
+        places=["tools[1]", "tools[0]", "mcp_servers[0]", "tools[2]"],
+        types=["custom", "web_search_20250305", "mcp", "mcp"],
+    )
+    wanted = Asked(Ask(model=None, turn=Turn(items=[])), origins, tools)
     for param, own in words.items():
-        assert in_own_words(InvalidRequest("x", param=param), origins).param == own
-    assert in_own_words(InvalidRequest("x"), origins).param is None
+        assert in_own_words(InvalidRequest("x", param=param), wanted).param == own
+    assert in_own_words(InvalidRequest("x"), wanted).param is None

@@ -64,6 +64,26 @@ def test_it_thinks_when_asked_to_and_not_otherwise(tiny: Anthropic) -> None:
     assert kinds == {"on": ["thinking", "text"], "off": ["text"]}
 
 
+def test_it_may_think_of_a_stop_sequence_and_stops_at_it_in_the_answer(tiny: Anthropic) -> None:
+    asked: Any = {
+        "model": "tiny",
+        "max_tokens": 1100,
+        "messages": user("What is the capital of France?"),
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    thought, said = tiny.messages.create(**asked).content
+    assert thought.type == "thinking"
+    assert said.type == "text"
+    shared = next(
+        word for word in thought.thinking.split() if word.isalpha() and f" {word}" in said.text
+    )
+    stopped = tiny.messages.create(**asked, stop_sequences=[shared])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", shared)
+    again, text = stopped.content
+    assert again.to_dict()["thinking"] == thought.thinking
+    assert text.to_dict()["text"] == said.text[: said.text.index(shared)]
+
+
 def test_it_calls_a_tool_and_answers_from_the_result(tiny: Anthropic) -> None:
     asked: Any = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER]}
     question = user("What is the weather in Paris?")

@@ -36,6 +36,7 @@ def rules(family: str) -> list[dict[str, Any]]:
         word("again 1234568", "I remembered."),
         cell("what is y", "print('y' in globals(), 'is what I see')"),
         word("is what I see", "Seen."),
+        word("processes were started anew", "It is a new one."),
         cell("fail please", "raise ValueError('as ' + 'asked')"),
         word("as asked", "It failed."),
         cell("hang please", "import time; print('begun', flush=True); time.sleep(60)"),
@@ -51,7 +52,7 @@ def rules(family: str) -> list[dict[str, Any]]:
         cell(
             "kill all", "import os, signal; os.kill(-1, signal.SIGKILL); os.kill(os.getppid(), 9)"
         ),
-        word("its state are lost", "All is lost."),
+        word("has died", "All is lost."),
     ]
 
 
@@ -63,8 +64,12 @@ Picture()"""
 
 
 def configuration(**python: Any) -> dict[str, Any]:
-    """A gateway with the models `qwen3` and `harmony`; `python` is `[tools.python]`."""
+    """A gateway with the models `qwen3` and `harmony`; `python` is `[tools.python]` and `[resources.containers]`.
+
+    Sandboxes end with their responses, if nothing else is said.
+    """
     server = python.pop("server", {})
+    own = {name: python.pop(name) for name in ("time_limit", "max_output_bytes") if name in python}
     models = {
         family: {
             "engine": "scripted",
@@ -74,7 +79,12 @@ def configuration(**python: Any) -> dict[str, Any]:
         }
         for family in FAMILIES
     }
-    return {"server": server, "models": models, "tools": {"python": python}}
+    return {
+        "server": server,
+        "models": models,
+        "tools": {"python": own},
+        "resources": {"containers": {"keep_running": 0.0, **python}},
+    }
 
 
 def _or_skip(start: Callable[[], Any]) -> Any:

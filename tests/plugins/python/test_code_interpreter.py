@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,36 +36,9 @@ def streamed(
     return events, fold(events)
 
 
-def keepers() -> int:
-    """Sandboxes of any gateway of this process that have not ended."""
-    found = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-                status = (entry / "status").read_text()
-            except OSError:
-                continue
-            found += (
-                b"jail.keeper" in command
-                and f"PPid:\t{os.getpid()}\n" in status
-                and "State:\tZ" not in status
-            )
-    return found
-
-
-def none_left() -> None:
-    """All sandboxes end, soon after their responses."""
-    for _ in range(100):
-        if keepers() == 0:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{keepers()} processes of sandboxes are left")
-
-
 @pytest.mark.parametrize("model", FAMILIES)
 def test_a_call_is_streamed_in_its_own_event_family(
-    python_gateway: RunningGateway, model: str
+    python_gateway: RunningGateway, model: str, sandboxes: Any
 ) -> None:
     events, response = streamed(python_gateway, model, "please compute", include=OUTPUTS)
     call, message = response["output"]
@@ -92,12 +63,12 @@ def test_a_call_is_streamed_in_its_own_event_family(
     ]
     added = next(e for e in events if e["type"] == "response.output_item.added")
     assert added["item"]["container_id"] == call["container_id"]
-    none_left()
+    sandboxes.none_left()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
 def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
-    python_gateway: RunningGateway, model: str
+    python_gateway: RunningGateway, model: str, sandboxes: Any
 ) -> None:
     asked: Any = {"model": model, "input": "please compute", "tools": TOOLS, "include": OUTPUTS}
     with python_gateway.client() as client:
@@ -116,7 +87,7 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
         assert response.status == "completed"
         assert response.output_text == "It is 42."
         assert response.output[0].outputs[0].logs == "product 42\n"
-    none_left()
+    sandboxes.none_left()
 
 
 @pytest.mark.parametrize("model", FAMILIES)
@@ -175,7 +146,7 @@ def test_what_is_drawn_is_an_image(python_gateway: RunningGateway) -> None:
 )
 @pytest.mark.parametrize("model", FAMILIES)
 def test_what_goes_wrong_is_read_by_the_model(
-    python_gateway: RunningGateway, model: str, asked: str, said: str, status: str
+    python_gateway: RunningGateway, model: str, asked: str, said: str, status: str, sandboxes: Any
 ) -> None:
     _, response = streamed(python_gateway, model, asked, include=OUTPUTS)
     call, message = response["output"]
@@ -183,31 +154,31 @@ def test_what_goes_wrong_is_read_by_the_model(
     assert call["status"] == status
     assert len(call["outputs"][0]["logs"]) < 70_000 if call["outputs"] else asked == "die please"
     assert message["content"][0]["text"] == said
-    none_left()
+    sandboxes.none_left()
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
 def test_a_client_that_leaves_ends_the_sandbox(
-    start_python: Callable[..., RunningGateway], stream: bool
+    start_python: Callable[..., RunningGateway], stream: bool, sandboxes: Any
 ) -> None:
     gateway = start_python(time_limit=60.0)
     body = {"model": "qwen3", "stream": stream, "tools": TOOLS, "input": "hang please"}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{gateway.base_url}/responses", json=body, timeout=1.5)
-    none_left()
+    sandboxes.none_left()
     _, response = streamed(gateway, "qwen3", "please compute")
     assert response["status"] == "completed", "the gateway goes on"
 
 
 def test_cancelling_a_background_response_ends_the_sandbox(
-    start_python: Callable[..., RunningGateway],
+    start_python: Callable[..., RunningGateway], sandboxes: Any
 ) -> None:
     gateway = start_python(time_limit=60.0)
     with gateway.client() as client:
         started = client.responses.create(
             model="qwen3", input="hang please", tools=TOOLS, background=True
         )
-        while keepers() == 0:
+        while sandboxes.count() == 0:
             time.sleep(0.05)
         time.sleep(0.5)
         client.responses.cancel(started.id)
@@ -218,20 +189,22 @@ def test_cancelling_a_background_response_ends_the_sandbox(
             time.sleep(0.05)
         assert ended.status == "cancelled"
         assert ended.output[0].status == "incomplete"
-    none_left()
+    sandboxes.none_left()
 
 
 def test_a_response_past_its_deadline_ends_the_sandbox(
-    start_python: Callable[..., RunningGateway],
+    start_python: Callable[..., RunningGateway], sandboxes: Any
 ) -> None:
     gateway = start_python(time_limit=60.0, server={"request_timeout": 2.0})
     _, response = streamed(gateway, "qwen3", "hang please")
     assert response["status"] == "failed"
     assert response["output"][0]["status"] == "incomplete"
-    none_left()
+    sandboxes.none_left()
 
 
-def test_responses_at_once_have_sandboxes_of_their_own(python_gateway: RunningGateway) -> None:
+def test_responses_at_once_have_sandboxes_of_their_own(
+    python_gateway: RunningGateway, sandboxes: Any
+) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(4) as pool:
@@ -240,16 +213,18 @@ def test_responses_at_once_have_sandboxes_of_their_own(python_gateway: RunningGa
         )
     assert {each["output"][-1]["content"][0]["text"] for each in done} == {"I remembered."}
     assert len({each["output"][0]["container_id"] for each in done}) == 4
-    none_left()
+    sandboxes.none_left()
 
 
-def test_there_are_only_so_many_sandboxes(start_python: Callable[..., RunningGateway]) -> None:
+def test_there_are_only_so_many_sandboxes(
+    start_python: Callable[..., RunningGateway], sandboxes: Any
+) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    gateway = start_python(time_limit=4.0, max_containers=1)
+    gateway = start_python(time_limit=4.0, max_running=1)
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(streamed, gateway, "qwen3", "hang please")
-        while keepers() == 0:
+        while sandboxes.count() == 0:
             time.sleep(0.05)
         time.sleep(1)
         _, response = streamed(gateway, "qwen3", "please compute", include=OUTPUTS)
@@ -262,8 +237,10 @@ def test_there_are_only_so_many_sandboxes(start_python: Callable[..., RunningGat
 # Containers that are named.
 
 
-def test_a_kept_container_is_named_by_its_id(start_python: Callable[..., RunningGateway]) -> None:
-    gateway = start_python(keep_seconds=60.0)
+def test_a_kept_container_is_named_by_its_id(
+    start_python: Callable[..., RunningGateway], sandboxes: Any
+) -> None:
+    gateway = start_python(keep_running=60.0)
     with gateway.client() as client:
         first = client.responses.create(model="qwen3", input="remember it", tools=TOOLS)
         container = first.output[0].container_id
@@ -273,20 +250,19 @@ def test_a_kept_container_is_named_by_its_id(start_python: Callable[..., Running
         )
         assert second.output[0].container_id == container
         assert second.output[0].outputs[0].logs == "True is what I see\n"
-    assert keepers() > 0
+    assert sandboxes.count() > 0
 
 
-def test_a_kept_container_expires(start_python: Callable[..., RunningGateway]) -> None:
-    gateway = start_python(keep_seconds=0.5)
+def test_kept_variables_expire_and_files_do_not(
+    start_python: Callable[..., RunningGateway], sandboxes: Any
+) -> None:
+    gateway = start_python(keep_running=0.5)
     _, response = streamed(gateway, "qwen3", "remember it")
-    none_left()
+    sandboxes.none_left()
     tools = [{"type": "code_interpreter", "container": response["output"][0]["container_id"]}]
-    answer = httpx.post(
-        f"{gateway.base_url}/responses",
-        json={"model": "qwen3", "input": "what is y", "tools": tools},
-    )
-    assert answer.status_code == 404
-    assert answer.json()["error"]["param"] == "tools[0].container"
+    _, second = streamed(gateway, "qwen3", "what is y", tools=tools, include=OUTPUTS)
+    assert second["output"][0]["outputs"][0]["logs"] == "False is what I see\n"
+    assert second["output"][1]["content"][0]["text"] == "It is a new one.", "the model is told"
 
 
 def test_a_container_is_its_owners_alone(start_python: Callable[..., RunningGateway]) -> None:
@@ -294,7 +270,7 @@ def test_a_container_is_its_owners_alone(start_python: Callable[..., RunningGate
         {"name": name, "sha256": hashlib.sha256((name[0] * 40).encode()).hexdigest()}
         for name in ("alice", "bob")
     ]
-    gateway = start_python(keep_seconds=60.0, server={"api_keys": keys})
+    gateway = start_python(keep_running=60.0, server={"api_keys": keys})
     with gateway.client(api_key="a" * 40) as alice, gateway.client(api_key="b" * 40) as bob:
         first = alice.responses.create(model="qwen3", input="remember it", tools=TOOLS)
         tools: Any = [{"type": "code_interpreter", "container": first.output[0].container_id}]

@@ -10,9 +10,11 @@ from gateway.errors import ConfigurationError
 from gateway.protocols import FittingToolServer, ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import CodeInterpreterTool
+from gateway_container.config import ContainersConfig
+from gateway_container.plugin import open_resource
 from gateway_python.plugin import PythonConfig, open_interpreters
 
-CONFIG = PythonConfig(max_containers=4, time_limit=20.0)
+CONFIG = PythonConfig(time_limit=20.0)
 
 
 class _Contract(ToolServerContract):
@@ -23,12 +25,13 @@ class _Contract(ToolServerContract):
 
 async def server() -> AsyncIterator[ToolServer]:
     try:
-        context = open_interpreters(CONFIG)
-        opened = await context.__aenter__()
+        context = open_resource(ContainersConfig(max_running=4))
+        containers = await context.__aenter__()
     except ConfigurationError as error:
         pytest.skip(str(error))
     try:
-        yield opened
+        async with open_interpreters(CONFIG, containers=containers) as opened:
+            yield opened
     finally:
         await context.__aexit__(None, None, None)
 

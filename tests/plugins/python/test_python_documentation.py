@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway_container.config import ContainerConfig, SandboxConfig
+from gateway_container.config import ContainerConfig, ContainersConfig
 from gateway_python.plugin import PythonConfig
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,15 @@ READMES = {
     name: (ROOT / "plugins" / name / "README.md").read_text(encoding="utf-8")
     for name in ("python", "container")
 }
-CONFIGS: dict[str, type[SandboxConfig]] = {"python": PythonConfig, "container": ContainerConfig}
+CONFIGS: dict[tuple[str, str], type[msgspec.Struct]] = {
+    ("tools", "python"): PythonConfig,
+    ("tools", "container"): ContainerConfig,
+    ("resources", "containers"): ContainersConfig,
+}
+SALES = (
+    "import csv; t = sum(int(r['sum']) for r in csv.DictReader(open('sales.csv'))); "
+    "open('total.txt', 'w').write(str(t)); print('total' + ' known')"
+)
 RULES = """
 [models.m.scripted]
 rules = [
@@ -31,8 +39,10 @@ rules = [
   { when = "42", pieces = [{ text = "It is 42." }] },
   { when = "list the files", pieces = [{ call = { name = "shell", arguments = { commands = ["echo f''ound"] } } }] },
   { when = "found", pieces = [{ text = "One." }] },
+  { when = "sum up", pieces = [{ call = { name = "python", arguments = { code = "SALES" } } }] },
+  { when = "total known", pieces = [{ text = "The total is in [a file](sandbox:/mnt/data/total.txt)." }] },
 ]
-"""
+""".replace("SALES", SALES)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -48,15 +58,23 @@ def section(heading: str) -> str:
     [
         ("Python", "print(6 * 7) 42\n It is 42.\n"),
         ("A shell in a container", "shell_call\nshell_call_output\nmessage\n"),
+        (
+            "Containers and their files",
+            "The total is in [a file](sandbox:/mnt/data/total.txt).\n"
+            "total.txt sandbox:/mnt/data/total.txt\n42\n",
+        ),
     ],
 )
 def test_the_examples_run(
     gateway_server: Callable[..., Any],
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     heading: str,
     printed: str,
 ) -> None:
     [table] = blocks(section(heading), "toml")
+    table = table.replace("/var/lib/gateway", str(tmp_path))
+    table = table.replace("/srv/analysis/bin/python", sys.executable)
     [code] = blocks(section(heading), "python")
     try:
         gateway = gateway_server(f'[models.m]\nengine = "scripted"\n{RULES}{table}')
@@ -72,20 +90,25 @@ def test_the_examples_run(
 @pytest.mark.parametrize("page", [PAGE, *READMES.values()], ids=["tools.md", *READMES])
 def test_each_table_of_toml_is_a_configuration(page: str) -> None:
     for table in blocks(page, "toml"):
-        for name, config in tomllib.loads(table)["tools"].items():
-            if name in CONFIGS:
-                msgspec.convert(config, CONFIGS[name])
+        for section_, tables in tomllib.loads(table).items():
+            for name, config in tables.items():
+                if (section_, name) in CONFIGS:
+                    msgspec.convert(config, CONFIGS[section_, name])
 
 
-def test_the_readme_has_each_key_with_its_default() -> None:
-    rows = {
-        name: default
-        for names, default in re.findall(
-            r"^\| (`.*?`) \| (.*?) ?\|", READMES["container"], re.MULTILINE
-        )
-        for name in re.findall(r"`(\w+)`", names)
-    }
-    fields = {field.encode_name: field for field in msgspec.structs.fields(ContainerConfig)}
+@pytest.mark.parametrize(
+    ("page", "config"),
+    [
+        (READMES["container"].split("## `[tools.container]`")[0], ContainersConfig),
+        (READMES["container"].split("## `[tools.container]`")[1], ContainerConfig),
+        (READMES["python"], PythonConfig),
+    ],
+)
+def test_the_readmes_have_each_key_with_its_default(
+    page: str, config: type[msgspec.Struct]
+) -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) ?\|", page, re.MULTILINE))
+    fields = {field.encode_name: field for field in msgspec.structs.fields(config)}
     assert set(rows) == set(fields)
     for name, shown in rows.items():
         default = fields[name].default
@@ -93,15 +116,6 @@ def test_the_readme_has_each_key_with_its_default() -> None:
             default = fields[name].default_factory()
         said = "" if default is None else f"`{msgspec.json.encode(default).decode()}`"
         assert shown == said, name
-
-
-def test_python_has_the_keys_of_containers_but_one() -> None:
-    keys = {
-        name: {field.encode_name for field in msgspec.structs.fields(config)}
-        for name, config in CONFIGS.items()
-    }
-    assert keys["container"] - keys["python"] == {"offer"}
-    assert keys["python"] < keys["container"]
 
 
 def test_listing_the_plugins_does_not_import_what_runs_them() -> None:

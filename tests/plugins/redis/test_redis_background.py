@@ -28,6 +28,7 @@ from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.request import convert_response_request
 from gateway_redis import RedisConfig, open_redis
+from gateway_redis.event_writer import EventWriter
 from gateway_redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
@@ -44,31 +45,61 @@ class Fault(Struct, frozen=True):
     kind: str
 
 
+class FaultyWriter(EventWriter):
+    """Fails the appends of some responses, beside those of others in the same call."""
+
+    def __init__(self, store: FaultyStore, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._store = store
+
+    async def _send(self, batch: Any, token: str) -> Any:
+        kinds = [self._store.step(each.response_id) for each in batch]
+        sent = [
+            each for each, kind in zip(batch, kinds, strict=True) if kind not in ("before", "away")
+        ]
+        lengths = iter(await super()._send(sent, token) if sent else ())
+        answers = [None if kind in ("before", "away") else next(lengths) for kind in kinds]
+        return [
+            answer if kind is None else kind for answer, kind in zip(answers, kinds, strict=True)
+        ]
+
+    def _finish(self, entry: Any, length: Any) -> None:
+        if isinstance(length, str):
+            self._fail(entry, StoreUnavailable(length))
+        else:
+            super()._finish(entry, length)
+
+
 class FaultyStore(RedisStore):
     """Redis, with a fault for some responses: a call that fails before or after it is done, or a long absence."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        own = self._writer
+        self._writer = FaultyWriter(
+            self, own._server, own._keys, own._tokens, own._reader, outage=0
+        )
         self.faults: dict[str, Fault] = {}
         self.steps: dict[str, int] = {}
         self.cancel: Callable[[str], Any] = lambda response_id: None
 
-    async def _step(self, response_id: str, work: Callable[[], Any]) -> Any:
+    def step(self, response_id: str) -> str | None:
+        """What happens at the next step."""
         step = self.steps[response_id] = self.steps.get(response_id, -1) + 1
         fault = self.faults.get(response_id)
-        if fault is None or step < fault.at or (step > fault.at and fault.kind != "away"):
-            return await work()
-        match fault.kind:
-            case "before":
-                raise StoreUnavailable("before")
-            case "after":
-                await work()
-                raise StoreUnavailable("after")
-            case "away" if step < fault.at + 2:
-                raise StoreUnavailable("away")
-            case "cancel":
-                self.cancel(response_id)
-        return await work()
+        if fault is None or not fault.at <= step < fault.at + (2 if fault.kind == "away" else 1):
+            return None
+        if fault.kind == "cancel":
+            self.cancel(response_id)
+            return None
+        return fault.kind
+
+    async def _step(self, response_id: str, work: Callable[[], Any]) -> Any:
+        kind = self.step(response_id)
+        result = None if kind in ("before", "away") else await work()
+        if kind is not None:
+            raise StoreUnavailable(kind)
+        return result
 
     async def put(self, record: Any) -> None:
         await self._step(record.id, lambda: super(FaultyStore, self).put(record))
@@ -77,11 +108,6 @@ class FaultyStore(RedisStore):
         put = super().advance
         done: bool = await self._step(record.id, lambda: put(record, expected=expected))
         return done
-
-    async def append_events(self, response_id: str, events: Any, *, last: bool = False) -> bool:
-        append = super().append_events
-        added: bool = await self._step(response_id, lambda: append(response_id, events, last=last))
-        return added
 
     async def count_events(self, response_id: str) -> int:
         count = super().count_events

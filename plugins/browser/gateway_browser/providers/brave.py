@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx2
-from msgspec import Struct, field
+from msgspec import Struct
 
 from gateway_browser.config import BraveConfig
 from gateway_browser.providers import SearchHit, SearchQuery
@@ -14,20 +14,29 @@ from gateway_browser.providers.http import api_client, ask, plain, restricted
 
 _MOST = 20
 _LONGEST = 400
+"""Characters of a query."""
+_MOST_WORDS = 50
+_MOST_DOMAINS = 12
+"""Each is a word, and so is the `OR` between two: half of a query."""
+_COUNTRIES = frozenset((
+    "AR", "AT", "AU", "BE", "BR", "CA", "CH", "CL", "CN", "DE", "DK", "ES", "FI", "FR", "GB", "HK", "ID", "IN",
+    "IT", "JP", "KR", "MX", "MY", "NL", "NO", "NZ", "PH", "PL", "PT", "RU", "SA", "SE", "TR", "TW", "US", "ZA",
+))  # fmt: skip
+"""Others are answered with an error."""
 
 
 class _Result(Struct):
-    url: str
+    url: str | None = None
     title: str | None = None
     description: str | None = None
 
 
 class _Web(Struct):
-    results: list[_Result] = []
+    results: list[_Result] | None = None
 
 
 class _Answer(Struct):
-    web: _Web = field(default_factory=_Web)
+    web: _Web | None = None
 
 
 class Brave:
@@ -39,23 +48,43 @@ class Brave:
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         parameters = {
-            "q": restricted(query.text, query.domains)[:_LONGEST],
+            "q": _fitting(query.text, query.domains),
             "count": str(min(query.count, _MOST)),
+            "result_filter": "web",
+            "text_decorations": "false",
         }
-        if query.place.country:
-            parameters["country"] = query.place.country.upper()
+        country = (query.place.country or "").upper()
+        if country:
+            parameters["country"] = country if country in _COUNTRIES else "ALL"
         headers = {
+            "X-Loc-Country": country,
             "X-Loc-City": query.place.city,
             "X-Loc-State-Name": query.place.region,
             "X-Loc-Timezone": query.place.timezone,
         }
-        given = {name: value for name, value in headers.items() if value and value.isascii()}
+        given = {
+            name: value
+            for name, value in headers.items()
+            if value and value.isascii() and value.isprintable()
+        }
         request = self._client.build_request("GET", self._url, params=parameters, headers=given)
         answer = await ask(self._client, request, _Answer)
         return [
             SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.description))
-            for each in answer.web.results
+            for each in (answer.web and answer.web.results) or ()
+            if each.url
         ]
+
+
+def _fitting(text: str, domains: tuple[str, ...]) -> str:
+    """A query within the API's limits: it is the words that are left out, and domains beyond some."""
+    operators = ""
+    for number in range(min(len(domains), _MOST_DOMAINS), 0, -1):
+        operators = restricted("", domains[:number])
+        if len(operators) <= _LONGEST // 2:
+            break
+    words = text.split()[: _MOST_WORDS - len(operators.split())]
+    return f"{' '.join(words)[: _LONGEST - len(operators)].rstrip()}{operators}"
 
 
 @asynccontextmanager

@@ -13,18 +13,19 @@ from gateway_browser.config import ExaConfig
 from gateway_browser.providers import SearchHit, SearchQuery
 from gateway_browser.providers.http import api_client, ask, plain
 
+_MOST = 100
 _SNIPPET = 600
-"""Characters of each page's text."""
+"""Characters of the excerpts of each page."""
 
 
 class _Result(Struct):
-    url: str
+    url: str | None = None
     title: str | None = None
-    text: str | None = None
+    highlights: list[str] | None = None
 
 
 class _Answer(Struct):
-    results: list[_Result] = []
+    results: list[_Result] | None = None
 
 
 class Exa:
@@ -37,8 +38,8 @@ class Exa:
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         body: dict[str, Any] = {
             "query": query.text,
-            "numResults": query.count,
-            "contents": {"text": {"maxCharacters": _SNIPPET}},
+            "numResults": min(query.count, _MOST),
+            "contents": {"highlights": {"maxCharacters": _SNIPPET}},
         }
         if query.domains:
             body["includeDomains"] = list(query.domains)
@@ -47,8 +48,13 @@ class Exa:
         request = self._client.build_request("POST", self._url, json=body)
         answer = await ask(self._client, request, _Answer)
         return [
-            SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.text)[:_SNIPPET])
-            for each in answer.results
+            SearchHit(
+                url=each.url,
+                title=plain(each.title),
+                snippet=plain(" … ".join(each.highlights or ()))[:_SNIPPET],
+            )
+            for each in answer.results or ()
+            if each.url
         ]
 
 

@@ -32,8 +32,14 @@ async def api_client(headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncCl
         yield client
 
 
-async def ask(client: httpx2.AsyncClient, request: httpx2.Request, answer: type[T]) -> T:
-    """The API's answer. Raises `ProviderFailure`, whatever goes wrong."""
+async def ask(
+    client: httpx2.AsyncClient,
+    request: httpx2.Request,
+    answer: type[T],
+    *,
+    hints: Mapping[int, str] = {},
+) -> T:
+    """The API's answer. Raises `ProviderFailure`, whatever goes wrong; `hints` say what a status is likely to mean."""
     try:
         response = await client.send(request)
     except (httpx2.HTTPError, TooLarge) as error:
@@ -41,7 +47,11 @@ async def ask(client: httpx2.AsyncClient, request: httpx2.Request, answer: type[
             f"the search engine cannot be reached ({type(error).__name__})"
         ) from None
     if response.status_code != 200:
-        raise ProviderFailure(f"the search engine answered with HTTP status {response.status_code}")
+        hint = hints.get(response.status_code)
+        raise ProviderFailure(
+            f"the search engine answered with HTTP status {response.status_code}"
+            + (f": {hint}" if hint else "")
+        )
     try:
         return msgspec.json.decode(response.content, type=answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

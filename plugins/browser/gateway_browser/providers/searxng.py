@@ -12,15 +12,21 @@ from gateway_browser.config import SearxngConfig
 from gateway_browser.providers import SearchHit, SearchQuery
 from gateway_browser.providers.http import api_client, ask, plain, restricted
 
+_HINTS = {
+    403: "its settings must allow the format json",
+    429: "its limiter takes the gateway for a robot",
+}
+
 
 class _Result(Struct):
-    url: str
+    url: str | None = None
+    """Not every kind of result has one."""
     title: str | None = None
     content: str | None = None
 
 
 class _Answer(Struct):
-    results: list[_Result] = []
+    results: list[_Result] | None = None
 
 
 class Searxng:
@@ -31,7 +37,7 @@ class Searxng:
         self._url = config.url.rstrip("/") + "/search"
         self._parameters = {
             "format": "json",
-            "safesearch": str(config.safesearch),
+            "safesearch": "" if config.safesearch is None else str(config.safesearch),
             "engines": ",".join(config.engines),
             "categories": ",".join(config.categories),
             "language": config.language,
@@ -42,10 +48,11 @@ class Searxng:
         parameters = {"q": restricted(query.text, query.domains), **self._parameters}
         given = {name: value for name, value in parameters.items() if value}
         request = self._client.build_request("GET", self._url, params=given)
-        answer = await ask(self._client, request, _Answer)
+        answer = await ask(self._client, request, _Answer, hints=_HINTS)
         return [
             SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.content))
-            for each in answer.results
+            for each in answer.results or ()
+            if each.url
         ]
 
 

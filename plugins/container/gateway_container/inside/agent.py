@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .cells import Interpreter
+from .files import Folder
 from .processes import CHUNK, Loop, Process
 
 TO_GIVE_IN = 2.0
@@ -38,6 +39,7 @@ class Agent:
         self._queue: list[tuple[int, dict[str, Any]]] = []
         self._lost: str | None = None
         """How an interpreter has ended between two cells, until the next answer tells of it."""
+        self._folder = Folder(os.getcwd())
         loop.watch(requests, self._read)
 
     def answer(self, number: int, **fields: Any) -> None:
@@ -97,6 +99,22 @@ class Agent:
         process = Process(self._loop, request, ended)
         self._running[number] = process.kill
         self._loop.at(number, request["seconds"], over)
+
+    def _do_files(self, number: int, request: dict[str, Any]) -> None:
+        self.answer(number, **self._folder.list(request["limit"]))
+
+    def _do_read(self, number: int, request: dict[str, Any]) -> None:
+        self.answer(
+            number, **self._folder.read(request["path"], request["offset"], request["size"])
+        )
+
+    def _do_write(self, number: int, request: dict[str, Any]) -> None:
+        self.answer(
+            number, **self._folder.write(request["path"], request["offset"], request["data"])
+        )
+
+    def _do_remove(self, number: int, request: dict[str, Any]) -> None:
+        self.answer(number, **self._folder.remove(request["path"]))
 
     def _do_session(self, number: int, request: dict[str, Any]) -> None:
         """A named process that may outlive the request: start it if it is new, feed it, and tell what it says for a while."""

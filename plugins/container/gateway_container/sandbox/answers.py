@@ -37,6 +37,33 @@ class Said(Struct):
     failed: _Reason = None
 
 
+Stat: TypeAlias = tuple[Annotated[str, Meta(max_length=4096)], int, Annotated[int, Meta(ge=0)], int]
+"""A file: its path, inode, size in bytes, and the time of its last change."""
+
+
+class Found(Struct):
+    """The files of the working folder."""
+
+    files: Annotated[list[Stat], Meta(max_length=100_000)] = []
+    more: bool = False
+    """Whether there are more than were asked for."""
+    failed: _Reason = None
+
+
+class Part(Struct):
+    """A part of a file."""
+
+    data: bytes = b""
+    failed: _Reason = None
+
+
+class Written(Struct):
+    """A part of a file was written, or a file removed."""
+
+    file: Stat | None = None
+    failed: _Reason = None
+
+
 class CellRan(Struct):
     """A cell has ended, or was ended."""
 

@@ -7,7 +7,7 @@ import os
 import secrets
 
 from gateway.errors import ConfigurationError
-from gateway_container.config import MIB, SandboxConfig
+from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.spec import Limits
 from gateway_container.sandbox.answers import Ran
 from gateway_container.sandbox.isolation import Engine, Isolation, Jail
@@ -16,7 +16,7 @@ from gateway_container.sandbox.process import SandboxEnded, start_sandbox
 logger = logging.getLogger("gateway.container")
 
 
-def limits_of(config: SandboxConfig, memory: int | None = None) -> Limits:
+def limits_of(config: ContainersConfig, memory: int | None = None) -> Limits:
     """The limits of one container; `memory` in bytes, where a request asks for less."""
     return Limits(
         memory=min(config.max_memory_bytes, memory or config.max_memory_bytes),
@@ -27,7 +27,7 @@ def limits_of(config: SandboxConfig, memory: int | None = None) -> Limits:
     )
 
 
-async def choose_isolation(config: SandboxConfig, tool: str) -> Isolation:
+async def choose_isolation(config: ContainersConfig) -> Isolation:
     """The best isolation that works here, said in one line of the log.
 
     Raises `ConfigurationError` where there is none, unless the configuration says `unsafe = true`.
@@ -41,20 +41,27 @@ async def choose_isolation(config: SandboxConfig, tool: str) -> Isolation:
     for isolation in candidates:
         failure = await _failure(isolation, config)
         if failure is None:
-            logger.info("%s: code is kept apart by %s", tool, _described(isolation, config))
+            logger.info("containers: code is kept apart by %s", _described(isolation, config))
             return isolation
-        failures.append(f"{isolation.description.partition(' (')[0]}: {failure}")
+        failure = failure.removeprefix("The container did not start: ")
+        what = "" if config.isolation == "engine" else isolation.description.partition(" (")[0]
+        failures.append(f"{what}: {failure}" if what else failure)
     if config.unsafe:
         unsafe = Jail(config, namespaces=False)
-        logger.warning("%s: code is kept apart by %s", tool, unsafe.description)
+        logger.warning("containers: code is kept apart by %s", unsafe.description)
         return unsafe
+    if config.isolation == "engine":
+        raise ConfigurationError(
+            f"[resources.containers]: the container engine {config.engine!r} starts no container ({failures[0]}): have it run, "
+            "or choose another `isolation`."
+        )
     raise ConfigurationError(
-        f"[tools.{tool}]: this machine cannot keep code apart ({'; '.join(failures)}). Allow user namespaces, name a "
+        f"[resources.containers]: this machine cannot keep code apart ({'; '.join(failures)}). Allow user namespaces, name a "
         "container engine (`engine`, `image`), or say `unsafe = true` to run code as the gateway's own user."
     )
 
 
-async def _failure(isolation: Isolation, config: SandboxConfig) -> str | None:
+async def _failure(isolation: Isolation, config: ContainersConfig) -> str | None:
     """Why no sandbox can be had by it; None: it can."""
     limits = limits_of(config, 256 * MIB)
     name = f"litegate-{os.getpid()}-{secrets.token_hex(4)}"
@@ -74,7 +81,7 @@ async def _failure(isolation: Isolation, config: SandboxConfig) -> str | None:
     return None if ran.code == 0 else ran.failed or ran.stderr or f"exit code {ran.code}"
 
 
-def _described(isolation: Isolation, config: SandboxConfig) -> str:
+def _described(isolation: Isolation, config: ContainersConfig) -> str:
     if not isinstance(isolation, Jail):
         return isolation.description
     from gateway_container.jail.cgroup import bounded_by

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError
-from gateway_container.config import SandboxConfig
+from gateway_container.config import ContainersConfig
 from gateway_container.jail.seccomp import is_known
 from gateway_container.jail.spec import Limits
 
@@ -29,11 +29,11 @@ FOLDER = "/mnt/data"
 
 _INSIDE = resources.files("gateway_container") / "inside"
 _PACKAGE = Path(__file__).parents[1]
-_PROGRAMS = ("__init__.py", "agent.py", "cells.py", "interpreter.py", "processes.py")
+_PROGRAMS = ("__init__.py", "agent.py", "cells.py", "files.py", "interpreter.py", "processes.py")
 _SCRATCH = "/tmp"  # noqa: S108 - the sandbox's own
 _LAID = f"{_SCRATCH}/.agent"
 _SYSTEM = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives",
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts",
     "/etc/ssl/certs", "/etc/localtime",
 )  # fmt: skip
 _ENVIRONMENT = {
@@ -98,7 +98,7 @@ class _Interpreter(Struct, frozen=True):
 class Jail:
     """The keeper of `gateway_container.jail`: namespaces and all that goes with them, or, if told so, limits alone."""
 
-    def __init__(self, config: SandboxConfig, *, namespaces: bool) -> None:
+    def __init__(self, config: ContainersConfig, *, namespaces: bool) -> None:
         self._config = config
         self._namespaces = namespaces
         self._python = _interpreter(config.python)
@@ -145,7 +145,7 @@ class Jail:
 class Engine:
     """A container engine that is asked for each sandbox: `docker run`, `podman run`."""
 
-    def __init__(self, config: SandboxConfig) -> None:
+    def __init__(self, config: ContainersConfig) -> None:
         assert config.engine is not None
         assert config.image is not None
         self._engine, self._image = config.engine, config.image

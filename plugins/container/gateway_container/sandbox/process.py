@@ -8,8 +8,9 @@ import logging
 import os
 import shutil
 import signal
+import tempfile
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -126,7 +127,9 @@ class Sandbox:
                 if answer is not None and not answer.done():
                     answer.set_result(line)
         except asyncio.IncompleteReadError:
-            self._end("The container has died; its files and its state are lost.")
+            self._end(
+                "The container has died: its variables, and what this call has written, are lost."
+            )
         except (asyncio.LimitOverrunError, msgspec.DecodeError):
             self._end("The container answered nonsense and was ended.")
 
@@ -162,25 +165,38 @@ async def start_sandbox(
 ) -> Sandbox:
     """A sandbox whose agent is ready within so many seconds. Raises `SandboxEnded` where there is none."""
     launch = isolation.launch(name, limits)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *launch.command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(environment()) if launch.end else {},
-            start_new_session=True,
-            limit=_MAX_LINE,
-        )
-    except OSError as failure:
-        raise SandboxEnded(f"{launch.command[0]} cannot be started: {failure.strerror}.") from None
-    sandbox = Sandbox(process, launch)
-    try:
-        await sandbox.greet(launch.preamble, seconds)
-    except BaseException:  # also where this task is cancelled: nothing is left behind
-        await sandbox.close()
-        raise
+    with tempfile.TemporaryFile() as errors:  # what a container engine says of its failure
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *launch.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors if launch.end else asyncio.subprocess.DEVNULL,
+                env=dict(environment()) if launch.end else {},
+                start_new_session=True,
+                limit=_MAX_LINE,
+            )
+        except OSError as failure:
+            raise SandboxEnded(
+                f"{launch.command[0]} cannot be started: {failure.strerror}."
+            ) from None
+        sandbox = Sandbox(process, launch)
+        try:
+            await sandbox.greet(launch.preamble, seconds)
+        except (
+            BaseException
+        ) as failure:  # also where this task is cancelled: nothing is left behind
+            await sandbox.close()
+            if isinstance(failure, SandboxEnded) and (said := _first_line(errors)):
+                raise SandboxEnded(f"The container did not start: {said}") from None
+            raise
     return sandbox
+
+
+def _first_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = errors.read(4096).decode(errors="replace").splitlines()
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 async def _run_quietly(command: list[str]) -> None:

@@ -130,6 +130,7 @@ FORMATS = (
         name="gemma4",
         reasoning=marks.GEMMA,
         calls=others.GEMMA_4,
+        hidden=marks.GEMMA_RESPONSE,
         summary="a thought channel and calls as call:NAME{…} (Gemma 4)",
     ),
     FormatSpec(
@@ -302,6 +303,7 @@ FORMATS = (
     FormatSpec(
         name="gigachat3",
         calls=objects.GIGACHAT_3,
+        hidden=("<|message_sep|>",),
         summary="a JSON call behind <|function_call|> (GigaChat 3)",
     ),
     FormatSpec(

@@ -151,6 +151,9 @@ BOX = ("<|begin_of_box|>", "<|end_of_box|>")
 KIMI_2_SECTION = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 """As the model sometimes spells what encloses its calls, which stand by themselves too."""
 
+GEMMA_RESPONSE = ("<|tool_response>",)
+"""What the model asks for answers with, and repeats where nothing stops it there."""
+
 SOLAR = Reasoning(
     open="<|think:start|>",
     close="<|think:end|>",

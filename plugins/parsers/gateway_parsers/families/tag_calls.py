@@ -60,28 +60,30 @@ def _invokes(
 
 
 _DSML = "｜DSML｜"
-_DSML_STARTS = tuple(
-    f"<{_DSML}{word}>" for word in ("function_calls", "tool_calls", "toolcalls", "tool")
-)
+_DSML_WORDS = ("function_calls", "tool_calls", "toolcalls", "tool")
 
 
-def _dsml(word: str) -> TagCalls:
-    start = f"<{_DSML}{word}>"
-    others = tuple(text for text in _DSML_STARTS if text != start)
+def _dsml(word: str, *, prefix: str = _DSML, spellings: tuple[TagCalls, ...] = ()) -> TagCalls:
+    """The tags with `<PREFIXword>` around calls; the other words are read too."""
+    start = f"<{prefix}{word}>"
+    others = tuple(f"<{prefix}{other}>" for other in _DSML_WORDS if other != word)
     return _invokes(
         start,
-        f"</{_DSML}{word}>",
-        _DSML,
+        f"</{prefix}{word}>",
+        prefix,
         typed=True,
-        more_starts=(*others, f"<{_DSML}invoke"),
+        more_starts=(*others, f"<{prefix}invoke"),
         noise=tuple(
-            f"</{_DSML}{other}>" for other in ("function_calls", "tool_calls") if other != word
+            f"</{prefix}{other}>" for other in ("function_calls", "tool_calls") if other != word
         ),
+        spellings=spellings,
     )
 
 
-DEEPSEEK_V32 = _dsml("function_calls")
-DEEPSEEK_V4 = _dsml("tool_calls")
+_DSML_SPELLINGS = tuple(_dsml("tool_calls", prefix=f"{bar}DSML{bar}") for bar in ("｜｜", "‖", "|"))
+"""With other bars, as the models write them now and then."""
+DEEPSEEK_V32 = _dsml("function_calls", spellings=_DSML_SPELLINGS)
+DEEPSEEK_V4 = _dsml("tool_calls", spellings=_DSML_SPELLINGS)
 DEEPSEEK_V41 = _invokes(
     f"<{_DSML} calls>",
     f"</{_DSML} calls>",

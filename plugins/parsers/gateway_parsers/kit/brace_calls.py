@@ -69,8 +69,9 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def literals(self) -> LiteralSyntax:
         return LiteralSyntax(
-            quotes=(Quote(self.mark, False), Quote('"', True)),
+            quotes=(Quote(self.mark, False), Quote('"', True), Quote("'", True)),
             stops=self.stops,
+            loose=self.mark,
             coerces_strings=True,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.header_shape import HeaderShape
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import WHITESPACE, Position
@@ -17,7 +18,7 @@ _ANYWHERE: Final = Position()
 class HeaderReader(StepReader):
     """The reader of `HeaderShape`. A call starts when its arguments begin, and ends when its JSON does."""
 
-    __slots__ = ("_calls", "_part", "_parts", "_shape", "_tools", "_value")
+    __slots__ = ("_calls", "_encoded", "_part", "_parts", "_shape", "_tools", "_value")
 
     def __init__(
         self, shape: HeaderShape, marker: str, accept: Accept | None, tools: Collection[str]
@@ -30,6 +31,7 @@ class HeaderReader(StepReader):
         self._parts: list[str] = []
         self._part = ""
         self._value = JsonValue(shape.stops, special=True)
+        self._encoded = EncodedArguments('"')
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
@@ -42,6 +44,9 @@ class HeaderReader(StepReader):
                 self._arguments(self._value.closing())  # only brackets are missing
                 self._end()
             self.status = "done"
+        elif self._step is HeaderReader._encoded_json:
+            self.recoveries += 1
+            self.status = "done"
         else:
             self._done()
 
@@ -50,7 +55,7 @@ class HeaderReader(StepReader):
         part = self._part[: len(self._part) - self._shape.header.held(self._part, 0, _ANYWHERE)]
         name, call_id = "", None
         if self._step is HeaderReader._header:
-            name, call_id = self._shape.label([*self._parts, part.strip()])
+            name, call_id = self._shape.label([*self._parts, part.strip()], self._tools)
         if not stopped or name not in self._tools or not self._start(name, call_id):
             self._fail()
             return
@@ -113,10 +118,14 @@ class HeaderReader(StepReader):
                 self._parts.append(self._part.strip())
                 self._part = ""
             return end + len(marker.text)
-        name, call_id = shape.label([*self._parts, self._part.strip()])
+        name, call_id = shape.label([*self._parts, self._part.strip()], self._tools)
         if not self._start(name, call_id):
             self._fail()
             return end
+        if marker.text == '"':
+            self._encoded = EncodedArguments(marker.text)
+            self._step = HeaderReader._encoded_json
+            return end + 1
         if marker.action == "open":
             self._value = JsonValue(shape.stops, special=True)
             self._step = HeaderReader._json
@@ -135,6 +144,20 @@ class HeaderReader(StepReader):
             self._arguments(value.closing() if value.interrupted else "")
             self._end_call()
         return pos
+
+    def _encoded_json(self, text: str, pos: int, final: bool) -> int:
+        """In arguments that were made JSON twice."""
+        stops = self._shape.stops
+        hit = stops.find(text, pos, _ANYWHERE, final=final)
+        limit = hit[0] if hit is not None else len(text)
+        if hit is None and not final:
+            limit -= stops.held(text, pos, _ANYWHERE)
+        length, piece = self._encoded.read(text[pos:limit], 0, final=final or hit is not None)
+        self._arguments(piece)
+        if self._encoded.done or (hit is not None and pos + length == limit):
+            self.recoveries += 1
+            self._end_call()
+        return pos + length
 
     def _end_call(self) -> None:
         self._end()

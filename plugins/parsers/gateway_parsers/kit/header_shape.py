@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from msgspec import Struct
@@ -25,8 +25,9 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
     """What the JSON begins with, which ends the header too."""
     fences: tuple[str, ...] = ()
     """What may stand around the JSON, and says nothing."""
-    label: Callable[[list[str]], tuple[str, str | None]]
-    """The parts of a header, made into name and id (None: the assembler makes one). An empty name is none."""
+    label: Callable[[list[str], Collection[str]], tuple[str, str | None]]
+    """The parts of a header, made into name and id (None: the assembler makes one), in view of the tools' names. An empty
+    name is none."""
 
     @property
     def starts(self) -> tuple[str, ...]:

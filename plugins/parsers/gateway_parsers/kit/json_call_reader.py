@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
+from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.json_text import JsonText
 from gateway_parsers.kit.json_value import JsonValue
@@ -22,8 +22,8 @@ class JsonCallReader(StepReader):
     """The reader of `JsonShape`. A call starts when its name is known; its arguments go out as they come."""
 
     __slots__ = (
-        "_bare", "_buffer", "_calls", "_depth", "_have_arguments", "_is_object", "_key", "_key_open", "_length", "_list",
-        "_name", "_scalar", "_some_arguments", "_syntax", "_text", "_value",
+        "_bare", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_have_arguments", "_key", "_key_open", "_length", "_list", "_name",
+        "_scalar", "_some_arguments", "_syntax", "_text", "_value",
     )  # fmt: skip
 
     def __init__(self, syntax: JsonShape, marker: str, accept: Accept | None) -> None:
@@ -65,6 +65,7 @@ class JsonCallReader(StepReader):
 
     def _begin_object(self) -> None:
         self._depth = 0
+        self._doubled = False
         self._name: str | None = None
         self._buffer: list[str] = []
         self._have_arguments = False
@@ -75,7 +76,7 @@ class JsonCallReader(StepReader):
         self._value = JsonValue(self._syntax.stops)
         self._text = JsonText()
         self._scalar: str | None = None
-        self._is_object: bool | None = None
+        self._encoded = EncodedArguments('"')
 
     def _before(self, text: str, pos: int, final: bool) -> int:
         # Where a call may stand without a list, a bracket at the end of a line is none of its own.
@@ -131,6 +132,10 @@ class JsonCallReader(StepReader):
         if text[pos] in _QUOTES:
             self._begin_text(text[pos], JsonCallReader._key_text)
             return pos + 1
+        if text[pos] == "{" and self._is_doubled():
+            self.recoveries += 1
+            self._doubled = True
+            return pos + 1
         if text[pos] != "}":
             return self._broken(pos)
         if self._depth:
@@ -140,6 +145,10 @@ class JsonCallReader(StepReader):
             return self._broken(pos)
         self._end_call()
         return pos + 1
+
+    def _is_doubled(self) -> bool:
+        """Whether a second brace at the beginning of a call says nothing: templates with `{{` have taught it to models."""
+        return not (self._bare or self._doubled or self._key or self._depth)
 
     def _key_text(self, text: str, pos: int, final: bool) -> int:
         pos, fits = self._short_text(text, pos, final)
@@ -184,8 +193,7 @@ class JsonCallReader(StepReader):
         elif quoted:
             self._step = JsonCallReader._encoded_arguments
             self._have_arguments = True
-            self._is_object = None
-            self._text = JsonText(text[pos])
+            self._encoded = EncodedArguments(text[pos])
             return pos + 1
         else:
             self._step = JsonCallReader._arguments_value
@@ -275,19 +283,9 @@ class JsonCallReader(StepReader):
         return self._value_end(pos)
 
     def _encoded_arguments(self, text: str, pos: int, final: bool) -> int:
-        pos, said = self._text.read(text, pos, final=final)
-        if self._is_object is None:
-            said = said.lstrip()
-            if said:
-                self._is_object = said[0] == "{"
-                if not self._is_object:
-                    self._emit('"')
-        if self._is_object:
-            self._emit(said)
-        elif self._is_object is False:
-            quoted = json.dumps(said, ensure_ascii=False)
-            self._emit(quoted[1:] if self._text.done else quoted[1:-1])
-        if self._text.done:
+        pos, said = self._encoded.read(text, pos, final=final)
+        self._emit(said)
+        if self._encoded.done:
             self._step = JsonCallReader._member
         return pos
 

@@ -5,28 +5,46 @@ from __future__ import annotations
 import re
 import secrets
 import string
+from collections.abc import Collection
 
 _NAME = re.compile(r"[^\s<>{}\[\]()\"'|`,;]+")
 _KIMI = re.compile(r"(?:functions\.)?(.+?):*(?::([0-9]+))?", re.DOTALL)
+_KIMI_INDEX = re.compile(r"[._:]*([0-9]*)")
 _ALPHABET = string.ascii_letters + string.digits
 
 
-def plain(parts: list[str]) -> tuple[str, str | None]:
+def plain(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     """The last part that says something is the name: deepseek's `function<sep>name` and `name<sep>`."""
     said = [part for part in parts if part]
     return (said[-1] if said and _NAME.fullmatch(said[-1]) else "", None)
 
 
-def kimi(parts: list[str]) -> tuple[str, str | None]:
-    """`functions.NAME:INDEX`, which is the id as it stands (Kimi K2's chat template expects it back)."""
+def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
+    """`functions.NAME:INDEX`, which is the id as it stands (Kimi K2's chat template expects it back).
+
+    Where that names no tool, other punctuation is read too: models copy the ids that clients make of theirs.
+    """
     hit = _KIMI.fullmatch(parts[0])
     name = hit[1].rstrip() if hit is not None else ""
     if hit is None or not _NAME.fullmatch(name):
         return "", None
+    if tools and name not in tools:
+        meant = _kimi_meant(parts[0], tools)
+        if meant is not None:
+            return meant
     return name, parts[0] if hit[2] is not None else None
 
 
-def mistral(parts: list[str]) -> tuple[str, str | None]:
+def _kimi_meant(said: str, tools: Collection[str]) -> tuple[str, str | None] | None:
+    """The tool that `functions_NAME_1`, `functionsNAME1` and the like name, with the id as it should have been."""
+    rest = said.removeprefix("functions").lstrip("._:")
+    for name in sorted(tools, key=len, reverse=True):
+        if rest.startswith(name) and (hit := _KIMI_INDEX.fullmatch(rest, len(name))) is not None:
+            return name, f"functions.{name}:{hit[1]}" if hit[1] else None
+    return None
+
+
+def mistral(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     """The name, perhaps with an id behind it; without one, an id is made, since the prompt needs one of 9 characters."""
     if not _NAME.fullmatch(parts[0]):
         return "", None

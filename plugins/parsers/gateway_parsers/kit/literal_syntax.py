@@ -26,6 +26,8 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
     quotes: tuple[Quote, ...]
     stops: MarkerSet = MarkerSet(())
     """What ends a value early, in whose strings it stands only if their own end follows."""
+    loose: str = ""
+    """The mark that models also write for a quotation mark inside a string, or leave out before one."""
     coerces_strings: bool = False
     """A string where the schema allows none is meant as what the schema says."""
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Final
 
+from gateway_parsers.kit import loose_mark
 from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.literal_syntax import LiteralSyntax
@@ -204,8 +205,33 @@ class LiteralValue:
                 self.repairs += 1
                 self._say(mark, parts)
                 return after
+        elif mark == self._syntax.loose and not self._is_key():
+            closes = self._loosely_closes(text, after, final)
+            if closes is None:
+                return at
+            if not closes:
+                self.repairs += 1
+                self._say('"', parts)
+                return after
         self._end_string(parts)
         return after
+
+    def _loosely_closes(self, text: str, after: int, final: bool) -> bool | None:
+        """Whether the loose mark before `after` ends a string; None: more text must come."""
+        container = self._stack[-1] if self._stack else None
+        in_object = container is not None and container.closer == "}"
+        known = (
+            container.node.resolved().get("properties") if container and container.node else None
+        )
+        return loose_mark.closes(
+            text,
+            after,
+            mark=self._syntax.loose,
+            keys=known if isinstance(known, dict) and known else None,
+            in_object=in_object,
+            stops=self._syntax.stops,
+            final=final,
+        )
 
     def _end_string(self, parts: list[str]) -> None:
         self._mark = None
@@ -263,6 +289,17 @@ class LiteralValue:
             return at
         char = text[at]
         stops = self._syntax.stops
+        loose = self._syntax.loose
+        if loose and not self._is_key() and "string" in (self._types() or ANY):
+            if char in stops.firsts and loose.startswith(text[at : at + len(loose)]):
+                return self._unmarked_end(text, at, final, parts)
+            if char in ",)]}" and not self._word_depth:
+                on = loose_mark.goes_on(text, at, mark=loose, stops=stops, final=final)
+                if on is None:
+                    return at
+                if on:
+                    self._word.append(char)
+                    return at + 1
         if char in stops.firsts:
             if stops.at(text, at) is not None:
                 self._end_word(parts)
@@ -280,6 +317,24 @@ class LiteralValue:
             self._word_depth -= 1
         self._word.append(char)
         return at + 1
+
+    def _unmarked_end(self, text: str, at: int, final: bool, parts: list[str]) -> int:
+        """At what may be the mark that ends a string which began without one."""
+        assert self._word is not None
+        loose = self._syntax.loose
+        after = at + len(loose)
+        whole = text.startswith(loose, at)
+        closes = self._loosely_closes(text, after, final) if whole else final or None
+        if closes is None:
+            return at
+        self.repairs += 1
+        if not closes:
+            self._word.append('"')
+            return after
+        parts.append(quoted("".join(self._word).strip(WHITESPACE)))
+        self._word = None
+        self._end_value()
+        return min(after, len(text))
 
     def _end_word(self, parts: list[str]) -> None:
         word = "".join(self._word or ()).strip(WHITESPACE)

@@ -44,6 +44,8 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
         other = self.reads_json
         if other is None:
             return PythonReader(self, marker, accept, tools)
+        if marker == "{":
+            return JsonCallReader(other, marker, accept)
 
         def choose(first: str) -> CallReader:
             if first == "{":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
 from gateway.protocols.output import CallPiece
@@ -37,6 +38,18 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
     between: str = "\n"
     reads_json: JsonCalls | None = None
     """Calls as JSON behind the same marker, which some fine-tunes of the family write."""
+    spellings: tuple[TagCalls, ...] = ()
+    """Other spellings of the same tags, which are read and never written."""
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(chain(super().starts, *(each.starts for each in self.spellings)))
+        )
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain(super().ends, *(each.ends for each in self.spellings))))
 
     @property
     def trigger(self) -> str | None:
@@ -49,8 +62,14 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
+        for each in self.spellings:
+            if marker in each.starts:
+                return each.reader(marker, accept, tools)
+        if marker == self.call_open and self.start != self.call_open:
+            # It begins a call outside of its section only if the tool exists: it may be prose on how calls are written.
+            return TagReader(self, marker, accept or (tools.__contains__ if tools else None), tools)
         other = self.reads_json
-        if other is None or marker == self.call_open:
+        if other is None:
             return TagReader(self, marker, accept, tools)
 
         def choose(first: str) -> CallReader:

@@ -14,9 +14,12 @@ from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import TagShape
+from gateway_parsers.kit.value_end import is_end, is_key
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
+_KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
+"""A key in a line that its value has begun, as `<parameter=ids: [1]`."""
 _ANYWHERE: Final = Position()
 _MAX_HEAD: Final = 2 * MAX_NAME
 _MAX_JUNK: Final = 40
@@ -28,7 +31,9 @@ _MAX_QUOTED: Final = 400
 class TagReader(StepReader):
     """The reader of `TagShape`. A call starts when its name is known; string values go out as they come."""
 
-    __slots__ = ("_calls", "_head", "_json", "_junk", "_rest", "_shape", "_tools", "_writer")
+    __slots__ = (
+        "_before", "_calls", "_head", "_json", "_junk", "_nested", "_rest", "_schema", "_shape", "_tools", "_writer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,7 +53,12 @@ class TagReader(StepReader):
         self._json: JsonValue | None = None
         self._rest = ""
         """What the output ended with, and may be the beginning of an end."""
-        self._writer = ArgumentWriter(SchemaNode({}), shape.trim)
+        self._before = ""
+        """The last character of the open value."""
+        self._nested = 0
+        """How many values the open value has begun to write itself."""
+        self._schema = SchemaNode({})
+        self._writer = ArgumentWriter(self._schema, shape.trim)
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
@@ -158,13 +168,24 @@ class TagReader(StepReader):
             first, _, second = name.partition(".")
             name = first if first == second and first in self._tools else name
         self._head = ""
+        if not name and self._calls:
+            self._skip_nameless()
+            return pos + len(marker.text) if marker.action == "head" else pos
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return pos
-        self._writer = ArgumentWriter(SchemaNode.of_tool(self._tools.get(name)), self._shape.trim)
+        self._schema = SchemaNode.of_tool(self._tools.get(name))
+        self._writer = ArgumentWriter(self._schema, self._shape.trim)
         self._json = None
         self._step = TagReader._body
         return pos + len(marker.text) if marker.action == "head" else pos
+
+    def _skip_nameless(self) -> None:
+        """Behind calls, one that calls nothing: some models end so."""
+        self.recoveries += 1
+        self.undecided = False
+        self._raw.clear()
+        self._step = TagReader._outside
 
     def _collect(
         self, markers: MarkerSet, text: str, pos: int, final: bool
@@ -250,8 +271,15 @@ class TagReader(StepReader):
             self._step = TagReader._body
             return pos
         self.recoveries += marker.action == "open" or marker.text == "\n"
+        said = ""
+        if marker.text == "\n" and (split := _KEY_AND_VALUE.fullmatch(head)) is not None:
+            head, said = split[1], split[2]
         key, hint = self._shape.key(head)
         self._writer.key(key, hint)
+        self._before = ""
+        self._nested = 0
+        if said:
+            self._write(said)
         self._flush()
         gap = self._shape.value_open and marker.action == "head"
         self._step = TagReader._gap if gap else TagReader._value
@@ -290,28 +318,51 @@ class TagReader(StepReader):
         hit = markers.find(text, pos, _ANYWHERE, final=final)
         if hit is None:
             end = len(text) - markers.held(text, pos, _ANYWHERE)
-            self._writer.text(text[pos:end])
+            self._write(text[pos:end])
             self._flush()
             self._rest = text[end:] if final else ""
             return len(text) if final else end
         end, marker = hit
-        self._writer.text(text[pos:end])
-        if marker.action == "stop":
-            after = end + len(marker.text)
-            quoted = self._is_quoted(text, after, final)
-            if quoted is None:
-                self._flush()
-                return end
-            if quoted:
-                self._writer.text(marker.text)
-                self._flush()
-                return after
+        self._write(text[pos:end])
+        ends = self._ends_value(text, end, marker, final)
+        if ends is None:
+            self._flush()
+            return end
+        after = end + len(marker.text)
+        if not ends:
+            self._nested = max(0, self._nested + (1 if marker.action in ("key", "open") else -1))
+            self._write(marker.text)
+            self._flush()
+            return after
         closed = marker.action == "close"
         self.recoveries += not closed
         self._writer.end(closed=closed)
         self._flush()
         self._step = TagReader._body
-        return end + len(marker.text) if closed else end
+        return after if closed else end
+
+    def _ends_value(self, text: str, at: int, marker: Marker, final: bool) -> bool | None:
+        """Whether a marker at `at` ends the value, or is a part of it; None: more text must come."""
+        shape = self._shape
+        after = at + len(marker.text)
+        match marker.action:
+            case "close":
+                return is_end(shape, text, after, nested=self._nested, final=final)
+            case "key":
+                return is_key(
+                    shape, text, after, before=self._before, schema=self._schema, final=final
+                )
+            case "open":
+                return False
+            case _:
+                quoted = self._is_quoted(text, after, final)
+                return None if quoted is None else not quoted
+
+    def _write(self, text: str) -> None:
+        """More of the value."""
+        if text:
+            self._before = text[-1]
+            self._writer.text(text)
 
     def _is_quoted(self, text: str, pos: int, final: bool) -> bool | None:
         """Whether an end of the call, which stands in a value up to `pos`, is a part of the value: then the value's own end

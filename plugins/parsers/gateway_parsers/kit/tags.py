@@ -137,6 +137,26 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             closes=(self.value_close,),
             keys=(key,),
             ends=(self.call_close, self.end),
+            opens=(self.value_open or self.key_open.removesuffix("="),),
+        )
+
+    @cached_property
+    def behind_value(self) -> MarkerSet:
+        """What may follow a value."""
+        return _set(
+            closes=(self.value_close,),
+            keys=(self.key_open,),
+            ends=(self.call_close, self.end),
+            starts=(self.start, *self.more_starts, self.call_open),
+        )
+
+    @cached_property
+    def next_value(self) -> MarkerSet:
+        """What shows that a value has ended before, but for its own end: another parameter, or another call."""
+        return _set(
+            closes=(self.value_close,),
+            keys=(self.key_open, "" if self.key_end == ">" else self.key_end),
+            starts=(self.start, *self.more_starts, self.call_open),
         )
 
     @cached_property

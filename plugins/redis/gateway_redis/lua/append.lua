@@ -1,19 +1,20 @@
 -- Add events to logs.
 -- KEYS: record, events of each
--- ARGV, for each: token, how many events the log is known to have, whether it ends ("1", "0": with a later call, or ""),
---   number of events, events
--- Returns for each how many events its log has now, or -1: deleted or over, -2: events that were there are lost.
-local out, at = {}, 1
+-- ARGV: token; for each: how many events the log is known to have, whether it ends ("1", "0": with a later call, or ""),
+--   number of events, attempt, events
+-- Returns for each how many events its log has now, or -1: deleted, over or another attempt's, -2: events that were there are lost.
+local out, at, token = {}, 2, ARGV[1]
 for index = 1, #KEYS, 2 do
   local record, log = KEYS[index], KEYS[index + 1]
-  local token, known, last, count = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
+  local known, last, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
+  local attempt = ARGV[at + 3]
   at = at + 4
-  local state = redis.call('HMGET', record, 's', 'n', 'z', 'w')
+  local state = redis.call('HMGET', record, 's', 'n', 'z', 'w', 'g')
   local status, length = state[1], tonumber(state[2] or '0')
   local answer
   if status and state[4] == token then
     answer = length -- the same call once more, because its answer was lost
-  elseif not status or state[3] then
+  elseif not status or state[3] or (state[5] or '0') ~= attempt then
     answer = -1
   elseif last == '' and status ~= 'queued' and status ~= 'in_progress' then
     answer = -1 -- somebody else has ended the response: only the end itself is to come

@@ -1,23 +1,27 @@
 -- Write a record: as it is, or only where the stored one has an expected status.
 -- KEYS: record, events, children
 -- ARGV: expected (",a,b," or "" for any, also for none), status, owner, meta, input, output, ids of all
---       items, token, milliseconds to live (0: for ever), and, where expected is "": parent, ancestors, broken ("1" or "")
+--       items, token, milliseconds to live (0: for ever), results or "", attempt, the attempt that the stored one must have,
+--       and, where expected is "": parent, ancestors, broken ("1" or "")
 -- Returns false, or: the parent that it had before and has no longer, its ancestors.
-local had = redis.call('HMGET', KEYS[1], 's', 'p', 't')
+local had = redis.call('HMGET', KEYS[1], 's', 'p', 't', 'g')
 local expected, token, ttl = ARGV[1], ARGV[8], tonumber(ARGV[9])
 local left = ''
 if expected ~= '' then
   if not had[1] then return false end
   -- The same call once more, because its answer was lost, succeeds as it did.
-  if had[3] ~= token and not string.find(expected, ',' .. had[1] .. ',', 1, true) then return false end
+  local fits = string.find(expected, ',' .. had[1] .. ',', 1, true) and (had[4] or '0') == ARGV[12]
+  if had[3] ~= token and not fits then return false end
 elseif not had[1] then
   redis.call('DEL', KEYS[2])
   redis.call('HDEL', KEYS[1], 'n', 'z', 'w')
 end
 redis.call('HSET', KEYS[1], 's', ARGV[2], 'o', ARGV[3], 'm', ARGV[4], 'i', ARGV[5], 'u', ARGV[6], 'h', ARGV[7], 't', token)
-if expected == '' and had[2] ~= ARGV[10] then
+if ARGV[10] == '' then redis.call('HDEL', KEYS[1], 'r') else redis.call('HSET', KEYS[1], 'r', ARGV[10]) end
+if (had[4] or '0') ~= ARGV[11] then redis.call('HSET', KEYS[1], 'g', ARGV[11]) end
+if expected == '' and had[2] ~= ARGV[13] then
   left = had[2] or ''
-  redis.call('HSET', KEYS[1], 'p', ARGV[10], 'a', ARGV[11], 'b', ARGV[12])
+  redis.call('HSET', KEYS[1], 'p', ARGV[13], 'a', ARGV[14], 'b', ARGV[15])
 end
 for _, key in ipairs(KEYS) do
   if ttl == 0 then

@@ -1,0 +1,148 @@
+"""The vectors of chunks, in the database: kept, and compared with those of queries."""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from heapq import heappush, heappushpop
+from operator import mul
+from typing import Any, Final
+
+from gateway.engines.vectors import bytes_of, vector_of_bytes
+from gateway_file_search.numbering import span_of
+
+_SAME: Final = 0.999
+"""The cosine of two vectors of one text that are taken to be made by one model: it is never quite 1, since kernels and
+batches differ."""
+_AT_ONCE: Final = 512
+"""Vectors in memory at once."""
+
+
+def space_of(connection: sqlite3.Connection, model: str, probe: Sequence[array[float]]) -> int:
+    """The number of the space of vectors in which some fixed texts have the vectors `probe`; it is the current one now.
+
+    What a model is called says little of whether its vectors can be compared with those that it made last year.
+    """
+    found = None
+    for row in connection.execute("SELECT seq, dimensions, probe FROM spaces ORDER BY seq DESC"):
+        known = _cut(vector_of_bytes(row["probe"]), row["dimensions"])
+        if len(known) == len(probe) and all(map(_are_same, known, probe)):
+            found = int(row["seq"])
+            break
+    if found is None:
+        [found] = connection.execute(
+            "INSERT INTO spaces (model, dimensions, probe, chosen) VALUES (?, ?, ?, 0) RETURNING seq",
+            (model, len(probe[0]), b"".join(map(bytes_of, probe))),
+        ).fetchone()
+    connection.execute(
+        "UPDATE spaces SET chosen = (SELECT max(chosen) + 1 FROM spaces) WHERE seq = ?", (found,)
+    )
+    return int(found)
+
+
+def is_current(connection: sqlite3.Connection, space: int) -> bool:
+    """Whether it is the one that was chosen last, by any process."""
+    row = connection.execute("SELECT seq FROM spaces ORDER BY chosen DESC LIMIT 1").fetchone()
+    return row is not None and row["seq"] == space
+
+
+def missing(
+    connection: sqlite3.Connection, space: int, file: int, most: int
+) -> list[tuple[int, str]]:
+    """Chunks of a file, at most so many, that have no vector in `space`: ids and texts."""
+    return [
+        (row["id"], row["text"])
+        for row in connection.execute(
+            "SELECT id, text FROM chunks LEFT JOIN vectors ON chunk = id AND space = ? "
+            "WHERE id >= ? AND id < ? AND chunk IS NULL ORDER BY id LIMIT ?",
+            (space, *span_of(file), most),
+        )
+    ]
+
+
+def keep(
+    connection: sqlite3.Connection,
+    space: int,
+    vectors: Iterable[tuple[int, array[float] | None]],
+) -> None:
+    """Keep the vectors of chunks, in place of those of other spaces; None says that the chunk has none in this one."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO vectors (chunk, space, data) VALUES (?, ?, ?)",
+        [(chunk, space, b"" if vector is None else bytes_of(vector)) for chunk, vector in vectors],
+    )
+
+
+def nearest(
+    connection: sqlite3.Connection,
+    space: int,
+    queries: Sequence[array[float]],
+    files: Iterable[int],
+    most: int,
+) -> list[list[int]]:
+    """For each query, the `most` chunks of the files whose vectors are nearest to its own, the nearest first.
+
+    Each vector of the files is read and compared: the time is in proportion to their number.
+    """
+    best: list[list[tuple[float, int]]] = [[] for _ in queries]
+    for ids, stored in _stored(connection, space, files):
+        for heap, cosines in zip(best, _products(stored, queries), strict=True):
+            for chunk, cosine in zip(ids, cosines, strict=True):
+                # Of equals, the first chunk is the better one.
+                if len(heap) < most:
+                    heappush(heap, (cosine, -chunk))
+                elif (cosine, -chunk) > heap[0]:
+                    heappushpop(heap, (cosine, -chunk))
+    return [[-chunk for _, chunk in sorted(heap, reverse=True)] for heap in best]
+
+
+def _stored(
+    connection: sqlite3.Connection, space: int, files: Iterable[int]
+) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Ids of chunks, and their vectors."""
+    ids: list[int] = []
+    data: list[bytes] = []
+    for file in files:
+        for row in connection.execute(
+            "SELECT chunk, data FROM vectors WHERE chunk >= ? AND chunk < ? AND space = ? AND data != x''",
+            (*span_of(file), space),
+        ):
+            ids.append(row["chunk"])
+            data.append(row["data"])
+            if len(ids) == _AT_ONCE:
+                yield ids, data
+                ids, data = [], []
+    if ids:
+        yield ids, data
+
+
+def _products(
+    stored: Sequence[bytes], queries: Sequence[array[float]]
+) -> Sequence[Sequence[float]]:
+    """For each query, its scalar products with the stored vectors: their cosines, since all have length 1."""
+    numpy = _numpy()
+    if numpy is None:
+        vectors = [vector_of_bytes(each) for each in stored]
+        return [[sum(map(mul, query, vector)) for vector in vectors] for query in queries]
+    matrix = numpy.frombuffer(b"".join(stored), dtype="<f4").reshape(len(stored), -1)
+    products: list[list[float]] = (numpy.array(queries, dtype="<f4") @ matrix.T).tolist()
+    return products
+
+
+@cache
+def _numpy() -> Any:
+    """NumPy, where it is there, since it is some hundred times as fast; else None."""
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None
+
+
+def _cut(numbers: array[float], length: int) -> list[array[float]]:
+    return [numbers[at : at + length] for at in range(0, len(numbers), length)]
+
+
+def _are_same(one: array[float], other: array[float]) -> bool:
+    return len(one) == len(other) and sum(map(mul, one, other)) >= _SAME

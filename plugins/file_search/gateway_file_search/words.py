@@ -1,0 +1,109 @@
+"""Words: a vector store's index of its own, BM25 of SQLite's FTS5."""
+
+# ruff: noqa: S608 (what is put into statements are names of our own tables and columns; values are bound)
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+
+from gateway_file_search.numbering import CHUNKS_OF_A_FILE
+
+_MOST_WORDS = 48
+_WORD = re.compile(r"\w+")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+"""Scripts that are written without spaces: each character is a word, and pairs are looked for."""
+
+
+def spaced(text: str) -> str:
+    """As text is indexed."""
+    return _WIDE.sub(lambda found: f" {' '.join(found[0])} ", text)
+
+
+def phrases(query: str) -> list[str]:
+    """What is looked for, each an expression of FTS5: the query's words, and pairs of characters of wide scripts."""
+    found: dict[str, None] = {}
+    for word in _WORD.findall(query.casefold()):
+        for wide in _WIDE.findall(word):
+            pairs = [wide[at : at + 2] for at in range(max(len(wide) - 1, 1))]
+            found.update(dict.fromkeys(f'"{" ".join(pair)}"' for pair in pairs))
+        found.update(dict.fromkeys(f'"{part}"' for part in _WIDE.split(word) if part))
+    return list(found)[:_MOST_WORDS]
+
+
+def ranked(
+    connection: sqlite3.Connection, store: int, query: str, files: Iterable[int], most: int
+) -> Iterator[tuple[int, float]]:
+    """The best `most` chunks of these files of a store, and how well each fits, from 0 to 1.
+
+    Half of it is the share of the query's words that the chunk has, rare ones counting for more; half its BM25, relative
+    to the best.
+    """
+    wanted = phrases(query)
+    if not wanted:
+        return
+    table = index_of(store)
+    rows = connection.execute(
+        f"SELECT rowid, bm25({table}) AS rank FROM {table} WHERE {table} MATCH ? "
+        f"AND (rowid >> {CHUNKS_OF_A_FILE}) IN (SELECT value FROM json_each(?)) ORDER BY rank, rowid LIMIT ?",
+        (" OR ".join(wanted), json.dumps(list(files)), most),
+    ).fetchall()
+    if not rows:
+        return
+    among = json.dumps([row["rowid"] for row in rows])
+    # FTS5's own table of the sizes of rows: counting the rows themselves would read all text.
+    [total] = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
+    weights = dict.fromkeys((row["rowid"] for row in rows), 0.0)
+    whole = 0.0
+    for phrase in wanted:
+        [number] = connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (phrase,)
+        ).fetchone()
+        weight = math.log(1 + (total + 1) / (number + 0.5))
+        whole += weight
+        for [chunk] in connection.execute(
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? "
+            "AND rowid IN (SELECT value FROM json_each(?))",
+            (phrase, among),
+        ):
+            weights[chunk] += weight
+    least = rows[0]["rank"] or -1.0  # FTS5's is negative, the best least
+    for row in rows:
+        yield (
+            row["rowid"],
+            round(0.5 * weights[row["rowid"]] / whole + 0.5 * row["rank"] / least, 6),
+        )
+
+
+def index_of(store: int) -> str:
+    """The name of a vector store's index: its own, so that what others store does not weigh in."""
+    return f"index_{int(store)}"
+
+
+def make_index(connection: sqlite3.Connection, store: int) -> None:
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {index_of(store)} USING fts5(text, "
+        "tokenize = 'porter unicode61 remove_diacritics 2')"
+    )
+
+
+def drop_index(connection: sqlite3.Connection, store: int) -> None:
+    connection.execute(f"DROP TABLE IF EXISTS {index_of(store)}")
+
+
+def add_to_index(
+    connection: sqlite3.Connection, store: int, chunks: Sequence[tuple[int, str]]
+) -> None:
+    """Index chunks, each an id and a text."""
+    connection.executemany(
+        f"INSERT INTO {index_of(store)} (rowid, text) VALUES (?, ?)",
+        [(chunk, spaced(text)) for chunk, text in chunks],
+    )
+
+
+def remove_from_index(connection: sqlite3.Connection, store: int, span: tuple[int, int]) -> None:
+    """Forget the chunks whose ids are in `span`."""
+    connection.execute(f"DELETE FROM {index_of(store)} WHERE rowid >= ? AND rowid < ?", span)

@@ -1,0 +1,171 @@
+"""Cancelling ends the engine's own work: by its count of requests, and by the processor time that it takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.server import RunningGateway, run_gateway
+from gateway_redis.testing import RedisProcess
+
+WITHIN = 1.0
+"""Seconds from the request to cancel to the engine's having let go."""
+SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"
+LENGTH = 4096
+SLOTS = 8
+MODELS: dict[str, dict[str, Any]] = {
+    "scripted": {"scripted": {"rules": [{"when": "go on", "delay_ms": 20, "repeat": 1000, "pieces": [{"text": "on "}]}]}},
+    "llamacpp": {"llamacpp": {"n_ctx": LENGTH, "n_parallel": SLOTS}},
+    "vllm": {
+        "path": str(SAFETENSORS),
+        "max_model_len": LENGTH,
+        "vllm": {"enforce_eager": True, "max_num_seqs": 8},
+    },
+}  # fmt: skip
+COUNTS: dict[str, Callable[[Any], int]] = {
+    "scripted": lambda engine: len(engine.running),
+    "llamacpp": lambda engine: SLOTS - engine.free_slots,
+    "vllm": lambda engine: engine.running + engine.waiting,
+}
+pytestmark = pytest.mark.filterwarnings("default")  # an engine's start has warnings of its own
+NO_VLLM = pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is None,
+    reason="vLLM is not installed here; .ci/run installs its CPU build",
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["scripted", "llamacpp", pytest.param("vllm", marks=[pytest.mark.vllm, NO_VLLM])],
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def gateway(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    config = {"models": {"m": {"engine": kind, **MODELS[kind]}}}
+    with run_gateway(config, tmp_path_factory.mktemp("cancelled")) as running:
+        yield running
+
+
+def begin(base_url: str, **more: Any) -> str:
+    """Start a background response that writes for long; its id."""
+    body = {
+        "model": "m", "input": "go on", "background": True, "ignore_eos": True,
+        "max_output_tokens": LENGTH - 200, **more,
+    }  # fmt: skip
+    if not more.get("stream"):
+        made: str = httpx.post(f"{base_url}/responses", json=body, timeout=30).json()["id"]
+        return made
+    with httpx.stream("POST", f"{base_url}/responses", json=body, timeout=30) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                return line.split('"id":"')[1].split('"')[0]
+    raise AssertionError("the stream says nothing")
+
+
+def wait_until(met: Callable[[], bool], seconds: float) -> float:
+    """How long it took."""
+    began = time.monotonic()
+    while not met():
+        if time.monotonic() > began + seconds:
+            raise AssertionError(f"not after {seconds} seconds")
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+def processor_seconds() -> float:
+    """What this process and all below it have computed so far."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has just ended
+            parents[int(entry.name)] = int(fields[1])
+            ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
+    own, grown = {os.getpid()}, True
+    while grown:
+        below = {pid for pid, parent in parents.items() if parent in own} - own
+        own |= below
+        grown = bool(below)
+    return sum(ticks.get(pid, 0) for pid in own) / os.sysconf("SC_CLK_TCK")
+
+
+def computed_in(seconds: float) -> float:
+    """The share of one core that is used, over so many seconds."""
+    before = processor_seconds()
+    time.sleep(seconds)
+    return (processor_seconds() - before) / seconds
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_engine_lets_go_within_a_second(
+    gateway: RunningGateway, kind: str, stream: bool
+) -> None:
+    engine, count = gateway.services.models["m"].engine, COUNTS[kind]
+    # The first request of an engine may have more to do.
+    ids = [begin(gateway.base_url, stream=stream) for _ in range(3)]
+    wait_until(lambda: count(engine) == 3, 20)
+    time.sleep(0.3)
+    assert count(engine) == 3, "they end of themselves: the test would prove nothing"
+    busy = computed_in(0.2)
+    for left in (2, 1, 0):
+        began = time.monotonic()
+        with httpx.Client(timeout=30) as client:
+            answer = client.post(f"{gateway.base_url}/responses/{ids.pop()}/cancel")
+        wait_until(lambda left=left: count(engine) == left, WITHIN)  # type: ignore[misc]
+        assert time.monotonic() - began < WITHIN
+        assert answer.json()["status"] == "cancelled"
+    if kind != "scripted":  # which computes next to nothing
+        assert busy > 0.2
+        # What is left running would go on for many seconds; threads spin for a moment after their last work.
+        wait_until(lambda: computed_in(0.2) < busy / 3, 3)
+
+
+@pytest.mark.parametrize("kind", ["llamacpp"], indirect=True)
+def test_what_waits_for_a_slot_is_let_go_too(gateway: RunningGateway) -> None:
+    engine: Any = gateway.services.models["m"].engine
+    ids = [begin(gateway.base_url) for _ in range(SLOTS + 1)]
+    wait_until(lambda: engine.free_slots == 0, 20)
+    for each in reversed(ids):
+        httpx.post(f"{gateway.base_url}/responses/{each}/cancel", timeout=30)
+    wait_until(lambda: engine.free_slots == SLOTS, WITHIN)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_another_process_cancels_as_soon(start_server: Any, tmp_path: Path, stream: bool) -> None:
+    redis = RedisProcess(tmp_path)
+    shared = {
+        "server": {"store": "redis"},
+        "stores": {"redis": {"url": redis.url}},
+        "models": {"m": {"engine": "scripted", **MODELS["scripted"]}},
+    }
+    try:
+        with run_gateway(shared, tmp_path) as own:
+            toml = (tmp_path / "gateway.toml").read_text()
+            other = start_server(toml.replace('store = "redis"', 'store = "redis", port = {port}'))
+            engine: Any = own.services.models["m"].engine
+            ids = [begin(own.base_url, stream=stream) for _ in range(3)]
+            wait_until(lambda: len(engine.running) == 3, 10)
+            for left in (2, 1, 0):
+                began = time.monotonic()
+                answer = httpx.post(f"{other.url}/v1/responses/{ids.pop()}/cancel", timeout=30)
+                wait_until(lambda left=left: len(engine.running) == left, WITHIN)  # type: ignore[misc]
+                assert time.monotonic() - began < WITHIN
+                assert answer.json()["status"] == "cancelled"
+            assert len(engine.aborted) == 3
+    finally:
+        redis.kill()

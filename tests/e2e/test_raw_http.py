@@ -1,0 +1,104 @@
+"""What comes over the socket and is no proper request: answered in OpenAI's envelope, and never without a limit."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gateway.http_protocol import MAX_HEAD
+
+
+@pytest.fixture
+def talk(server: Any) -> Any:
+    parts = urlsplit(server.url)
+
+    def say(*pieces: bytes) -> tuple[int, dict[str, str], Any]:
+        """The first answer to what these pieces say: status, headers, body."""
+        with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock:
+            for piece in pieces:
+                try:
+                    sock.sendall(piece)
+                except (ConnectionResetError, BrokenPipeError):
+                    break
+            file = sock.makefile("rb")
+            status = int(file.readline().split()[1])
+            headers = {}
+            while line := file.readline().strip():
+                name, _, value = line.decode().partition(": ")
+                headers[name.lower()] = value
+            return status, headers, json.loads(file.read(int(headers["content-length"])))
+
+    return say
+
+
+def head(*headers: str) -> bytes:
+    return "\r\n".join(("GET /v1/models HTTP/1.1", "Host: x", *headers, "", "")).encode()
+
+
+def test_headers_as_long_as_they_may_be_are_read(talk: Any) -> None:
+    status, _, body = talk(head(f"X-Long: {'a' * (MAX_HEAD - 100)}"))
+    assert status == 200
+    assert body["object"] == "list"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (head(f"X-Long: {'a' * MAX_HEAD}"),),
+        (head(*(f"X-{number}: {'a' * 1000}" for number in range(70))),),
+        (b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: x\r\n\r\n",),
+        (b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Endless: ", *(b"a" * 4096 for _ in range(40))),
+    ],
+    ids=["one long header", "many headers", "a long path", "a header without an end"],
+)
+def test_a_head_that_is_too_long_is_refused(talk: Any, pieces: tuple[bytes, ...]) -> None:
+    status, headers, body = talk(*pieces)
+    assert status == 431
+    assert headers["connection"] == "close"
+    assert body["error"]["type"] == "invalid_request_error"
+    assert body["error"]["code"] == "request_headers_too_large"
+    assert str(MAX_HEAD) in body["error"]["message"]
+
+
+def test_a_long_body_is_no_head(talk: Any) -> None:
+    body = json.dumps(
+        {"model": "scripted", "input": "a" * (3 * MAX_HEAD), "stream": False}
+    ).encode()
+    start = (
+        "POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    for pieces in ((start, body), (start + body,)):
+        status, _, answer = talk(*pieces)
+        # It was read, and understood: only the model has no room for it.
+        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+
+
+def test_what_is_no_http_is_refused_in_the_envelope(talk: Any) -> None:
+    for said in (
+        b"GARBAGE\r\n\r\n",
+        b"FOO /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+    ):
+        status, headers, body = talk(said)
+        assert status == 400
+        assert headers["content-type"] == "application/json"
+        assert body["error"]["type"] == "invalid_request_error"
+
+
+def test_requests_in_a_row_on_one_connection_are_counted_each_by_itself(server: Any) -> None:
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock:
+        for _ in range(4):
+            sock.sendall(head(f"X-Long: {'a' * (MAX_HEAD // 2)}"))
+            file = sock.makefile("rb")
+            assert int(file.readline().split()[1]) == 200
+            length = 0
+            while line := file.readline().strip():
+                name, _, value = line.decode().partition(": ")
+                length = int(value) if name.lower() == "content-length" else length
+            file.read(length)

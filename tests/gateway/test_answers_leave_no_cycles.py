@@ -1,0 +1,84 @@
+"""What an answer was made with is gone when it is: cycles would pile up until the garbage collector comes, and cost its time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import gateway_chat_template
+import gateway_memory
+import gateway_parsers
+import gateway_scripted
+from gateway.app import app_of, open_services
+from gateway.config import Config, ModelConfig
+from gateway.plugins import load_plugins
+from gateway.wire.common import encode
+
+INSTALLED = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
+PATHS = {"/v1/responses": "input", "/v1/chat/completions": "messages"}
+
+
+async def garbage_of(work: Callable[[], Awaitable[object]]) -> list[str]:
+    """The types of what the garbage collector finds after `work`."""
+    gc.disable()
+    gc.collect()
+    try:
+        await work()
+        gc.set_debug(gc.DEBUG_SAVEALL)  # kept, not thrown away
+        gc.collect()
+        return [type(each).__name__ for each in gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def ask(app: Any, path: str, body: bytes) -> int:
+    """The status of one request, made without a server."""
+    answered = asyncio.Event()
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        if parts:
+            return parts.pop()
+        await answered.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+        elif not message.get("more_body"):
+            answered.set()
+
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
+        "raw_path": path.encode(), "root_path": "", "query_string": b"", "state": {},
+        "headers": [(b"content-type", b"application/json")],
+        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return statuses[0]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_leaves_nothing_for_the_garbage_collector(path: str, stream: bool) -> None:
+    said: Any = [{"role": "user", "content": "Hello"}]
+    body = encode({"model": "m", "stream": stream, PATHS[path]: said, "store": False})
+    model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
+    plugins = load_plugins(extra=INSTALLED, installed=False)
+    async with AsyncExitStack() as stack:
+        app = app_of(await open_services(Config(models={"m": model}), plugins, stack))
+
+        async def answer() -> None:
+            assert await ask(app, path, body) == 200
+
+        await answer()  # the first fills caches
+        assert await garbage_of(answer) == []
