@@ -29,7 +29,7 @@ from benchmarks.run import ROOT, Case, Row, Server, measure, median
 from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.server import run
+from gateway.serving.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL = 0.05

@@ -18,7 +18,7 @@ from benchmarks.null_engine import Ticker
 from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.server import run
+from gateway.serving.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL_MS = 50.0

@@ -29,7 +29,7 @@ from benchmarks.serve import INTERVAL_MS
 from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.server import run
+from gateway.serving.server import run
 from gateway_redis.testing import RedisProcess, free_port
 
 STREAMS = 256

@@ -14,12 +14,8 @@ from litestar import Litestar, Response
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
-from gateway.access import Doorkeeper, check_access
-from gateway.admission import Admission
-from gateway.background import BackgroundRuns
-from gateway.chat_tools import chat_servers_of, check_chat_tools
+from gateway.chat.tools import chat_servers_of, check_chat_tools
 from gateway.config import Config
-from gateway.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -28,10 +24,7 @@ from gateway.errors import (
     NotFound,
     PayloadTooLarge,
 )
-from gateway.fingerprint import with_fingerprint
-from gateway.metrics import Metrics
-from gateway.offered_tools import OfferedTools, RunnableTool, offered_to
-from gateway.plugin_services import PluginServices
+from gateway.loop.fingerprint import with_fingerprint
 from gateway.plugins import PluginSet
 from gateway.protocols import (
     MeasuredEngine,
@@ -41,7 +34,10 @@ from gateway.protocols import (
     ToolServers,
     UsesServices,
 )
-from gateway.rerun import made_again
+from gateway.responses.background import BackgroundRuns
+from gateway.responses.rerun import made_again
+from gateway.responses.run import ResponseRun
+from gateway.responses.sealing import Sealer
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.chunks import unchunked
@@ -56,6 +52,7 @@ from gateway.routes.conversations import (
     retrieve_item,
     update_conversation,
 )
+from gateway.routes.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.routes.embeddings import create_embeddings
 from gateway.routes.fronts import REQUEST_ID, answer_by_header, front_error, keep_fronts
 from gateway.routes.health import health, metrics, ready
@@ -79,10 +76,13 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import responses_socket
-from gateway.run import ResponseRun
-from gateway.sealing import Sealer
-from gateway.selection import OpenedModel, Selection, needed, open_model, select
-from gateway.served import NamedFront, RunSettings, ServedModel, Services
+from gateway.serving.access import Doorkeeper, check_access
+from gateway.serving.admission import Admission
+from gateway.serving.metrics import Metrics
+from gateway.serving.plugin_services import PluginServices
+from gateway.serving.selection import OpenedModel, Selection, needed, open_model, select
+from gateway.serving.served import NamedFront, RunSettings, ServedModel, Services
+from gateway.tools.offered import OfferedTools, RunnableTool, offered_to
 from gateway.wire.ids import new_id
 
 logger = logging.getLogger("gateway.app")

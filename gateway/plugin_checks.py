@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec import inspect as msgspec_inspect
 
 from gateway import hookspecs
+from gateway.config.tables import suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig
-from gateway.tables import suggestion
 
 Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "route", "resource"]
 

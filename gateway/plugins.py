@@ -11,6 +11,7 @@ import pluggy
 from msgspec import Struct
 
 from gateway.config import PluginsConfig
+from gateway.config.tables import TableError, decode_table, dotted, nearest, suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
     MakeFormat,
@@ -31,7 +32,6 @@ from gateway.plugin_checks import (
     new_manager,
     one_line,
 )
-from gateway.tables import TableError, decode_table, dotted, nearest, suggestion
 
 logger = logging.getLogger("gateway.plugins")
 

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from gateway.access import check_access
 from gateway.config import Config, load_config
 from gateway.plugins import load_plugins
-from gateway.selection import select
-from gateway.server import FINAL_SECONDS
+from gateway.serving.access import check_access
+from gateway.serving.selection import select
+from gateway.serving.server import FINAL_SECONDS
 from gateway.testing.server import run_gateway
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from gateway.cli.self_test import self_test
 from gateway.config import Config
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
-from gateway.selection import (
+from gateway.serving.selection import (
     resolve_model,
     resolve_resources,
     resolve_routes,
@@ -159,7 +159,7 @@ async def _store(config: Config, plugins: PluginSet) -> Check:
 
 def _port(config: Config) -> Check:
     # The server brings the whole web framework; listing and help do without.
-    from gateway.server import bind
+    from gateway.serving.server import bind
 
     what = f"address {config.server.host} port {config.server.port}"
     try:

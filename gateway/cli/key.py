@@ -8,9 +8,9 @@ import secrets
 
 from cryptography.fernet import Fernet
 
-from gateway.access import hash_key
 from gateway.cli.common import Commands
 from gateway.errors import ConfigurationError
+from gateway.serving.access import hash_key
 
 
 def add_to(commands: Commands) -> None:

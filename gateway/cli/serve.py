@@ -10,7 +10,7 @@ from gateway.cli.common import Commands, add_config_argument, configuration
 from gateway.cli.logs import set_up_logging
 from gateway.config import LogLevel
 from gateway.plugins import load_plugins
-from gateway.selection import select
+from gateway.serving.selection import select
 
 logger = logging.getLogger("gateway.serve")
 
@@ -55,6 +55,6 @@ def serve(arguments: argparse.Namespace) -> int:
     for plan in select(config, plugins).models:
         logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)
     # The server brings the whole web framework, which the other commands do without.
-    from gateway.server import run
+    from gateway.serving.server import run
 
     return run(config, plugins)

@@ -12,8 +12,8 @@ import msgspec
 
 from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
 from gateway.config.structs import Config, ModelConfig, PluginsConfig, ServerConfig
+from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
 from gateway.errors import ConfigurationError
-from gateway.tables import KeyPath, TableError, decode_table, nearest, suggestion
 
 DEFAULT_FILE = Path("gateway.toml")
 DEFAULT_MODEL = "tiny"

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.config.tables import KeyPath, suggestion
 from gateway.errors import ConfigurationError
-from gateway.tables import KeyPath, suggestion
 
 SECTIONS = ("server", "models", "tools", "stores", "routes", "resources", "plugins")
 PREFIX = "GATEWAY_"

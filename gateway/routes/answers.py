@@ -11,11 +11,11 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError, StoreUnavailable
-from gateway.live_log import LiveLog
+from gateway.loop.sinks import TAKEN
+from gateway.responses.live_log import LiveLog
+from gateway.responses.run import Ready, ResponseRun
 from gateway.routes.chunks import OneWrite, Silence, chunk_writer
-from gateway.run import Ready, ResponseRun
-from gateway.served import Services
-from gateway.sinks import TAKEN
+from gateway.serving.served import Services
 from gateway.wire.common import encode
 from gateway.wire.events import SSE_DONE, TERMINAL, Event, sse_frame, sse_frame_of
 from gateway.wire.response import ErrorBody, ErrorEnvelope, Response

@@ -5,8 +5,8 @@ from __future__ import annotations
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.chat_plan import make_chat_plan
-from gateway.chat_run import prepare_chat
+from gateway.chat.plan import make_chat_plan
+from gateway.chat.run import prepare_chat
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChoicesAnswer, ChunkStream
 from gateway.routes.state import HttpRequest, owner_of, services_of

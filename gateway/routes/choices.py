@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from litestar.types import Receive, Scope, Send
 
-from gateway.choices import ChoicesRun
+from gateway.loop.choices import ChoicesRun
+from gateway.loop.sinks import TAKEN
 from gateway.routes.answers import (
     SSE_HEADERS,
     direct,
@@ -16,7 +17,6 @@ from gateway.routes.answers import (
     while_connected,
 )
 from gateway.routes.chunks import OneWrite, Silence, chunk_writer
-from gateway.sinks import TAKEN
 from gateway.wire.events import SSE_DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.completion_run import prepare_completion
+from gateway.completions.run import prepare_completion
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChoicesAnswer, ChunkStream
 from gateway.routes.state import HttpRequest, services_of

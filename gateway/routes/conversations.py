@@ -11,13 +11,13 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.history import assign_ids
-from gateway.included import as_listed
-from gateway.pages import PAGED_BY, page_query, unknown_after
 from gateway.protocols import ResponseStore
-from gateway.queries import has_unknown, include_of
+from gateway.responses.history import assign_ids
+from gateway.responses.included import as_listed
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.pages import PAGED_BY, page_query, unknown_after
+from gateway.routes.queries import has_unknown, include_of
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item, ItemReference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from litestar import post
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.embeddings import EmbeddingRun, prepare_embeddings
+from gateway.embeddings.answer import EmbeddingRun, prepare_embeddings
 from gateway.routes.answers import error_answer, json_answer, while_connected
 from gateway.routes.body import read_body
 from gateway.routes.state import HttpRequest, services_of

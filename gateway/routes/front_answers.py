@@ -9,7 +9,7 @@ from typing import Any
 
 from litestar.types import Receive, Scope, Send
 
-from gateway.choices import AnswerRun
+from gateway.loop.choices import AnswerRun
 from gateway.protocols import AnswerWriter, Reply
 from gateway.routes.answers import direct, while_connected
 from gateway.routes.chunks import chunk_writer

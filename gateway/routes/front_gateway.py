@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gateway.choices import AnswerRun
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.faults import Places, tool_places
-from gateway.front_run import WrittenChoice
-from gateway.front_tools import asks_for_tools, front_toolset
-from gateway.generation import Generation, GenerationSettings, Generator
+from gateway.loop.choices import AnswerRun
+from gateway.loop.faults import Places, tool_places
+from gateway.loop.front_run import WrittenChoice
+from gateway.loop.front_tools import asks_for_tools, front_toolset
+from gateway.loop.generation import Generation, GenerationSettings, Generator
+from gateway.loop.sampling import with_defaults
+from gateway.loop.served_tools import ServedTools
 from gateway.protocols import (
     AnswerWriter,
     AsgiApp,
@@ -22,10 +24,8 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.routes.front_answers import StreamedAnswer, WholeAnswer
-from gateway.sampling import with_defaults
-from gateway.served import ServedModel, Services
-from gateway.served_tools import ServedTools
-from gateway.toolset import Toolset
+from gateway.serving.served import ServedModel, Services
+from gateway.tools.toolset import Toolset
 
 
 class PreparedAnswer:

@@ -19,7 +19,7 @@ from gateway.routes.front_answers import SentReply
 from gateway.routes.front_gateway import FrontGateway
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
-from gateway.served import NamedFront, Services
+from gateway.serving.served import NamedFront, Services
 
 REQUEST_ID = "gateway.request_id"
 """Where the application keeps a request's id in its scope."""

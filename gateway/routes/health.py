@@ -9,9 +9,9 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError, ServerShuttingDown
-from gateway.metrics import CONTENT_TYPE
 from gateway.routes.answers import error_answer
 from gateway.routes.state import HttpRequest, services_of
+from gateway.serving.metrics import CONTENT_TYPE
 
 
 @get("/health")

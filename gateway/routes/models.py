@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from gateway.routes.answers import json_answer
 from gateway.routes.state import HttpRequest, services_of
-from gateway.served import ServedModel
+from gateway.serving.served import ServedModel
 from gateway.wire.response import ModelList, ModelObject
 
 

@@ -10,20 +10,20 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.compaction import compacted, plan_compaction
 from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.included import as_listed, with_included
-from gateway.pages import PAGED_BY, page_of, page_query
-from gateway.plan import make_plan
+from gateway.loop.rendering import render
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
-from gateway.queries import flag_of, has_unknown, include_of
-from gateway.rendering import render
-from gateway.rerun import body_to_keep
+from gateway.responses.compaction import compacted, plan_compaction
+from gateway.responses.included import as_listed, with_included
+from gateway.responses.plan import make_plan
+from gateway.responses.rerun import body_to_keep
+from gateway.responses.run import ResponseRun
 from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
 from gateway.routes.body import read_body
+from gateway.routes.pages import PAGED_BY, page_of, page_query
+from gateway.routes.queries import flag_of, has_unknown, include_of
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
-from gateway.run import ResponseRun
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import DeletedResponse, InputTokens
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from litestar import Litestar, Request
 
-from gateway.served import Services
+from gateway.serving.served import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
 

@@ -9,10 +9,10 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.errors import NotFound, Unsupported
-from gateway.pages import page_query
 from gateway.protocols import ResponseStore, StoredCompletion
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.pages import page_query
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.wire.request import decode_metadata
 from gateway.wire.stored_chat import (

@@ -7,13 +7,13 @@ import asyncio
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.chat_plan import in_chats_words, make_chat_plan
+from gateway.chat.plan import in_chats_words, make_chat_plan
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.protocols import Tokenizer, TokensPrompt
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.state import HttpRequest, services_of
-from gateway.served import ServedModel, Services
+from gateway.serving.served import ServedModel, Services
 from gateway.wire.chat import convert_chat_request
 from gateway.wire.common import JsonObject
 from gateway.wire.completions import (

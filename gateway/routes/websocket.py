@@ -19,11 +19,11 @@ from gateway.errors import (
     RateLimited,
     Unsupported,
 )
-from gateway.plan import make_plan
+from gateway.responses.plan import make_plan
+from gateway.responses.run import ResponseRun
 from gateway.routes.answers import JSON, error_body
 from gateway.routes.state import services_in
-from gateway.run import ResponseRun
-from gateway.served import Services
+from gateway.serving.served import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object, missing, not_among, wrong_type
 from gateway.wire.events import Event, WebSocketError, websocket_frame

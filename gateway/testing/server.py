@@ -15,8 +15,8 @@ from typing import Any
 from gateway.app import app_of, open_services
 from gateway.config import Config, load_config
 from gateway.plugins import PluginSet, load_plugins
-from gateway.served import Services
-from gateway.server import GatewayServer, address, bind, uvicorn_config
+from gateway.serving.served import Services
+from gateway.serving.server import GatewayServer, address, bind, uvicorn_config
 
 START_SECONDS = 120.0
 """How long the engines may take to open."""

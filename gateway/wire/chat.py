@@ -1,4 +1,4 @@
-"""Chat Completions: the request, its tools, and the plain answer. Chunks are made by `gateway.chat_chunks`."""
+"""Chat Completions: the request, its tools, and the plain answer. Chunks are made by `gateway.chat.chunks`."""
 
 from __future__ import annotations
 

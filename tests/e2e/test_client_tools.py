@@ -188,7 +188,7 @@ def test_its_output_is_shown_to_the_model_with_the_call(
 
 
 def test_the_model_is_shown_of_its_call_what_it_wrote() -> None:
-    from gateway.client_tools import call_arguments, client_call
+    from gateway.tools.client_run import call_arguments, client_call
 
     kinds: dict[str, Any] = {name: f"{name}_call" for name, _ in CALLS.values()}
     for name, arguments in CALLS.values():

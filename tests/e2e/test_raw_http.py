@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.http_protocol import MAX_HEAD
+from gateway.serving.http_protocol import MAX_HEAD
 
 
 @pytest.fixture

@@ -62,9 +62,9 @@ def test_it_calls_a_third_partys_function_and_answers_from_the_result(
 
 def test_it_calls_an_mcp_tool_and_answers_from_the_result(gateway: RunningGateway) -> None:
     with gateway.client() as client:
-        response = client.responses.create(model="tiny", input="What is 17 plus 25?", tools=SUMS)
+        response = client.responses.create(model="tiny", input="What is 12 + 30?", tools=SUMS)
     listing, call, _ = response.output
     assert [tool.name for tool in listing.tools] == ["add"]
-    assert json.loads(call.arguments) == {"a": 17, "b": 25}
+    assert json.loads(call.arguments) == {"a": 12, "b": 30}
     assert call.output == "The sum is 42."
     assert "42" in response.output_text

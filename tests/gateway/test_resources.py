@@ -16,7 +16,7 @@ from gateway.errors import ConfigurationError, GatewayError
 from gateway.hookspecs import OpenFront, OpenResource, OpenTool, Register
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import NoConfig, Reply, ServedTool
-from gateway.selection import resolve_resources, resolve_routes
+from gateway.serving.selection import resolve_resources, resolve_routes
 from gateway.testing.server import run_gateway
 
 

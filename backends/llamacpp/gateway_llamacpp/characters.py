@@ -64,12 +64,11 @@ def literal(text: str) -> str:
 
 
 def char_class(characters: Characters) -> str:
-    """`characters` as GBNF: a class in brackets. The set must not be empty."""
-    if characters == ANY:
-        return "."
-    inverse = complement(characters)
-    if len(inverse) < len(characters):
-        return f"[^{_ranges(inverse)}]"
+    """`characters` as GBNF: a class in brackets. The set must not be empty.
+
+    Never a negated class or a dot: llama.cpp takes those for every number that four bytes can spell, surrogates and what is
+    beyond Unicode included, and a model could write bytes that are no UTF-8.
+    """
     return f"[{_ranges(characters)}]"
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import Turn
-from gateway.toolset import qualified_name
+from gateway.tools.toolset import qualified_name
 from gateway.wire import items as wire
 from gateway.wire.content import ToolOutputContent
 from gateway_chat_template.conversation import Done, Result, conversation

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from gateway.config.tables import suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
-from gateway.tables import suggestion
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

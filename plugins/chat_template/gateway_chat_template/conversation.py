@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.client_tools import call_arguments
 from gateway.errors import InvalidRequest
 from gateway.protocols import CallRecord
-from gateway.toolset import qualified_name
+from gateway.tools.client_run import call_arguments
+from gateway.tools.toolset import qualified_name
 from gateway.wire import content as parts
 from gateway.wire import items as wire
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from gateway.client_tools import call_arguments
 from gateway.errors import InvalidRequest
 from gateway.protocols.prompt import CallRecord, ToolDefinition
-from gateway.toolset import qualified_name
+from gateway.tools.client_run import call_arguments
+from gateway.tools.toolset import qualified_name
 from gateway.wire import content as parts
 from gateway.wire import items as wire
 from gateway_harmony.calls import PYTHON, is_built_in, is_family_name

@@ -5,7 +5,7 @@ Pure and synchronous. What a delta means is decided here, once; what becomes of 
 
 Promises: blocks have dense indices and never overlap; each is closed; thinking ends with its signature; the parts of a
 client's call's input add up to what the model wrote; each call of a tool that the gateway has run has one answer after it.
-Citation marks (`gateway.citations`) are left out of the text: the block that ends there has the citation.
+Citation marks (`gateway.tools.citations`) are left out of the text: the block that ends there has the citation.
 """
 
 from __future__ import annotations

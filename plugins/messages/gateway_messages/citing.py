@@ -8,8 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gateway.citations import Citation, CitationReader, FileCitation, Piece, by_cursor, by_mark
 from gateway.protocols import CallRecord, FileSource, Source
+from gateway.tools.citations import (
+    Citation,
+    CitationReader,
+    FileCitation,
+    Piece,
+    by_cursor,
+    by_mark,
+)
 from gateway_messages.answer import WebCitation
 
 LONGEST_QUOTE = 150

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gateway.protocols import CallRecord, OfferedTool, ServedTool, ToolResult
-from gateway.string_field import StringFieldReader
+from gateway.tools.string_field import StringFieldReader
 from gateway_messages.answer import McpToolUseContent, ServerToolUseContent
 from gateway_messages.tool_answer import (
     BashAnswer,

@@ -256,7 +256,7 @@ async def test_what_a_trigger_begins_is_well_formed_wherever_it_begins(ask):
     constraint = Triggered("<", Sequence((Const("<f>"), Regex("[0-9]{2}"), Const("</f>"))))
     seen = 0
     for answer in await answers(
-        ask, constraint, logit_bias={ord("<") - 33: 6.0}, max_tokens=120, ignore_eos=True
+        ask, constraint, logit_bias={ord("<") - 33: 20.0}, max_tokens=120, ignore_eos=True
     ):
         rest = re.sub("<f>[0-9]{2}</f>", "", answer.text)
         seen += answer.text.count("</f>")

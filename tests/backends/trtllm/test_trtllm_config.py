@@ -127,6 +127,6 @@ async def test_what_the_model_is_is_told(start: Any) -> None:
     assert info.max_model_len == 777
     assert "<|im_start|>" in (info.chat_template or "")
     assert info.eos_token == "<|im_end|>"
-    assert info.eos_token_ids == (1189, 1187)
+    assert info.eos_token_ids == (1191, 1189)
     assert info.sampling is not None
     assert info.sampling.temperature == 0.3

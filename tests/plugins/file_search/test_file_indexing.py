@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.citations import CitationReader, FileCitation, by_mark
 from gateway.errors import ConfigurationError, InvalidRequest, NotFound
+from gateway.tools.citations import CitationReader, FileCitation, by_mark
 from gateway.wire.tools import FileSearchTool
 from gateway_file_search import files, store_files, stores
 from gateway_file_search.config import FileSearchConfig

@@ -15,14 +15,14 @@ import gateway_chat_template
 import gateway_parsers
 from gateway import hookimpl
 from gateway.app import open_services
-from gateway.background import BackgroundRuns
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import StoreUnavailable
-from gateway.plan import make_plan
 from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED, NoConfig
-from gateway.run import ResponseRun
-from gateway.served import Services
+from gateway.responses.background import BackgroundRuns
+from gateway.responses.plan import make_plan
+from gateway.responses.run import ResponseRun
+from gateway.serving.served import Services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer, parse_scenario
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode

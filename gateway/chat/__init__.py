@@ -1,0 +1,1 @@
+"""Chat Completions: the same deltas, assembled as choices."""

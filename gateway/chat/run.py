@@ -1,0 +1,225 @@
+"""One answer of Chat Completions: its choices, run at once."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from msgspec import UNSET
+
+from gateway.chat.assembler import ChoiceAssembler
+from gateway.chat.chunks import ChunkWriter, chunk_head, usage_chunk
+from gateway.chat.citations import AnnotatedWriter, CitedWriter
+from gateway.chat.message import MessageWriter
+from gateway.chat.plan import ChatPlan, in_chats_words
+from gateway.chat.tee import TeeWriter
+from gateway.errors import GatewayError, StoreUnavailable, Unsupported
+from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
+from gateway.loop.generation import Generation, Generator, variant
+from gateway.loop.logprobs import LogprobAligner
+from gateway.loop.served_tools import ServedTools
+from gateway.loop.watch import Watch
+from gateway.protocols import TokensPrompt, ToolResult
+from gateway.responses.open_item.item import OpenServerCall
+from gateway.serving.served import Services
+from gateway.wire.chat import ChatCompletion
+from gateway.wire.ids import new_id
+from gateway.wire.response import ResponseStatus
+
+logger = logging.getLogger("gateway.chat.assembler")
+
+
+class ChatChoice:
+    """One choice: its own generator, parser, assembler and tool sessions."""
+
+    def __init__(
+        self,
+        index: int,
+        plan: ChatPlan,
+        services: Services,
+        first: Generation,
+        head: bytes,
+        *,
+        gathers: bool,
+    ) -> None:
+        """`gathers`: whether the whole choice is asked for in the end, as it is where it is not streamed."""
+        style = plan.style
+        self._plan = plan
+        self._first = first
+        aligner = LogprobAligner() if style.logprobs else None
+        token_ids: list[int] | None = [] if style.token_ids else None
+        self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
+        watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
+        self.message: MessageWriter | None = None
+        writer: AnnotatedWriter
+        if style.stream:
+            writer = chunks = ChunkWriter(
+                head,
+                index,
+                reasoning_fields=style.reasoning_fields,
+                logprobs=style.logprobs,
+                legacy=style.legacy,
+                token_ids=token_ids,
+                includes_usage=style.includes_usage,
+                usage_so_far=self.watch.usage if style.continuous_usage else None,
+                first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
+            )
+        if gathers:
+            message = self.message = MessageWriter(
+                index,
+                reasoning_fields=style.reasoning_fields,
+                logprobs=style.logprobs,
+                legacy=style.legacy,
+                token_ids=None if style.stream else token_ids,
+            )
+            writer = TeeWriter(chunks, message) if style.stream else message
+        self.generator = Generator(
+            plan.model,
+            plan.settings,
+            services.metrics,
+            aligner=aligner,
+            observe=self.watch.see if watches else aligner.push if aligner is not None else None,
+        )
+        self.generator.counts_prompt = index == 0
+        self._tools = ServedTools(plan.toolset, services, self.generator)
+        self._cited: CitedWriter | None = None
+        if self._tools.offered:
+            self._cited = CitedWriter(writer)
+        self._assembler = ChoiceAssembler(
+            self._cited or writer,
+            roles=plan.toolset.roles,
+            hidden=plan.toolset.served,
+            new_id=new_id,
+            aligner=aligner,
+            shows_reasoning=bool(style.reasoning_fields),
+            calls_finish=style.calls_finish,
+            lead=style.lead,
+        )
+
+    @property
+    def cut_off(self) -> bool:
+        return self._assembler.finish_reason in ("length", "content_filter")
+
+    async def run(self, sink: ByteSink) -> bytes:
+        assembler = self._assembler
+        try:
+            if self._cited is not None:
+                await self._tools.run(
+                    self._first,
+                    sink,
+                    write=assembler.feed,
+                    end=assembler.end_generation,
+                    tell=self._out_of_sight,
+                    begin=self.watch.go_on,
+                )
+            else:
+                await self.generator.run(
+                    self._first, assembler.feed, assembler.end_generation, sink
+                )
+        except GatewayError as error:
+            raise in_chats_words(error, self._plan)  # noqa: B904 (the same error)
+        return assembler.finish(self.generator.stop_reason)
+
+    def _out_of_sight(self, call: OpenServerCall, result: ToolResult) -> bytes:
+        """The wire format has no place for calls that the gateway runs; what they found may be cited."""
+        assert self._cited is not None, "tools are served"
+        self._cited.called(result)
+        return b""
+
+
+class ChatRun(ChoicesRun):
+    """One answer, prepared."""
+
+    def __init__(self, plan: ChatPlan, services: Services, first: Generation) -> None:
+        """`first` is the generation that the engine has looked at."""
+        self._plan = plan
+        self._head = chunk_head(
+            plan.id,
+            "chat.completion.chunk",
+            plan.created,
+            plan.model.name,
+            plan.style.service_tier,
+            plan.model.fingerprint,
+        )
+        self._first = first
+        self._observers = bool(services.hook.gateway_chat_finished.get_hookimpls())
+        gathers = not plan.style.stream or plan.to_keep is not None or self._observers
+        self._chat_choices = [
+            ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
+            for index in range(plan.n)
+        ]
+        super().__init__(plan.model, services, self._chat_choices)
+
+    def trailer(self) -> bytes:
+        if not self._plan.style.includes_usage:
+            return b""
+        return usage_chunk(self._head, completion_usage(self.usage()))
+
+    async def keep(self) -> None:
+        store, order = self.services.store, self._plan.to_keep
+        if store is None or order is None:
+            return
+        try:
+            await store.put_completion(order.record(self.answer()))
+        except StoreUnavailable as error:
+            logger.warning("%s could not be stored: %s", self._plan.id, error.message)
+            self.error = error
+
+    def tell(self, status: ResponseStatus) -> None:
+        if not self._observers:
+            return
+        try:
+            self.services.hook.gateway_chat_finished(
+                completion=self.answer(), status=status, error=self.error
+            )
+        except Exception:
+            # An observer's failure must not become the client's.
+            logger.exception("a gateway_chat_finished hook failed")
+
+    def answer(self) -> ChatCompletion:
+        """With the choices that are finished: all, once `run` has ended well."""
+        plan, style = self._plan, self._plan.style
+        choices = [
+            choice.message.choice()
+            for choice in self._chat_choices
+            if choice.message is not None and choice.message.finished
+        ]
+        prompt = self._first.request.prompt
+        return ChatCompletion(
+            id=plan.id,
+            created=plan.created,
+            model=plan.model.name,
+            choices=choices,
+            usage=completion_usage(self.usage()),
+            system_fingerprint=plan.model.fingerprint,
+            service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
+            prompt_logprobs=(
+                self._chat_choices[0].watch.shown_prompt() if style.prompt_logprobs else UNSET
+            ),
+            prompt_token_ids=(
+                list(prompt.token_ids)
+                if style.token_ids and isinstance(prompt, TokensPrompt)
+                else UNSET
+            ),
+        )
+
+
+async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
+    """Make the prompt and let the engine look at it: raises what a client must be told by HTTP status."""
+    try:
+        first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
+    except GatewayError as error:
+        raise in_chats_words(error, plan)  # noqa: B904 (the same error)
+    if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
+        raise Unsupported(
+            "The engine of this model keeps its tokens to itself.", param="return_token_ids"
+        )
+    if plan.to_keep is not None and services.store is not None:
+        await services.store.health()
+    return ChatRun(plan, services, first)
+
+
+def _prompt_token_ids(generation: Generation) -> bytes:
+    prompt = generation.request.prompt
+    assert isinstance(prompt, TokensPrompt), "prepare_chat has looked"
+    return b',"prompt_token_ids":%b' % msgspec.json.encode(list(prompt.token_ids))

@@ -1,0 +1,38 @@
+"""A web search that a chat completion asks for (`web_search_options`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from gateway.errors import Unsupported
+from gateway.tools.offered import OfferedTools, RunnableTool
+from gateway.tools.omitted import OmittedTools
+from gateway.wire.chat import WebSearchOptions
+from gateway.wire.tools import WebSearchTool, type_of
+
+WEB_SEARCH = type_of(WebSearchTool)
+
+
+def searching_tools(offered: OfferedTools, omitted: OmittedTools) -> Sequence[RunnableTool]:
+    """What searches the web for requests that ask for it. Raises `Unsupported` where nothing does, unless it may be omitted."""
+    found = offered.by_type.get(WEB_SEARCH, ())
+    if not found and offered.unavailable == "omit":
+        omitted.tell([WEB_SEARCH])
+    elif not found:
+        raise Unsupported(
+            "Web search is not available on this server. Leave the parameter out, or have the server configured with a "
+            'plugin that searches, or to leave it out itself (unavailable_tools = "omit").',
+            param="web_search_options",
+        )
+    return found
+
+
+def web_search(options: WebSearchOptions) -> WebSearchTool:
+    """The tool that asks for the same in the Responses API."""
+    size, location = options.search_context_size, options.user_location
+    return WebSearchTool(
+        search_context_size=UNSET if size is None else size,
+        user_location=UNSET if location is None else location.approximate,
+    )

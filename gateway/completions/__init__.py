@@ -1,0 +1,1 @@
+"""Completions: the model's raw text as choices."""

@@ -1,0 +1,308 @@
+"""One answer of Completions: from its prompts to its choices, run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.chat.assembler import ChoiceAssembler
+from gateway.chat.chunks import chunk_head, usage_chunk
+from gateway.chat.plan import refuse, refuse_scores
+from gateway.chat.structure import structure_of, text_format_of, text_place
+from gateway.completions.assembler import CompletionWriter, Echo, RawOutput
+from gateway.constraints import Constraint, JsonObject, JsonSchema
+from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
+from gateway.loop.faults import Places, name_fault
+from gateway.loop.generation import Generation, GenerationSettings, Generator, variant
+from gateway.loop.logprobs import LogprobAligner
+from gateway.loop.rendering import IN_THREAD
+from gateway.loop.sampling import sampling_of
+from gateway.loop.watch import Watch
+from gateway.protocols import (
+    EngineRequest,
+    RenderedPrompt,
+    Sampling,
+    Tokenizer,
+    TokensPrompt,
+    Turn,
+)
+from gateway.serving.served import ServedModel, Services
+from gateway.wire.completions import Completion, CompletionRequest, Prompt
+from gateway.wire.ids import new_id
+
+MAX_CHOICES = 1024
+"""Prompts times `n`, in one request."""
+
+DEFAULT_MAX_TOKENS = 16
+"""OpenAI's default, where neither the request nor the configuration says one."""
+
+_REFUSED = {
+    "suffix": "Text cannot be inserted before a suffix on this server. Leave suffix out.",
+    "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
+    "allowed_token_ids": "A list of allowed tokens is not available on this server. Use logit_bias.",
+    "truncate_prompt_tokens": "Prompts are not cut on this server. Send a shorter prompt.",
+    "logits_processors": "Logits processors are not taken from requests on this server.",
+    "kv_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
+    "vllm_xargs": "vLLM's own extra arguments are not taken from requests on this server.",
+    "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids.",
+}
+
+
+class CompletionChoice:
+    """One choice: its own generator, and the writer of its text."""
+
+    def __init__(
+        self,
+        index: int,
+        request: CompletionRequest,
+        model: ServedModel,
+        services: Services,
+        first: Generation,
+        head: bytes,
+        tokenizer: Tokenizer,
+        *,
+        counts_prompt: bool,
+    ) -> None:
+        options = request.stream_options
+        logprobs = request.logprobs is not None
+        aligner = LogprobAligner() if logprobs else None
+        token_ids: list[int] | None = [] if request.return_token_ids else None
+        prompt = first.request.prompt
+        assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
+        self._mute = request.max_tokens == 0
+        self.watch = Watch(
+            first, aligner=aligner, token_ids=token_ids, counts_output=not self._mute
+        )
+        includes_usage = bool(request.stream and options and options.include_usage)
+        continuous = bool(includes_usage and options and options.continuous_usage_stats)
+        echo = None
+        if request.echo:
+            echo = Echo(
+                tokenizer.decode(
+                    prompt.token_ids, skip_special_tokens=request.skip_special_tokens is not False
+                ),
+                tokenizer.decode(prompt.token_ids[:1]),
+                (lambda: self.watch.prompt_logprobs) if logprobs else None,
+            )
+        self.writer = CompletionWriter(
+            index,
+            head=head if request.stream else None,
+            logprobs=logprobs,
+            echo=echo,
+            mute=self._mute,
+            token_ids=token_ids,
+            prompt_token_ids=prompt.token_ids,
+            includes_usage=includes_usage,
+            usage_so_far=self.watch.usage if continuous else None,
+        )
+        self._first = first
+        self.generator = Generator(
+            model,
+            GenerationSettings(sampling=first.request.sampling, raw_stops=True),
+            services.metrics,
+            aligner=aligner,
+            observe=self.watch.see,
+        )
+        self.generator.counts_prompt = counts_prompt
+        self._assembler = ChoiceAssembler(
+            self.writer, roles={}, hidden=(), new_id=new_id, aligner=aligner
+        )
+
+    @property
+    def cut_off(self) -> bool:
+        return self._assembler.finish_reason in ("length", "content_filter")
+
+    async def run(self, sink: ByteSink) -> bytes:
+        assembler = self._assembler
+        try:
+            await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
+        except GatewayError as error:
+            raise _in_their_words(error)  # noqa: B904 (the same error)
+        if self._mute:
+            self.generator.tokens.output = 0
+        return assembler.finish(self.generator.stop_reason)
+
+
+class CompletionRun(ChoicesRun):
+    """One answer, prepared."""
+
+    def __init__(
+        self,
+        request: CompletionRequest,
+        model: ServedModel,
+        services: Services,
+        generations: Sequence[Generation],
+        tokenizer: Tokenizer,
+    ) -> None:
+        """`generations`: one per prompt, which the engine has looked at."""
+        self._request = request
+        self._id = new_id("cmpl-")
+        self._created = int(time.time())
+        self._head = chunk_head(
+            self._id, "text_completion", self._created, model.name, None, model.fingerprint
+        )
+        n = request.n or 1
+        self._made = [
+            CompletionChoice(
+                number * n + index,
+                request,
+                model,
+                services,
+                variant(generation, index),
+                self._head,
+                tokenizer,
+                counts_prompt=index == 0,
+            )
+            for number, generation in enumerate(generations)
+            for index in range(n)
+        ]
+        super().__init__(model, services, self._made)
+
+    def trailer(self) -> bytes:
+        options = self._request.stream_options
+        if options is None or not options.include_usage:
+            return b""
+        return usage_chunk(self._head, completion_usage(self.usage()))
+
+    def answer(self) -> Completion:
+        shows_prompt = self._request.prompt_logprobs is not None
+        return Completion(
+            id=self._id,
+            created=self._created,
+            model=self._model.name,
+            system_fingerprint=self._model.fingerprint,
+            choices=[
+                choice.writer.choice(choice.watch.shown_prompt() if shows_prompt else None)
+                for choice in self._made
+            ],
+            usage=completion_usage(self.usage()),
+        )
+
+
+async def prepare_completion(
+    request: CompletionRequest,
+    services: Services,
+    *,
+    size: int,
+    trace_headers: Mapping[str, str] | None = None,
+) -> CompletionRun:
+    """Decide everything about an answer and let the engine look at its prompts: raises what a client must be told by HTTP
+    status.
+    """
+    model = services.model(request.model)
+    tokenizer = model.engine.tokenizer
+    _refuse(request, model)
+    if tokenizer is None or "tokens" not in model.engine.capabilities:
+        raise Unsupported(
+            "The engine of this model takes messages only. Use /v1/chat/completions.",
+            param="prompt",
+        )
+    sampling = _sampling(request, model)
+    structure = _structure(request, model)
+    generations = []
+    for prompt in request.prompts:
+        token_ids = await _token_ids(prompt, request, tokenizer, size)
+        rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
+        asked = EngineRequest(
+            request_id=new_id("gen_"),
+            prompt=rendered.prompt,
+            sampling=sampling,
+            constraint=structure,
+            adapter=model.adapter,
+            cache_salt=request.cache_salt,
+            priority=request.priority or 0,
+            trace_headers=trace_headers,
+            tail="text",
+        )
+        try:
+            await model.engine.check(asked)
+        except GatewayError as error:
+            if isinstance(error, InvalidRequest) and structure is not None:
+                places = Places(text=text_place(request))
+                await name_fault(error, asked, structure, model.engine, places)
+            raise _in_their_words(error)  # noqa: B904 (the same error)
+        generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
+    raw = msgspec.structs.replace(model, output_format=_RAW)
+    return CompletionRun(request, raw, services, generations, tokenizer)
+
+
+_RAW = RawOutput()
+
+
+def _in_their_words(error: GatewayError) -> GatewayError:
+    """`error` with the parameter that it is about named as in Completions."""
+    if error.param is not None and error.param.startswith("input"):
+        error.param = "prompt"
+    elif error.param == "max_output_tokens":
+        error.param = "max_tokens"
+    return error
+
+
+def _refuse(request: CompletionRequest, model: ServedModel) -> None:
+    refuse(request, _REFUSED)
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            param="stream_options",
+        )
+    if request.stream and request.prompt_logprobs is not None:
+        raise InvalidRequest(
+            "Log probabilities of the prompt are not streamed. Leave out stream, or prompt_logprobs.",
+            param="prompt_logprobs",
+        )
+    if len(request.prompts) * (request.n or 1) > MAX_CHOICES:
+        raise InvalidRequest(
+            f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller n.",
+            param="n",
+        )
+    capabilities = model.engine.capabilities
+    refuse_scores(request, capabilities)
+    if request.echo and request.logprobs is not None and "prompt_logprobs" not in capabilities:
+        raise Unsupported(
+            "The engine of this model gives no log probabilities of the prompt, which echo shows beside it.",
+            param="echo",
+        )
+
+
+def _sampling(request: CompletionRequest, model: ServedModel) -> Sampling:
+    prompt_logprobs = request.prompt_logprobs
+    if prompt_logprobs is None and request.echo:
+        prompt_logprobs = request.logprobs
+    most = request.max_tokens
+    if most is None and model.config.sampling.max_tokens is None:
+        most = DEFAULT_MAX_TOKENS
+    sampling = sampling_of(
+        request,
+        model,
+        max_tokens=1 if most == 0 else most,
+        logprobs=request.logprobs,
+        prompt_logprobs=prompt_logprobs,
+    )
+    skips = request.skip_special_tokens is not False
+    return msgspec.structs.replace(sampling, skip_special_tokens=skips)
+
+
+def _structure(request: CompletionRequest, model: ServedModel) -> Constraint | None:
+    text_format = text_format_of(request)
+    match text_format.kind:
+        case "json_schema":
+            return JsonSchema(text_format.schema or {})
+        case "json_object":
+            return JsonObject()
+        case _:
+            return structure_of(request, model.engine.capabilities)
+
+
+async def _token_ids(
+    prompt: Prompt, request: CompletionRequest, tokenizer: Tokenizer, size: int
+) -> Sequence[int]:
+    if not isinstance(prompt, str):
+        return prompt
+    special = request.add_special_tokens is not False
+    if size <= IN_THREAD:
+        return tokenizer.encode(prompt, add_special_tokens=special)
+    return await asyncio.to_thread(tokenizer.encode, prompt, add_special_tokens=special)

@@ -1,0 +1,267 @@
+"""One answer of the Embeddings API: from its inputs to its vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import logging
+import math
+from array import array
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from gateway.engines.vectors import bytes_of
+from gateway.errors import DeadlineExceeded, EngineError, GatewayError, InvalidRequest, Unsupported
+from gateway.loop.generation import CONTEXT_LENGTH_EXCEEDED
+from gateway.loop.rendering import IN_THREAD
+from gateway.protocols import (
+    EmbeddingEngine,
+    EmbeddingInfo,
+    EmbeddingInput,
+    EmbeddingRequest,
+    EmbeddingResult,
+    Tokenizer,
+)
+from gateway.serving.served import ServedModel, Services
+from gateway.wire.common import encode
+from gateway.wire.embeddings import (
+    Embedding,
+    EmbeddingList,
+    EmbeddingsRequest,
+    EmbeddingUsage,
+    EncodingFormat,
+)
+from gateway.wire.ids import new_id
+from gateway.wire.response import ResponseStatus, Usage
+
+logger = logging.getLogger("gateway.embeddings.answer")
+
+T = TypeVar("T")
+
+_ENCODED_AT_ONCE = 32
+"""Vectors that are encoded before the event loop gets its turn."""
+
+
+class EmbeddingRun:
+    """One answer, prepared. `run` never raises but for the cancellation of its task: what fails is `error`."""
+
+    def __init__(
+        self,
+        request: EmbeddingRequest,
+        model: ServedModel,
+        engine: EmbeddingEngine,
+        services: Services,
+        encoding: EncodingFormat,
+    ) -> None:
+        """Takes a place in the model's queue: raises `RateLimited`."""
+        self.services = services
+        self.error: GatewayError | None = None
+        """Why it failed, once it has."""
+        self._request = request
+        self._model = model
+        self._engine = engine
+        self._encoding = encoding
+        self._reservation = model.admission.reserve()
+        self._task: asyncio.Task[object] | None = None
+        self._stopped_by: GatewayError | None = None
+
+    def abandon(self) -> None:
+        """Give back the place in the queue, if `run` was never called."""
+        self._reservation.cancel()
+
+    def stop(self, error: GatewayError) -> None:
+        """End the run from outside: it fails with `error`."""
+        if self._task is not None and self._stopped_by is None:
+            self._stopped_by = error
+            self._task.cancel()
+
+    async def run(self) -> EmbeddingList | None:
+        """The whole answer; None where it failed."""
+        self.services.runs.add(self)
+        try:
+            return await self._through(self._answer)
+        finally:
+            self.services.runs.discard(self)
+
+    async def vectors(self) -> Sequence[array[float]] | None:
+        """In place of `run`: the vectors alone; None where it failed. No shutdown waits for it: its caller's does."""
+        return await self._through(self._bare)
+
+    async def _through(self, make: Callable[[EmbeddingResult], Awaitable[T]]) -> T | None:
+        self._task = asyncio.current_task()
+        status: ResponseStatus = "cancelled"
+        usage: Usage | None = None
+        try:
+            made = await self._until_end(make)
+            status = "failed" if made is None else "completed"
+            if made is None:
+                return None
+            answer, tokens = made
+            usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
+            return answer
+        finally:
+            self._task = None
+            self.abandon()
+            self.services.metrics.run_finished(self._model.name, status, usage)
+
+    async def _until_end(
+        self, make: Callable[[EmbeddingResult], Awaitable[T]]
+    ) -> tuple[T, int] | None:
+        """What is made of the vectors, and the tokens that they took."""
+        seconds = self.services.settings.request_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                async with self._reservation:
+                    result = await self._engine.embed(self._request)
+                self._check_number(result)
+                return await make(result), result.prompt_tokens
+        except TimeoutError:
+            self.error = DeadlineExceeded(
+                f"The embeddings took longer than {seconds:g} seconds, which is this server's limit."
+            )
+        except GatewayError as failure:
+            self.error = failure
+        except asyncio.CancelledError:
+            if self._stopped_by is None:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            self.error = self._stopped_by
+        except Exception:
+            # A plugin or the gateway itself is at fault; the client is told that, the log is told what.
+            logger.exception("embedding failed")
+            self.error = GatewayError("The server had an internal error on this request.")
+        return None
+
+    def _check_number(self, result: EmbeddingResult) -> None:
+        wanted = len(self._request.inputs)
+        if len(result.vectors) != wanted:
+            raise EngineError(
+                f"The engine gave {len(result.vectors)} vectors for {wanted} inputs. Retry."
+            )
+
+    async def _bare(self, result: EmbeddingResult) -> Sequence[array[float]]:
+        for vector in result.vectors:
+            _check_numbers(vector)
+        return result.vectors
+
+    async def _answer(self, result: EmbeddingResult) -> EmbeddingList:
+        data: list[msgspec.Raw] = []
+        for index, vector in enumerate(result.vectors):
+            if index % _ENCODED_AT_ONCE == _ENCODED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            _check_numbers(vector)
+            shown = Embedding(index=index, embedding=_encoded(vector, self._encoding))
+            data.append(msgspec.Raw(encode(shown)))
+        tokens = result.prompt_tokens
+        return EmbeddingList(
+            data=data,
+            model=self._model.name,
+            usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
+        )
+
+
+def _check_numbers(vector: array[float]) -> None:
+    if not vector or not math.isfinite(sum(vector)):
+        raise EngineError("The engine gave a vector that is not made of numbers.")
+
+
+def _encoded(vector: array[float], encoding: EncodingFormat) -> list[float] | str:
+    if encoding == "float":
+        return vector.tolist()
+    return binascii.b2a_base64(bytes_of(vector), newline=False).decode()
+
+
+async def prepare_embeddings(
+    request: EmbeddingsRequest,
+    services: Services,
+    *,
+    size: int,
+    trace_headers: Mapping[str, str] | None = None,
+) -> EmbeddingRun:
+    """Decide everything about an answer: raises what a client must be told by HTTP status.
+
+    `size` is the body's, in bytes: a hint of how long tokenizing takes.
+    """
+    model, engine = services.embedding_model(request.model)
+    info = engine.embedding
+    _check_dimensions(request.dimensions, info, model.name)
+    tokenizer = model.engine.tokenizer
+    inputs: Sequence[EmbeddingInput] = request.inputs
+    if tokenizer is not None:
+        special = request.add_special_tokens is not False
+        if size > IN_THREAD:
+            inputs = await asyncio.to_thread(_tokenized, inputs, tokenizer, special=special)
+        else:
+            inputs = _tokenized(inputs, tokenizer, special=special)
+        _check_lengths(inputs, info, several=request.several)
+    elif request.add_special_tokens is not None:
+        raise Unsupported(
+            "The engine of this model tokenizes by its own rule. Leave add_special_tokens out.",
+            param="add_special_tokens",
+        )
+    asked = EmbeddingRequest(
+        request_id=new_id("emb_"),
+        inputs=inputs,
+        dimensions=request.dimensions,
+        adapter=model.adapter,
+        priority=request.priority or 0,
+        user=request.user,
+        trace_headers=trace_headers,
+    )
+    return EmbeddingRun(asked, model, engine, services, request.encoding_format)
+
+
+def _tokenized(
+    inputs: Sequence[EmbeddingInput], tokenizer: Tokenizer, *, special: bool
+) -> list[EmbeddingInput]:
+    return [
+        tokenizer.encode(each, add_special_tokens=special) if isinstance(each, str) else each
+        for each in inputs
+    ]
+
+
+def _check_lengths(inputs: Sequence[EmbeddingInput], info: EmbeddingInfo, *, several: bool) -> None:
+    most = info.max_input_tokens
+    for index, each in enumerate(inputs):
+        param = f"input[{index}]" if several else "input"
+        if not each:
+            raise InvalidRequest(
+                f"Invalid '{param}': the model has no token for this text, so there is nothing to embed.",
+                param=param,
+                code="invalid_value",
+            )
+        if most is not None and len(each) > most:
+            raise InvalidRequest(
+                f"Invalid '{param}': this input has {len(each)} tokens, and the model embeds at most {most} at once. "
+                "Shorten it, or cut it in pieces.",
+                param=param,
+                code=CONTEXT_LENGTH_EXCEEDED,
+            )
+
+
+def _check_dimensions(wanted: int | None, info: EmbeddingInfo, model: str) -> None:
+    whole, shorter = info.dimensions, info.shorter
+    if wanted is None or wanted == whole or shorter is None:
+        return
+    if whole is not None and wanted > whole:
+        raise InvalidRequest(
+            f"Invalid 'dimensions': the vectors of '{model}' have {whole} numbers, and {wanted} were asked for.",
+            param="dimensions",
+            code="integer_above_max_value",
+        )
+    if shorter is False:
+        has = "a fixed length" if whole is None else f"{whole} numbers"
+        raise Unsupported(
+            f"The vectors of '{model}' have {has}, and cannot be shortened. Leave dimensions out.",
+            param="dimensions",
+        )
+    if shorter is not True and wanted not in shorter:
+        raise InvalidRequest(
+            f"Invalid 'dimensions': the vectors of '{model}' can have {', '.join(map(str, shorter))} numbers, and "
+            f"{wanted} were asked for.",
+            param="dimensions",
+            code="invalid_value",
+        )

@@ -1,0 +1,86 @@
+"""How to sample for one request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidRequest
+from gateway.protocols import Sampling
+from gateway.serving.served import ServedModel
+from gateway.wire.sampling import SamplingParameters
+
+_CHOSEN = (
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "seed", "min_tokens",
+)  # fmt: skip
+
+
+def sampling_of(
+    request: SamplingParameters,
+    model: ServedModel,
+    *,
+    max_tokens: int | None,
+    logprobs: int | None,
+    prompt_logprobs: int | None = None,
+) -> Sampling:
+    """The request's settings before the configured ones, before the model's recommended ones, before the engine's own."""
+    defaults = model.config.sampling
+    return Sampling(
+        **_chosen(request, model),
+        max_tokens=max_tokens if max_tokens is not None else defaults.max_tokens,
+        stop=_stop(request.stop),
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        bad_words=tuple(request.bad_words or ()),
+        ignore_eos=bool(request.ignore_eos),
+        include_stop_str_in_output=bool(request.include_stop_str_in_output),
+        logit_bias=_logit_bias(request),
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+    )
+
+
+def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
+    """`sampling` with the configured settings, then the model's recommended ones, where it says nothing."""
+    most = sampling.max_tokens
+    return msgspec.structs.replace(
+        sampling,
+        **_chosen(sampling, model),
+        max_tokens=model.config.sampling.max_tokens if most is None else most,
+    )
+
+
+def _chosen(request: SamplingParameters | Sampling, model: ServedModel) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    configured, recommended = model.config.sampling, model.info.sampling
+    for name in _CHOSEN:
+        value = getattr(request, name, None)
+        if value is None:
+            value = getattr(configured, name, None)
+        if value is None:
+            value = getattr(recommended, name, None)
+        chosen[name] = value
+    return chosen
+
+
+def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if "" in stops:
+        raise InvalidRequest(
+            "Invalid 'stop': an empty string is everywhere, and cannot be stopped at. Leave it out.",
+            param="stop" if isinstance(stop, str) else f"stop[{stops.index('')}]",
+            code="invalid_value",
+        )
+    return stops
+
+
+def _logit_bias(request: SamplingParameters) -> dict[int, float] | None:
+    if not request.logit_bias:
+        return None
+    try:
+        return {int(token): bias for token, bias in request.logit_bias.items()}
+    except ValueError:
+        raise InvalidRequest(
+            "logit_bias maps token ids, written as whole numbers, to a bias.", param="logit_bias"
+        ) from None

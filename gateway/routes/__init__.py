@@ -1,0 +1,1 @@
+"""HTTP: requests are decoded, what they ask for is called, answers are encoded."""

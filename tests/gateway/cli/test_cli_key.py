@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from gateway.cli import main
+from gateway.config import ApiKey
+from gateway.responses.sealing import Sealer
+from gateway.serving.access import Doorkeeper
+
+
+def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "alice"]) == 0
+    out = capsys.readouterr().out
+    key = re.search(r"sk-\S+", out)
+    assert key is not None
+    config = tomllib.loads(out[out.index("[[") :])
+    door = Doorkeeper([ApiKey(**each) for each in config["server"]["api_keys"]])
+    header = (b"authorization", f"Bearer {key.group()}".encode())
+    assert door.owner("/v1/models", [header]) == "alice"
+
+
+def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "--reasoning"]) == 0
+    keys = tomllib.loads(capsys.readouterr().out)["server"]["reasoning_keys"]
+    assert Sealer(keys).open(Sealer(keys).seal("x", None), None, "p") == "x"
+
+
+def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", 'a"b']) == 2
+    assert "is no name" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""`gateway new`: what it writes works as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.cli.new import SKELETONS, skeleton
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("kind", SKELETONS)
+def test_the_tests_of_a_new_plugin_pass(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", kind, "my-own"]) == 0
+    folder = Path("gateway_my_own")
+    assert f"pytest {folder}" in capsys.readouterr().out
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder.resolve())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("kind", SKELETONS)
+def test_a_new_plugin_is_a_distribution_by_the_rule(kind: str) -> None:
+    files = dict(skeleton(kind, "my_own"))
+    project = tomllib.loads(files[Path("pyproject.toml")])["project"]
+    assert project["name"] == "litegate-my-own"
+    assert project["entry-points"]["gateway"] == {"my_own": "gateway_my_own"}
+    assert "litegate>=0.1,<0.2" in project["dependencies"]
+    assert "my_own" in files[Path("README.md")]
+
+
+@pytest.mark.parametrize("kind", SKELETONS)
+def test_a_new_plugin_is_clean(kind: str) -> None:
+    main(["new", kind, "my_own"])
+    config = Path(__file__).parents[3] / "pyproject.toml"
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--config", str(config), "."]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ["Big", "1st", "with space", "class", "", "a/b", "ünder"])
+def test_a_name_that_cannot_be_a_module_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["new", "tool", name]) == 2
+    assert "is no name for a plugin" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "engine", "scripted"]) == 2
+    assert "litegate-scripted offers the engine 'scripted' already" in capsys.readouterr().err
+
+
+def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "tool", "mine"]) == 0
+    module = Path("gateway_mine/gateway_mine/__init__.py")
+    module.write_text("mine")
+    assert main(["new", "tool", "mine"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert module.read_text() == "mine"

@@ -1,0 +1,55 @@
+"""Where prompts are made: long ones beside the event loop, whatever makes them long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from gateway.loop.rendering import IN_THREAD, render
+from gateway.protocols import RenderedPrompt, TokensPrompt, Turn
+from gateway.wire import items
+from gateway.wire.content import InputText, ReasoningText
+
+LONG = "x" * (IN_THREAD + 1)
+OF_ALL_KINDS: list[items.Item] = [
+    items.Message(role="user", content=[InputText(text=LONG)]),
+    items.Reasoning(content=[ReasoningText(text=LONG)]),
+    items.FunctionCall(call_id="c", name="f", arguments=LONG),
+    items.FunctionCallOutput(call_id="c", output=LONG),
+    items.FunctionCallOutput(call_id="c", output=[InputText(text=LONG)]),
+    items.CustomToolCall(call_id="c", name="f", input=LONG),
+    items.CustomToolCallOutput(call_id="c", output=LONG),
+]
+
+
+class Renderer:
+    """Tells where it was asked."""
+
+    def __init__(self) -> None:
+        self.in_loop: bool | None = None
+
+    def render(self, turn: Turn) -> RenderedPrompt:
+        self.in_loop = threading.current_thread() is threading.main_thread()
+        return RenderedPrompt(prompt=TokensPrompt(token_ids=[1]))
+
+
+def rendered_in_loop(turn: Turn, size: int = 0) -> bool | None:
+    renderer = Renderer()
+    asyncio.run(render(renderer, turn, size=size))
+    return renderer.in_loop
+
+
+@pytest.mark.parametrize("item", OF_ALL_KINDS, ids=lambda item: type(item).__name__)
+def test_a_long_item_of_the_history_is_rendered_beside_the_loop(item: items.Item) -> None:
+    assert rendered_in_loop(Turn(items=[item])) is False
+
+
+def test_a_long_body_is_rendered_beside_the_loop() -> None:
+    assert rendered_in_loop(Turn(items=[]), IN_THREAD + 1) is False
+
+
+def test_a_short_conversation_is_rendered_at_once() -> None:
+    short = items.Message(role="user", content=[InputText(text="hello")])
+    assert rendered_in_loop(Turn(items=[short] * 100), 1000) is True

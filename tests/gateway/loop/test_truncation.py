@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.loop.truncation import turn_starts, without_oldest
+from gateway.wire.content import InputText
+from gateway.wire.items import FunctionCall, FunctionCallOutput, Item, Message
+
+
+def message(role: str, text: str) -> Message:
+    return Message(role=role, content=[InputText(text=text)])  # type: ignore[arg-type]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Item]:
+    items: list[Item] = [message("system", "s")] if draw(st.booleans()) else []
+    for turn in range(draw(st.integers(1, 5))):
+        items += [message("user", f"u{turn}")] * draw(st.integers(1, 2))
+        for call in range(draw(st.integers(0, 2))):
+            call_id = f"c{turn}-{call}"
+            items.append(FunctionCall(call_id=call_id, name="f", arguments="{}"))
+            items.append(FunctionCallOutput(call_id=call_id, output="x"))
+        if draw(st.booleans()):
+            items.append(message("assistant", "a"))
+    return items
+
+
+@given(conversations(), st.integers(0, 4))
+def test_whole_turns_go_and_calls_keep_their_outputs(items: list[Item], turns: int) -> None:
+    starts = turn_starts(items)
+    turns = min(turns, len(starts) - 1)
+    kept = without_oldest(items, turns)
+    assert len(turn_starts(kept)) == len(starts) - turns
+    assert kept[-1] == items[-1]
+    calls = {i.call_id for i in kept if isinstance(i, FunctionCall)}
+    outputs = {i.call_id for i in kept if isinstance(i, FunctionCallOutput)}
+    assert calls == outputs
+    systems = [i for i in items if isinstance(i, Message) and i.role == "system"]
+    assert [i for i in kept if isinstance(i, Message) and i.role == "system"] == systems
+
+
+@given(conversations())
+def test_nothing_goes_where_nothing_has_to(items: list[Item]) -> None:
+    assert without_oldest(items, 0) == items

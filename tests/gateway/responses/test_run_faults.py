@@ -1,0 +1,196 @@
+"""Whatever fails, and whenever: one terminal event, the last, and the same state in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+import gateway_chat_template
+import gateway_memory
+import gateway_parsers
+from gateway import hookimpl
+from gateway.app import open_services
+from gateway.config import Config, ModelConfig
+from gateway.errors import (
+    EngineError,
+    EngineUnavailable,
+    InvalidRequest,
+    RateLimited,
+    ServerShuttingDown,
+)
+from gateway.plugins import load_plugins
+from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
+from gateway.responses.plan import make_plan
+from gateway.responses.run import ResponseRun
+from gateway.serving.served import Services
+from gateway.testing import ScriptedEngine, ScriptedTokenizer
+from gateway.testing.grammar import fold
+from gateway.tools.functions import functions
+from gateway.wire.common import encode
+from gateway.wire.events import Event
+from gateway.wire.request import convert_response_request
+
+INSTALLED = [gateway_chat_template, gateway_parsers, gateway_memory]
+CALL = '<tool_call>\n{"name": "probe", "arguments": {"what": "x"}}\n</tool_call>'
+TEXTS = ["Hello ", "<think>\nhm", "\n</think>\n\n", CALL, "<tool_call>\n{", '"name": "client"', "}", "done"]  # fmt: skip
+FAULTS: list[BaseException | str] = [
+    EngineError("broken"),
+    EngineUnavailable("gone"),
+    InvalidRequest("no", param="input"),
+    RateLimited("busy"),
+    ValueError("a bug"),
+    "no finish reason",
+    "cancel",
+    "stop",
+    "leave",
+]
+
+
+class Plan(Struct, frozen=True):
+    """What the engine says in each of its turns, and what goes wrong after which output."""
+
+    turns: list[list[str]]
+    fault: Any
+    after: int
+    tool: str
+
+
+class FaultyEngine(ScriptedEngine):
+    """Says what it is told to, and breaks where it is told to."""
+
+    plan: Plan
+    run: ResponseRun
+    task: asyncio.Task[Any]
+    said = 0
+    turn = 0
+
+    async def check(self, request: EngineRequest) -> None:
+        """Nothing is refused before it runs."""
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        turn, self.turn = self.turn, self.turn + 1
+        texts = self.plan.turns[turn] if turn < len(self.plan.turns) else ["enough"]
+        for text in texts:
+            await self._fault()
+            await asyncio.sleep(0)
+            yield EngineOutput(text=text, token_ids=(1,))
+        await self._fault()
+        if self.plan.fault != "no finish reason":
+            yield EngineOutput(finish_reason="stop")
+
+    async def _fault(self) -> None:
+        if self.said == self.plan.after:
+            match self.plan.fault:
+                case BaseException() as error:
+                    raise error
+                case "cancel":
+                    self.run.cancel()
+                case "stop":
+                    self.run.stop(ServerShuttingDown("over"))
+                case "leave":
+                    self.task.cancel()
+                case _:
+                    pass
+        self.said += 1
+
+
+@asynccontextmanager
+async def open_faulty(config: NoConfig, context: Any) -> AsyncIterator[FaultyEngine]:
+    yield FaultyEngine(name=context.name, tokenizer=ScriptedTokenizer())
+
+
+class Plugin:
+    """The engine, and a tool that behaves as the plan says."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    @hookimpl
+    def gateway_register_engines(self, register: Any) -> None:
+        register("faulty", open_faulty)
+
+    @hookimpl
+    def gateway_register_tools(self, register: Any) -> None:
+        async def probe(what: str) -> ToolResult:
+            match self._plan.tool:
+                case "raises":
+                    raise OSError("no disk")
+                case "hangs":
+                    await asyncio.sleep(30)
+                case _:
+                    pass
+            return ToolResult(text="ok", failed=self._plan.tool == "fails")
+
+        register("probe", functions("probe", probe, time_limit=0.01))
+
+
+async def play(plan: Plan, *, background: bool) -> tuple[list[Event], dict[str, Any] | None, int]:
+    """Run one response; its events, what the store has of it, and how many runs are left."""
+    config = Config(
+        models={"m": ModelConfig(engine="faulty", renderer="chat_template", parser="qwen3")},
+        tools={"probe": {}},
+    )
+    events: list[Event] = []
+    async with AsyncExitStack() as stack:
+        services: Services = await open_services(
+            config, load_plugins(extra=[*INSTALLED, Plugin(plan)], installed=False), stack
+        )
+        client = {"type": "function", "name": "client", "parameters": {}}
+        request = convert_response_request(
+            {
+                "model": "m",
+                "input": "x",
+                "tools": [client],
+                "background": background,
+                "stream": True,
+            }
+        )
+        run = ResponseRun(await make_plan(request, services, size=1), services)
+        await run.prepare()
+        engine: Any = services.models["m"].engine
+        engine.plan, engine.run = plan, run
+        assert services.store is not None
+        if background:
+            run.response.status = "queued"
+            await services.store.put(run.record())
+
+        async def sink(batch: Sequence[Event]) -> None:
+            events.extend(batch)
+            await asyncio.sleep(0)
+
+        engine.task = asyncio.ensure_future(run.run(sink))
+        await asyncio.gather(engine.task, return_exceptions=True)
+        record = await services.store.get(run.response.id)
+        left = len(services.runs) + services.models["m"].admission.running
+    stored = None if record is None else json.loads(encode(record.response))
+    return events, stored, left
+
+
+PLANS = st.builds(
+    Plan,
+    turns=st.lists(st.lists(st.sampled_from(TEXTS), max_size=5), min_size=1, max_size=3),
+    fault=st.sampled_from([None, *FAULTS]),
+    after=st.integers(0, 6),
+    tool=st.sampled_from(["works", "fails", "raises", "hangs"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLANS, st.booleans())
+def test_every_run_ends_once_and_is_stored_as_it_ended(plan: Plan, background: bool) -> None:
+    events, stored, left = asyncio.run(play(plan, background=background))
+    assert left == 0
+    assert stored is not None
+    told = [json.loads(encode(event)) for event in events]
+    if stored["status"] == "cancelled" and plan.fault == "leave":
+        return  # nobody was there to be told
+    final = fold(told)
+    assert final == stored
+    assert final["status"] in ("completed", "failed", "cancelled", "incomplete")
