@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from litestar import get
+from litestar import HttpMethod, get, route
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
@@ -13,14 +13,17 @@ from gateway.routes.answers import error_answer
 from gateway.routes.state import HttpRequest, services_of
 from gateway.serving.metrics import CONTENT_TYPE
 
+_GET_OR_HEAD = (HttpMethod.GET, HttpMethod.HEAD)
+"""Some monitors ask with HEAD; the server leaves the body out."""
 
-@get("/health")
+
+@route("/health", http_method=_GET_OR_HEAD)
 async def health(request: HttpRequest) -> ASGIApp:
     """200 while the process lives."""
     return ASGIResponse(body=b'{"status":"ok"}', media_type="application/json")
 
 
-@get("/ready")
+@route("/ready", http_method=_GET_OR_HEAD)
 async def ready(request: HttpRequest) -> ASGIApp:
     """200 while every engine and the store can serve; 503 with the reason of the first that cannot."""
     services = services_of(request)

@@ -47,6 +47,9 @@ def test_a_wrong_key_is_401_in_the_envelope(guarded: Any) -> None:
 
 def test_probes_are_open(guarded: Any) -> None:
     assert httpx.get(f"{guarded.url}/health").status_code == 200
+    for path in ("/health", "/ready"):
+        answer = httpx.head(f"{guarded.url}{path}")
+        assert (answer.status_code, answer.content) == (200, b"")
     assert httpx.get(f"{guarded.url}/ready").status_code == 200
 
 
