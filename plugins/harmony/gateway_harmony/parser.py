@@ -280,9 +280,14 @@ class HarmonyParser:
             self._close(self._offset(text, end))
 
     def _marker(self, text: str, pos: int) -> tuple[str, int, int] | None:
-        """The next marker from `pos` on that is one: it, where it begins, and where it ends."""
+        """The next marker from `pos` on that is one: it, where it begins, and where it ends.
+
+        In a content, one that the model spelt out in other tokens is quoted. Outside nothing is quoted, and an engine that
+        enforces a text may have it spelt so.
+        """
         while (found := PATTERN.search(text, pos)) is not None:
-            if self._track.confirms(found[0], self._offset(text, found.start())):
+            confirmed = self._track.confirms(found[0], self._offset(text, found.start()))
+            if confirmed or self._at is not _At.CONTENT:
                 return found[0], found.start(), found.end()
             pos = found.end()
         return None

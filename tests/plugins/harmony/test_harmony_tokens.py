@@ -74,6 +74,19 @@ def test_markers_that_are_spelt_out_are_prose_and_reasoning_is_counted_exactly(
     assert recoveries == 0
 
 
+def test_outside_of_contents_markers_that_are_spelt_out_count() -> None:
+    ids = SCRIPTED.encode("<|channel|>analysis<|message|>hm<|end|>")
+    ids = [*ids, *spelt(SCRIPTED, "<|start|>assistant"), *SCRIPTED.encode("<|channel|>")]
+    ids += [
+        *spelt(SCRIPTED, "commentary to=functions.f<|message|>{}"),
+        *SCRIPTED.encode("<|call|>"),
+    ]
+    for sizes in ([1] * len(ids), [len(ids)]):
+        found, counted, _ = run(SCRIPTED, ids, sizes)
+        assert found == [Block("reasoning", "hm"), Block("call", "{}", "f")]
+        assert counted == len(SCRIPTED.encode("hm"))
+
+
 def test_the_vocabulary_of_gpt_oss_is_read_likewise(gpt_oss_tokenizer: Tokenizer) -> None:
     thought = "We say <|end|> here, 日本🙂."
     thought_ids = spelt(gpt_oss_tokenizer, thought)

@@ -139,11 +139,26 @@ def test_a_call_that_a_limit_cut_off_has_no_end(name: str, raw: str) -> None:
     assert call[2] == "cut"
 
 
-@pytest.mark.parametrize("name", ["glm47", "mistral", "kimi_k2"])
-def test_a_name_that_a_limit_may_have_cut_off_is_no_call(name: str) -> None:
-    raw = {
-        "glm47": "<tool_call>f",
-        "mistral": "[TOOL_CALLS]f",
-        "kimi_k2": "<|tool_call_begin|>functions.f",
-    }
-    assert read(name, raw[name], finish="length") == [raw[name]]
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("glm47", "<tool_call>f"),
+        ("mistral", "[TOOL_CALLS]f"),
+        ("kimi_k2", "<|tool_call_begin|>functions.f"),
+        ("qwen3", '<tool_call>\n{"name": "f'),
+        ("qwen3", "<tool_call>"),
+        ("qwen3_coder", "<tool_call>\n<function=f"),
+        ("deepseek_v3", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function"),
+    ],
+)
+def test_a_limit_before_the_name_of_a_call_leaves_no_markup(name: str, raw: str) -> None:
+    assert read(name, raw, finish="length") == []
+    assert read(name, "Let me see.\n\n" + raw, finish="length") == ["Let me see."]
+
+
+def test_what_may_be_text_is_text_at_a_limit() -> None:
+    assert read("llama3_json", '{"na', finish="length") == ['{"na']
+    assert read("qwen3", "Tags such as <tool_call> are", finish="length") == [
+        "Tags such as <tool_call> are"
+    ]
+    assert read("qwen3", "a < b <tool", finish="length") == ["a < b <tool"]

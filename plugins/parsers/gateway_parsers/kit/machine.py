@@ -109,7 +109,10 @@ class Machine:
         reader = self._reader
         if reader is not None:
             reader.finish(stopped=reason == "stop")
-            self._drain(reader, self._fed - len(self._held))
+            if reason == "length" and reader.status == "failed" and not self._bare:
+                self._forget(reader)
+            else:
+                self._drain(reader, self._fed - len(self._held))
         self._say(self._held, self._fed - len(self._held))
         if self._spaces and not (self._position.fresh and (self._after_markup or self._last)):
             self._write("".join(self._spaces), self._fed - self._spaces_length)
@@ -252,6 +255,16 @@ class Machine:
             self._new_block()
         self._live = self._markers()
         self._say(raw, offset - len(raw))
+
+    def _forget(self, reader: CallReader) -> None:
+        """A limit came before the name of a call that had begun: there is nothing to call, and its markup is no text."""
+        self._reader = None
+        self.recoveries += reader.recoveries + 1
+        self._held = ""
+        self._drop_spaces()
+        if self._trial is not None:
+            self._meter.settle(self._trial, reasoning=True)
+            self._trial = None
 
     def _call_is_certain(self) -> None:
         self._drop_spaces()
