@@ -1,0 +1,117 @@
+"""Reading a form with a file, as it arrives: for fronts that take uploads.
+
+It needs the package `multipart`: a plugin that reads forms depends on `litegate[forms]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import IO, Any, Final
+
+from msgspec import Struct
+
+from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
+from gateway.protocols import RouteRequest
+from gateway.wire.decoding import missing
+
+_IN_MEMORY: Final = 1_048_576
+_MARGIN: Final = 65_536
+"""Bytes that a form may have beside the file."""
+_LONGEST_FIELD: Final = 4096
+_MOST_FIELDS: Final = 16
+
+
+class UnsupportedForm(GatewayError):
+    """The body is no form: 415."""
+
+    status = 415
+    type = "invalid_request_error"
+    default_code = "unsupported_media_type"
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    """What was sent."""
+
+    content: IO[bytes]
+    """The part `file`; small ones are in memory, larger ones in a temporary file."""
+    filename: str
+    """As it was sent, without folders; it may be empty, or no name that a file can have."""
+    fields: Mapping[str, str]
+    """The other parts, of up to 4096 bytes each."""
+
+
+@asynccontextmanager
+async def uploaded(request: RouteRequest, max_bytes: int, *, advice: str) -> AsyncIterator[Form]:
+    """The form in a request's body, with its file of up to `max_bytes`.
+
+    Raises `UnsupportedForm` with `advice` where it is none, and what else is wrong with it.
+    """
+    boundary = _boundary(request.headers.get("content-type", ""), advice)
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
+        filename, fields = await _read(request, boundary, content, max_bytes)
+        if filename is None:
+            raise missing("file", "Send it as a part of the form that has a filename.")
+        name = filename.replace("\\", "/").rpartition("/")[2].strip()
+        yield Form(content=content, filename=name, fields=fields)
+
+
+def _boundary(content_type: str, advice: str) -> str:
+    from multipart import parse_options_header  # type: ignore[import-untyped]
+
+    kind, options = parse_options_header(content_type)
+    if kind != "multipart/form-data":
+        raise UnsupportedForm(advice)
+    boundary: str = options.get("boundary", "")
+    if not 1 <= len(boundary) <= 200:
+        raise InvalidRequest("The content type 'multipart/form-data' has no boundary.")
+    return boundary
+
+
+async def _read(
+    request: RouteRequest, boundary: str, content: Any, max_bytes: int
+) -> tuple[str | None, dict[str, str]]:
+    """The file's name and the other fields; its content is written to `content`."""
+    from multipart import MultipartError, MultipartSegment, PushMultipartParser
+
+    fields: dict[str, str] = {}
+    filename: str | None = None
+    field, text, size = "", bytearray(), 0
+    try:
+        async with aclosing(request.stream(max_bytes + _MARGIN)) as body:
+            with PushMultipartParser(boundary, max_segment_count=_MOST_FIELDS) as parser:
+                async for received in body:
+                    for piece in parser.parse(received):
+                        if isinstance(piece, MultipartSegment):
+                            field, text = piece.name, bytearray()
+                            if field == "file":
+                                filename, size = piece.filename or "", 0
+                                content.seek(0)
+                                content.truncate()
+                        elif not piece:
+                            if field != "file":
+                                fields[field] = text.decode("utf-8", "replace")
+                        elif field == "file":
+                            size += len(piece)
+                            if size > max_bytes:
+                                raise PayloadTooLarge(
+                                    f"The file is larger than this server's limit of {max_bytes} bytes.",
+                                    param="file",
+                                )
+                            if size > _IN_MEMORY:
+                                await asyncio.to_thread(content.write, bytes(piece))
+                            else:
+                                content.write(piece)
+                        else:
+                            text += piece
+                            if len(text) > _LONGEST_FIELD:
+                                raise InvalidRequest(
+                                    f"The field '{field[:100]}' is too long.", param=field[:100]
+                                )
+    except MultipartError as error:
+        raise InvalidRequest(
+            f"The form cannot be read: {error}.", code="invalid_multipart"
+        ) from None
+    return filename, fields
