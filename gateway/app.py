@@ -79,8 +79,9 @@ from gateway.routes.websocket import responses_socket
 from gateway.serving.access import Doorkeeper, check_access
 from gateway.serving.admission import Admission
 from gateway.serving.metrics import Metrics
+from gateway.serving.model_opening import OpenedModel, open_model
 from gateway.serving.plugin_services import PluginServices
-from gateway.serving.selection import OpenedModel, Selection, needed, open_model, select
+from gateway.serving.selection import Selection, needed, select
 from gateway.serving.served import NamedFront, RunSettings, ServedModel, Services
 from gateway.tools.offered import OfferedTools, RunnableTool, offered_to
 from gateway.wire.ids import new_id

@@ -27,7 +27,7 @@ from gateway.deltas import (
 from gateway.loop.logprobs import LogprobAligner
 from gateway.protocols import FinishReason as EngineFinish
 from gateway.protocols import TokenLogprob
-from gateway.responses.assembler import FUNCTION, CallRole
+from gateway.responses.roles import FUNCTION, CallRole
 from gateway.tools.string_field import StringFieldReader
 from gateway.wire.chat import FinishReason
 

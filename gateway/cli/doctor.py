@@ -16,13 +16,8 @@ from gateway.cli.self_test import self_test
 from gateway.config import Config
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
-from gateway.serving.selection import (
-    resolve_model,
-    resolve_resources,
-    resolve_routes,
-    resolve_store,
-    resolve_tool,
-)
+from gateway.serving.model_plan import resolve_model
+from gateway.serving.selection import resolve_resources, resolve_routes, resolve_store, resolve_tool
 
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 

@@ -14,7 +14,8 @@ from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import DescribedEngine
-from gateway.serving.selection import ModelPlan, open_model, resolve_model
+from gateway.serving.model_opening import open_model
+from gateway.serving.model_plan import ModelPlan, resolve_model
 
 
 def add_to(commands: Commands) -> None:

@@ -15,7 +15,8 @@ from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer
 from gateway.plugins import PluginSet, load_plugins
-from gateway.serving.selection import resolve_model, resolve_resources, resolve_routes
+from gateway.serving.model_plan import resolve_model
+from gateway.serving.selection import resolve_resources, resolve_routes
 
 
 class Row(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from gateway.cli.common import configuration
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import load_plugins
 from gateway.protocols import Engine
-from gateway.serving.selection import ModelPlan, resolve_model
+from gateway.serving.model_plan import ModelPlan, resolve_model
 
 Result: TypeAlias = Literal["ok", "failed", "not offered"]
 

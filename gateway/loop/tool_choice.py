@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import NamedTool, ToolChoice, ToolDefinition
-from gateway.responses.assembler import CallRole
+from gateway.responses.roles import CallRole
 from gateway.tools.client_run import CLIENT_TOOLS
 from gateway.wire import tools as wire
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, assert_never
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from gateway.deltas import (
     BlockEnded,
@@ -32,14 +32,13 @@ from gateway.deltas import (
 from gateway.loop.logprobs import LogprobAligner
 from gateway.protocols import CallRecord, FinishReason, ToolResult
 from gateway.responses.included import hidden_parts
+from gateway.responses.open_call import OpenCall, open_call
 from gateway.responses.open_item import (
     OpenApprovalRequest,
     OpenCitedMessage,
     OpenClientCall,
-    OpenCodeInterpreterCall,
     OpenCompaction,
     OpenCustomCall,
-    OpenFileSearchCall,
     OpenFunctionCall,
     OpenMcpCall,
     OpenMessage,
@@ -47,48 +46,15 @@ from gateway.responses.open_item import (
     OpenServerCall,
     OpenShellCall,
     OpenSummarizedReasoning,
-    OpenWebSearchCall,
     Out,
 )
+from gateway.responses.roles import CallRole
 from gateway.tools.citations import by_cursor, by_mark
-from gateway.tools.client_run import id_prefix
 from gateway.tools.sandbox_links import by_path
 from gateway.wire import events, items
 from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
 
-
-class CallRole(Struct, frozen=True, kw_only=True):
-    """Who runs the calls of a tool, and as which item they are shown."""
-
-    item_type: Literal[
-        "function_call",
-        "custom_tool_call",
-        "mcp_call",
-        "code_interpreter_call",
-        "web_search_call",
-        "file_search_call",
-        "mcp_approval_request",
-        "local_shell_call",
-        "shell_call",
-        "apply_patch_call",
-        "tool_search_call",
-    ] = "function_call"
-    server_label: str = ""
-    namespace: str | None = None
-    shown_name: str | None = None
-    """The name that the client knows, where the model was told another (namespaced tools)."""
-
-
-FUNCTION = CallRole()
-Open = (
-    OpenMessage
-    | OpenReasoning
-    | OpenFunctionCall
-    | OpenCustomCall
-    | OpenApprovalRequest
-    | OpenClientCall
-    | OpenServerCall
-)
+Open = OpenMessage | OpenReasoning | OpenCall
 CLIENT_CALLS = (
     items.FunctionCall
     | items.CustomToolCall
@@ -244,7 +210,9 @@ class ResponseAssembler:
                 self._open.write(delta.text, out)
             case CallStarted():
                 self._close("completed", out)
-                self._open = self._call(delta)
+                self._open = open_call(
+                    delta, self._roles, self._reserve(), self._next, self._new_id, self._include
+                )
                 self._open.open(out)
             case CallEnded():
                 self._end_call(out)
@@ -478,75 +446,6 @@ class ResponseAssembler:
         self._open = reasoning
         reasoning.open(out)
         return reasoning
-
-    def _call(self, delta: CallStarted) -> Open:
-        role = self._roles.get(delta.name, FUNCTION)
-        name = role.shown_name or delta.name
-        index = self._reserve()
-        match role.item_type:
-            case "function_call":
-                call_id = delta.call_id or self._new_id("call_")
-                return OpenFunctionCall(
-                    self._new_id("fc_"), index, self._next, call_id, name, role.namespace
-                )
-            case "custom_tool_call":
-                call_id = delta.call_id or self._new_id("call_")
-                return OpenCustomCall(
-                    self._new_id("ctc_"), index, self._next, call_id, name, role.namespace
-                )
-            case "mcp_call":
-                return OpenMcpCall(
-                    self._new_id("mcp_"),
-                    index,
-                    self._next,
-                    role.server_label,
-                    delta.name,
-                    shown_name=role.shown_name,
-                )
-            case "mcp_approval_request":
-                return OpenApprovalRequest(
-                    self._new_id("mcpr_"), index, self._next, role.server_label, name
-                )
-            case "code_interpreter_call":
-                return OpenCodeInterpreterCall(
-                    self._new_id("ci_"),
-                    index,
-                    self._next,
-                    name,
-                    role.server_label,
-                    shows_outputs=self._shows("code_interpreter_call.outputs"),
-                )
-            case "web_search_call":
-                return OpenWebSearchCall(
-                    self._new_id("ws_"),
-                    index,
-                    self._next,
-                    name,
-                    shown=self._shows("web_search_call.action.sources"),
-                )
-            case "file_search_call":
-                return OpenFileSearchCall(
-                    self._new_id("fs_"),
-                    index,
-                    self._next,
-                    name,
-                    shown=self._shows("file_search_call.results"),
-                )
-            case "shell_call" if role.server_label:
-                call_id = delta.call_id or self._new_id("call_")
-                item_id = self._new_id(items.ID_PREFIXES[items.ShellCall])
-                return OpenShellCall(item_id, index, self._next, call_id, name, role.server_label)
-            case (
-                "local_shell_call" | "shell_call" | "apply_patch_call" | "tool_search_call" as kind
-            ):
-                call_id = delta.call_id or self._new_id("call_")
-                item_id = self._new_id(id_prefix(kind))
-                return OpenClientCall(item_id, index, self._next, kind, call_id, name)
-            case _:
-                assert_never(role.item_type)
-
-    def _shows(self, part: str) -> bool:
-        return self._include is None or part in self._include
 
     def _end_call(self, out: Out) -> None:
         call = self._open

@@ -18,7 +18,7 @@ from gateway.protocols import (
     ToolChoice,
     ToolDefinition,
 )
-from gateway.responses.assembler import CallRole
+from gateway.responses.roles import CallRole
 from gateway.tools.client_run import CLIENT_TOOLS, client_tool, runs_locally
 from gateway.tools.fitting import fitted, owned
 from gateway.tools.offered import OfferedTools, RunnableTool

@@ -17,7 +17,8 @@ from gateway.config import ModelConfig
 from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import EngineRequest, ModelInfo, ParserContext, StoredResponse, Turn
-from gateway.serving.selection import open_model, resolve_model
+from gateway.serving.model_opening import open_model
+from gateway.serving.model_plan import resolve_model
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.wire.chat import ChatCompletion, CompletionUsage
 from gateway.wire.content import InputText

@@ -27,7 +27,8 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import FinishReason
-from gateway.responses.assembler import CallRole, ResponseAssembler
+from gateway.responses.assembler import ResponseAssembler
+from gateway.responses.roles import CallRole
 from gateway.testing.chat_grammar import GrammarError, fold_chunks, parse_chunks
 from gateway.wire.common import encode
 from gateway.wire.response import Response

@@ -15,7 +15,8 @@ from gateway.errors import ConfigurationError, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
 from gateway.protocols import ModelInfo, ParserContext, Turn
-from gateway.serving.selection import OpenedModel, open_model, resolve_model
+from gateway.serving.model_opening import OpenedModel, open_model
+from gateway.serving.model_plan import resolve_model
 from gateway.testing import ScriptedEngine
 from gateway.testing.server import run_gateway
 

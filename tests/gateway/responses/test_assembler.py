@@ -22,7 +22,8 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import ToolResult
-from gateway.responses.assembler import CallRole, ResponseAssembler
+from gateway.responses.assembler import ResponseAssembler
+from gateway.responses.roles import CallRole
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.events import Event

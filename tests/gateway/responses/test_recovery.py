@@ -21,8 +21,9 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import CallRecord, FileSource, Source, ToolResult
-from gateway.responses.assembler import CallRole, ResponseAssembler
+from gateway.responses.assembler import ResponseAssembler
 from gateway.responses.recovery import closing_events
+from gateway.responses.roles import CallRole
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.events import Event

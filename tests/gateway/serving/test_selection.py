@@ -20,7 +20,9 @@ from gateway.hookspecs import EngineContext, ModelContext
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import ModelInfo, ModelProfile
 from gateway.serving.engine_choice import choose_engine
-from gateway.serving.selection import OpenedModel, open_model, resolve_model, select
+from gateway.serving.model_opening import OpenedModel, open_model
+from gateway.serving.model_plan import resolve_model
+from gateway.serving.selection import select
 
 pytestmark = pytest.mark.anyio
 

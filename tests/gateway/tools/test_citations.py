@@ -20,7 +20,8 @@ from gateway.deltas import (
 )
 from gateway.loop.logprobs import LogprobAligner
 from gateway.protocols import CallRecord, EngineOutput, Source, TokenLogprob, ToolResult
-from gateway.responses.assembler import CallRole, ResponseAssembler
+from gateway.responses.assembler import ResponseAssembler
+from gateway.responses.roles import CallRole
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.response import Response

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, RefusalDelta, TextDelta
 from gateway.loop.logprobs import LogprobAligner
 from gateway.protocols import CallRecord, EngineOutput, FileSource, Source, TokenLogprob, ToolResult
-from gateway.responses.assembler import CallRole, ResponseAssembler
+from gateway.responses.assembler import ResponseAssembler
+from gateway.responses.roles import CallRole
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.response import Response

@@ -1,0 +1,148 @@
+"""What a configuration says of a model: its engine, and the tables of its plugins, checked before anything is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.config import ModelConfig
+from gateway.config.tables import dotted, suggestion
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import (
+    EngineContext,
+    Offer,
+    OpenEngine,
+)
+from gateway.plugins import PluginSet
+from gateway.serving.engine_choice import choose_engine
+
+COMPOSE = "composed"
+"""The parser that makes one format of a `reasoning` and a `tools` half."""
+
+
+class ModelPlan(Struct, frozen=True, kw_only=True):
+    """A model whose engine is chosen and whose configuration is checked; nothing is open yet."""
+
+    name: str
+    config: ModelConfig
+    plugins: PluginSet
+    engine: Offer[OpenEngine]
+    engine_config: Struct
+    context: EngineContext
+    why: str
+    """Why this engine."""
+    chat_template: str | None = None
+    """The text of the template that the configuration sets."""
+
+
+def resolve_model(name: str, config: ModelConfig, plugins: PluginSet) -> ModelPlan:
+    """Choose the model's engine and check all that can be checked before it is open.
+
+    Raises `ConfigurationError` for a name that no plugin offers, an option that fits none, a template that is missing.
+    """
+    where = dotted(("models", name))
+    if config.engine is not None:
+        engine, why = config.engine, "named in the configuration"
+    else:
+        try:
+            engine, why = choose_engine(config.path, plugins)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from error
+    offer = plugins.engine(engine, f"{where}.engine")
+    roles: dict[str, list[Offer[Any]]] = {"engine": [offer]}
+    if config.renderer is not None:
+        roles["renderer"] = [plugins.renderer(config.renderer, f"{where}.renderer")]
+    else:
+        roles["renderer"] = plugins.offers("renderer")
+    if config.parser is not None:
+        roles["parser"] = [plugins.parser(config.parser, f"{where}.parser")]
+    elif config.reasoning is not None or config.tools is not None:
+        roles["parser"] = [plugins.parser(COMPOSE, where)]
+    else:
+        roles["parser"] = plugins.offers("parser")
+    possible = [each for offers in roles.values() for each in offers]
+    check_options(where, config, possible, plugins)
+    return ModelPlan(
+        name=name,
+        config=config,
+        plugins=plugins,
+        engine=offer,
+        engine_config=role_config(offer, possible, where, config, plugins),
+        context=EngineContext(name=name, path=config.path, max_model_len=config.max_model_len),
+        why=why,
+        chat_template=_chat_template(config.chat_template, where),
+    )
+
+
+def check_options(
+    where: str, config: ModelConfig, offers: list[Offer[Any]], plugins: PluginSet
+) -> None:
+    """Refuse tables that are named after no plugin of the model."""
+    known = {name for offer in offers for name in (offer.name, *plugins.aliases(offer))}
+    for key in config.options:
+        if key in known:
+            continue
+        if key in plugins.names("engine"):
+            raise ConfigurationError(
+                f"{where}.{key}: this model's engine is {offers[0].name!r}; set engine = {key!r}, or take the table out."
+            )
+        fields = {"sampling", "chat_template_kwargs"}
+        raise ConfigurationError(
+            f"{where}.{key}: no plugin of this model has that name; {suggestion(key, known | fields)}"
+        )
+
+
+def _table(
+    offer: Offer[Any], config: ModelConfig, plugins: PluginSet
+) -> tuple[str, dict[str, Any]]:
+    for name in (offer.name, *plugins.aliases(offer)):
+        if name in config.options:
+            return name, config.options[name]
+    return offer.name, {}
+
+
+def role_config(
+    offer: Offer[Any],
+    selected: list[Offer[Any]],
+    where: str,
+    config: ModelConfig,
+    plugins: PluginSet,
+    **fixed: Any,
+) -> Struct:
+    """The config of one of a model's plugins.
+
+    An engine, a renderer and a format of one name share one table: each takes the keys that it knows, and a key that none
+    of them knows is refused.
+    """
+    key, table = _table(offer, config, plugins)
+    sharing = [each.config for each in selected if each is not offer and each.name == offer.name]
+    own = _keys(offer.config)
+    elsewhere = {name for other in sharing for name in _keys(other)} - own
+    table = {name: value for name, value in table.items() if name not in elsewhere}
+    for name, value in fixed.items():
+        if name in table:
+            raise ConfigurationError(
+                f"{where}.{key}.{name}: {where}.{name} says it already; keep one of them."
+            )
+        table[name] = value
+    return plugins.decode_config(offer, table, f"{where}.{key}")
+
+
+def _keys(config: type[Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(config)}
+
+
+def _chat_template(written: str | None, where: str) -> str | None:
+    """The text of a template that is given as a file or as itself."""
+    if written is None or "{" in written or "\n" in written:
+        return written
+    try:
+        return Path(written).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(
+            f"{where}.chat_template: the file {written!r} cannot be read: {reason}."
+        ) from error
