@@ -103,12 +103,13 @@ def behind_http(
 @pytest.fixture(scope="session")
 def vllm_in_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    # In enforced JSON, llama.cpp's grammar lets one blank follow another token, and no more.
     models = {
         "vllm": {
             "engine": "vllm",
             "path": str(SAFETENSORS),
             "max_model_len": 1024,
-            "vllm": {"enforce_eager": True, "max_num_seqs": 8},
+            "vllm": {"enforce_eager": True, "max_num_seqs": 8, "max_json_whitespace": 1},
         }
     }
     with run_gateway({"models": models}, tmp_path_factory.mktemp("vllm-own")) as running:
@@ -121,7 +122,10 @@ def vllm_over_http(
 ) -> Iterator[RunningGateway]:
     """vLLM's server by both of its routes for tokens."""
     models = {
-        dialect: {"engine": "remote", "remote": {"urls": [vllm_server], "dialect": dialect}}
+        dialect: {
+            "engine": "remote",
+            "remote": {"urls": [vllm_server], "dialect": dialect, "max_json_whitespace": 1},
+        }
         for dialect in ("vllm-generate", "vllm")
     }
     with run_gateway({"models": models}, tmp_path_factory.mktemp("vllm-http")) as running:
