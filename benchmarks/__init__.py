@@ -1,1 +1,1 @@
-"""Measurements of the serving layer; see README.md."""
+"""Benchmarks of the serving layer; see README.md."""

@@ -1,4 +1,4 @@
-"""The load: many streams at once, read with as little work as can be."""
+"""Generates load: many concurrent streams, read with minimal work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DONE = b"data: [DONE]"
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What one load saw. Times in seconds."""
+    """Results of one load. Times are in seconds."""
 
     requests: int
     tokens: int
@@ -24,7 +24,7 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Client(asyncio.Protocol):
-    """Requests on one connection, one after the other; notes nothing but when the first answer began."""
+    """Sends requests on one connection, one after the other. Records only when the first response began."""
 
     def __init__(self, request: bytes, *, stream: bool, requests: int = 1) -> None:
         self._request = request
@@ -85,7 +85,7 @@ def request_of(api: str, port: int, model: str, tokens: int, stream: bool) -> by
 async def load(
     api: str, port: int, model: str, streams: int, tokens: int, stream: bool, requests: int
 ) -> Result:
-    """Open `streams` connections at once, make `requests` of `tokens` tokens on each, and read all answers."""
+    """Open `streams` connections, send `requests` requests of `tokens` tokens on each, and read all responses."""
     loop = asyncio.get_running_loop()
     request = request_of(api, port, model, tokens, stream)
     begin = time.perf_counter()

@@ -1,7 +1,7 @@
-"""An engine that computes nothing: it hands out the same few words, so that all that is measured is the gateway.
+"""An engine that computes nothing and emits the same few words, so that only the gateway is measured.
 
-Paced (`interval_ms` > 0), all streams step together, as they do behind a real engine's batch; flat out (0), each stream
-gives its next token whenever it is asked.
+Paced (`interval_ms` > 0), all streams advance together, as in a real engine's batch. Flat out (0), each stream emits
+its next token on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
 
 class Ticker:
-    """Wakes everybody who waits, once per interval."""
+    """Wakes all waiters once per interval."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -51,7 +51,7 @@ class Ticker:
 
 
 class NullTokenizer:
-    """A token is a character: enough for an engine that reads nothing."""
+    """One token per character, which is enough because the engine reads nothing."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         return [0] * (len(text) // 4)
@@ -64,7 +64,7 @@ class NullTokenizer:
 
 
 class GptOssTokenizer:
-    """The vocabulary of gpt-oss, so that Harmony is rendered and read as with the real model."""
+    """The vocabulary of gpt-oss, so that Harmony is rendered and parsed as with the real model."""
 
     def __init__(self) -> None:
         self._encoding = harmony()
@@ -82,14 +82,14 @@ class GptOssTokenizer:
 
 
 class NullConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How fast it hands out words, and whether as gpt-oss does."""
+    """Pace of the engine, and whether it uses Harmony like gpt-oss."""
 
     interval_ms: float = 0
     harmony: bool = False
 
 
 class NullEngine:
-    """See the module."""
+    """The engine described in the module's docstring."""
 
     capabilities: frozenset[Capability] = frozenset({"tokens"})
 
@@ -106,10 +106,10 @@ class NullEngine:
         self._ticker = Ticker(config.interval_ms / 1000) if config.interval_ms else None
 
     async def check(self, request: EngineRequest) -> None:
-        """Everything is served."""
+        """Accept every request."""
 
     async def health(self) -> None:
-        """Always well."""
+        """Always healthy."""
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         ticker, word_ids = self._ticker, self._word_ids

@@ -1,9 +1,10 @@
 """Measures `backends/remote` and `backends/openai` against byte relays: `python -m benchmarks.remote [--quick]`.
 
-One upstream streams completions in vLLM's shape, a token in 50 ms for each stream, all streams together, as an engine's
-batch does. In front of it, one after the other: two relays, which read nothing of what they pass on (aiohttp on both sides,
-and a bare ASGI application on uvicorn with aiohttp's client), and the gateway, which turns it into Responses events, by token
-ids and by messages. The goal: per token at most one and a half times the cheaper relay's CPU time in the same run.
+One upstream streams completions in vLLM's shape: one token per stream every 50 ms, all streams together, as in an
+engine's batch. Three servers are placed in front of it in turn: two relays that pass bytes on unread (aiohttp on both
+sides, and a bare ASGI application on uvicorn with aiohttp's client), and the gateway, which converts the stream to
+Responses events, from token ids and from messages. The goal is at most 1.5 times the CPU time per token of the cheaper
+relay in the same run.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from aiohttp import web
 
 from benchmarks.null_engine import Ticker
 from benchmarks.run import ROOT, Case, Row, Server, measure, median
-from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.serving.server import run
+from gateway.server.logs import set_up_logging
+from gateway.server.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL = 0.05
@@ -68,7 +69,8 @@ def chat_frame(delta: dict[str, Any], finish: str | None = None) -> bytes:
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. Writes ready bytes: completions, chat chunks, or the Responses events that a relay passes on."""
+    """One connection. Writes prebuilt bytes: completions, chat chunks, or the Responses events that a relay passes
+    on."""
 
     ticker: Ticker
     token = completion_frame(
@@ -158,7 +160,7 @@ class Upstream(asyncio.Protocol):
 
 
 async def upstream(port: int) -> None:
-    """Serve until killed."""
+    """Serve until the process is killed."""
     Upstream.ticker = Ticker(INTERVAL)
     server = await asyncio.get_running_loop().create_server(
         Upstream, "127.0.0.1", port, backlog=4096
@@ -167,7 +169,7 @@ async def upstream(port: int) -> None:
 
 
 async def relay_aiohttp(port: int, upstream_port: int) -> None:
-    """aiohttp on both sides."""
+    """A relay with aiohttp on both sides."""
     url = f"http://127.0.0.1:{upstream_port}/v1/responses"
     async with _session() as session:
 
@@ -188,7 +190,7 @@ async def relay_aiohttp(port: int, upstream_port: int) -> None:
 
 
 class AsgiRelay:
-    """A bare ASGI application with aiohttp's client."""
+    """A relay: a bare ASGI application with aiohttp's client."""
 
     def __init__(self, upstream_port: int) -> None:
         self._url = f"http://127.0.0.1:{upstream_port}/v1/responses"
@@ -220,7 +222,7 @@ def _session() -> aiohttp.ClientSession:
 
 
 def gateway(port: int, upstream_port: int, *, messages: bool = False) -> None:
-    """The gateway with the engine `remote`, or with `messages` the engine `openai`."""
+    """The gateway with the engine `remote`, or `openai` if `messages`."""
     set_up_logging("warning")
     url = f"http://127.0.0.1:{upstream_port}"
     model = ModelConfig(
@@ -238,7 +240,7 @@ def gateway(port: int, upstream_port: int, *, messages: bool = False) -> None:
 
 
 def free_port() -> int:
-    """A port that nothing listens on."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -247,7 +249,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(role: str, upstream_port: int = 0) -> Iterator[Server]:
-    """A process in one of the roles, stopped at the end."""
+    """Run a process in one of the roles; stop it at the end."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.remote", role, str(port), str(upstream_port)],
@@ -270,7 +272,7 @@ def serving(role: str, upstream_port: int = 0) -> Iterator[Server]:
 
 
 def measure_all(quick: bool) -> list[Row]:
-    """Every server, in every case, in turns."""
+    """Measure every server in every case, in turn."""
     rows: list[Row] = []
     with ExitStack() as stack:
         engine = stack.enter_context(serving("upstream"))
@@ -288,7 +290,7 @@ def measure_all(quick: bool) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown; the last column is over the cheaper relay of the same case."""
+    """The rows as Markdown. The last column is relative to the cheaper relay of the same case."""
     lines = [
         "| server | case | µs CPU per token | × relay | TTFT p50 / p99, ms |",
         "|---|---|---|---|---|",

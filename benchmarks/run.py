@@ -1,8 +1,8 @@
 """Measures the serving layer: `python -m benchmarks [--quick]`.
 
-Every figure is CPU time of the server's process, out of /proc, divided by what it served; each gateway figure stands next
-to the floor's of the same run, because absolute times move from machine to machine. Both servers are measured in turns,
-several rounds; the median counts, because the machine's other work moves too.
+Every figure is CPU time of the server's process, from /proc, divided by what it served. Each gateway figure is shown
+with the floor's of the same run, because absolute times differ between machines. Both servers are measured in turn for
+several rounds, and the median is used, because other work on the machine varies.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Server:
         self._process = process
 
     def cpu_seconds(self) -> float:
-        """Time that the process's threads have run so far, to the nanosecond (clock ticks are too coarse)."""
+        """CPU time of the process's threads so far, to the nanosecond (clock ticks are too coarse)."""
         threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def resident_kib(self) -> int:
-        """Resident memory now."""
+        """Current resident memory, in KiB."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 @contextmanager
 def serving(kind: str) -> Iterator[Server]:
-    """A server of `kind` (`floor` or `gateway`) on a free port, stopped at the end."""
+    """Run a server of `kind` (`floor` or `gateway`) on a free port; stop it at the end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -93,9 +93,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     api: str = "responses"
     stream: bool = True
     requests: int = 1
-    """How many each connection makes, one after the other."""
+    """Number of requests per connection, one after the other."""
     floor: bool = False
-    """Whether the floor has it too."""
+    """Whether the floor runs this case too."""
 
 
 CASES = (
@@ -123,7 +123,7 @@ QUICK = ("paced, 256 streams", "flat out, 64 streams", "JSON, 64 tokens, per req
 
 
 def measure(server: Server, case: Case) -> Row:
-    """One load on `server`, and what it cost."""
+    """Run one load on `server` and measure its cost."""
     idle = server.resident_kib()
     before = server.cpu_seconds()
     command = [
@@ -154,7 +154,7 @@ def measure(server: Server, case: Case) -> Row:
 
 
 def median(rows: Sequence[Row]) -> Row:
-    """What is reported of several rounds of a case. Memory is the first round's: later ones reuse it."""
+    """The reported row of several rounds of a case. Memory is from the first round, because later ones reuse it."""
     return msgspec.structs.replace(
         rows[0],
         cpu_us=statistics.median(row.cpu_us for row in rows),
@@ -164,7 +164,7 @@ def median(rows: Sequence[Row]) -> Row:
 
 
 def measure_all(cases: Sequence[Case], rounds: int) -> list[Row]:
-    """Every case: `rounds` times, floor and gateway in turns."""
+    """Measure every case `rounds` times, floor and gateway in turn."""
     rows = []
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(kind)) for kind in ("floor", "gateway")]
@@ -178,7 +178,7 @@ def measure_all(cases: Sequence[Case], rounds: int) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown, each next to the floor's of the same case."""
+    """The rows as Markdown, each with the floor's of the same case."""
     floor = {row.case: row for row in rows if row.server == "floor"}
     lines = [
         "| case | floor, µs | gateway, µs | × floor | TTFT p50 / p99, ms | KiB per stream |",

@@ -1,7 +1,7 @@
-"""The servers that are measured: `python -m benchmarks.serve floor|gateway PORT`.
+"""The measured servers: `python -m benchmarks.serve floor|gateway PORT`.
 
-`floor` is what the gateway cannot go below: uvicorn, one bare ASGI application, event frames (for JSON, an answer) that
-are ready-made bytes, the same ticker. `gateway` is the real thing on the null engine.
+`floor` is the lower bound for the gateway: uvicorn with one bare ASGI application that writes prebuilt event frames
+(for JSON, a prebuilt response), and the same ticker. `gateway` is the real gateway on the null engine.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import uvicorn
 
 from benchmarks import null_engine
 from benchmarks.null_engine import Ticker
-from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.serving.server import run
+from gateway.server.logs import set_up_logging
+from gateway.server.server import run
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL_MS = 50.0
 JSON_ANSWER = msgspec.json.encode(
     {"output": [{"text": null_engine.WORD * 64, "padding": "0" * 800}]}
 )
-"""About as long as the gateway's answer of 64 tokens."""
+"""About as long as the gateway's response of 64 tokens."""
 PARSERS = {"plain": "plain", "qwen": "qwen3", "harmony": "harmony"}
 
 
 def gateway(port: int) -> None:
-    """Models named `<parser>-paced` and `<parser>-flat`."""
+    """Serve models named `<parser>-paced` and `<parser>-flat`."""
     models = {
         f"{name}-{pace}": ModelConfig(
             engine="null",
@@ -48,7 +48,7 @@ def gateway(port: int) -> None:
 
 
 class Floor:
-    """Writes ready bytes, at the pace that a request's model name asks for."""
+    """Writes prebuilt bytes at the pace given by the request's model name."""
 
     def __init__(self) -> None:
         self._frame = sse_frame(
@@ -86,7 +86,7 @@ class Floor:
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
     async def _answer(self, tokens: int, send: Any) -> None:
-        """One JSON body, after as many turns of the loop as the null engine takes for `tokens`."""
+        """Send one JSON body, after as many loop iterations as the null engine takes for `tokens`."""
         for _ in range(tokens):
             await asyncio.sleep(0)
         headers = [

@@ -1,7 +1,7 @@
-"""Whether memory stays bounded: `python -m benchmarks.soak [memory|redis] [--responses N]`.
+"""Checks that memory stays bounded: `python -m benchmarks.soak [memory|redis] [--responses N]`.
 
-A gateway on the null engine serves stored responses, a few turns to a chain, many more than its store may keep. The
-memory of the process (and of Redis) in the second half must be that of the first.
+A gateway on the null engine serves many more stored responses, in chains of a few turns, than its store may keep. The
+memory of the process (and of Redis) must be the same in both halves of the run.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import msgspec
 from benchmarks import null_engine
 from benchmarks.run import ROOT, Server
 from benchmarks.store import wait_until_open
-from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.serving.server import run
-from gateway_redis.testing import RedisProcess, free_port
+from gateway.server.logs import set_up_logging
+from gateway.server.server import run
+from gateway.testing.redis_process import RedisProcess, free_port
 
 KEPT = 2000
 CLIENTS = 16
 TURNS = 5
 SAMPLES = 10
 GROWTH = 1.1
-"""How much larger than in the first half memory may be in the second."""
+"""Maximum ratio of memory in the second half to the first half."""
 
 
 def serve(store: str, port: int, url: str) -> None:
-    """A gateway whose store keeps `KEPT` responses."""
+    """Run a gateway whose store keeps `KEPT` responses."""
     model = ModelConfig(engine="null", renderer="chat_template", parser="plain")
     stores: dict[str, dict[str, Any]] = {"memory": {"max_responses": KEPT}}
     if store == "redis":
@@ -46,7 +46,7 @@ def serve(store: str, port: int, url: str) -> None:
 
 
 async def client(port: int, number: int) -> None:
-    """`number` responses one after the other, in chains."""
+    """Request `number` responses one after the other, in chains."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     previous = None
     for at in range(number):
@@ -54,7 +54,10 @@ async def client(port: int, number: int) -> None:
         if at % TURNS:
             body["previous_response_id"] = previous
         encoded = msgspec.json.encode(body)
-        head = f"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-length: {len(encoded)}\r\n\r\n"
+        head = (
+            "POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(encoded)}\r\n\r\n"
+        )
         writer.write(head.encode() + encoded)
         headers = await reader.readuntil(b"\r\n\r\n")
         length = int(headers.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
@@ -66,12 +69,12 @@ async def client(port: int, number: int) -> None:
 
 
 async def load(port: int, number: int) -> None:
-    """`number` responses by all clients together."""
+    """Request `number` responses from all clients together."""
     await asyncio.gather(*(client(port, number // CLIENTS) for _ in range(CLIENTS)))
 
 
 def soak(store: str, responses: int) -> bool:
-    """Print memory as the responses go by; whether it stayed bounded."""
+    """Print memory during the run. Returns whether it stayed bounded."""
     port = free_port()
     seen: list[tuple[int, int]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -99,14 +102,14 @@ def soak(store: str, responses: int) -> bool:
             process.wait()
             redis.kill()
     half = SAMPLES // 2
-    # Redis grows by what it notes of a few that are evicted late; a megabyte is no growth.
+    # Redis' records of entries that are evicted late may grow; a megabyte is tolerated.
     return all(
         max(each[half:]) <= max(each[:half]) * GROWTH + 1024 for each in zip(*seen, strict=True)
     )
 
 
 def main() -> None:
-    """Run the soak; exit code 1 where memory grew."""
+    """Run the soak. The exit code is 1 if memory grew."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stores", nargs="*", default=["memory", "redis"])
     parser.add_argument("--responses", type=int, default=100_000)

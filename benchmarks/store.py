@@ -1,8 +1,8 @@
-"""Measures what storing costs: `python -m benchmarks.store [--quick]`.
+"""Measures the cost of storing: `python -m benchmarks.store [--quick]`.
 
-Paced streams, as an engine's: not stored, stored at their end, and in the background, where each event is written to the
-store's log and read from there by the client. CPU time of the gateway's process alone, as in `benchmarks.run`; Redis'
-own is shown beside it.
+Streams are paced like an engine's and either not stored, stored at their end, or run in the background, where each
+event is written to the store's log and read from it by the client. Figures are CPU time of the gateway's process only,
+as in `benchmarks.run`; Redis' own is listed separately.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from benchmarks import null_engine
 from benchmarks.load import Client, http_request
 from benchmarks.run import ROOT, Server
 from benchmarks.serve import INTERVAL_MS
-from gateway.cli.logs import set_up_logging
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.serving.server import run
-from gateway_redis.testing import RedisProcess, free_port
+from gateway.server.logs import set_up_logging
+from gateway.server.server import run
+from gateway.testing.redis_process import RedisProcess, free_port
 
 STREAMS = 256
 CASES: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def serve(store: str, port: int, url: str) -> None:
-    """A gateway on the null engine, with a store."""
+    """Run a gateway on the null engine with a store."""
     model = ModelConfig(
         engine="null",
         renderer="chat_template",
@@ -69,7 +69,7 @@ def serve(store: str, port: int, url: str) -> None:
 
 
 async def load(port: int, tokens: int, case: str) -> None:
-    """Open all streams at once, and read them to their end."""
+    """Open all streams at once and read them to the end."""
     loop = asyncio.get_running_loop()
     body = {
         "model": "paced", "stream": True, "input": "Hello there, how are you today?",
@@ -89,7 +89,7 @@ async def load(port: int, tokens: int, case: str) -> None:
 
 @contextmanager
 def serving(store: str, url: str) -> Iterator[Server]:
-    """A gateway with that store as a process, stopped at the end."""
+    """Run a gateway with that store as a process; stop it at the end."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.store", "serve", store, str(port), url],
@@ -106,7 +106,7 @@ def serving(store: str, url: str) -> Iterator[Server]:
 
 
 def wait_until_open(port: int) -> None:
-    """Return when somebody listens there."""
+    """Return when the port accepts connections."""
     for _ in range(200):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -118,7 +118,7 @@ def wait_until_open(port: int) -> None:
 
 
 def measure(server: Server, redis: RedisProcess, case: str, tokens: int) -> Row:
-    """One load, and what it cost."""
+    """Run one load and measure its cost."""
     before, before_redis = server.cpu_seconds(), redis.cpu_seconds()
     begin = time.perf_counter()
     arguments = ["load", str(server.port), str(tokens), case]
@@ -134,7 +134,7 @@ def measure(server: Server, redis: RedisProcess, case: str, tokens: int) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown, each next to what is not stored."""
+    """The rows as Markdown, each relative to the case that is not stored."""
     base = next(row.cpu_us_per_token for row in rows if row.case == "not stored")
     lines = [
         "| store | case | µs CPU per token | × not stored | Redis, µs per token |",

@@ -4,6 +4,6 @@ import sys
 
 from gateway.cli import main
 
-# A spawned worker imports this module again, under another name.
+# The guard is needed because a spawned worker imports this module again, under another name.
 if __name__ == "__main__":
     sys.exit(main())

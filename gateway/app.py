@@ -1,11 +1,11 @@
-"""The Litestar application of a configuration: routes, errors, and a lifespan that opens what is selected."""
+"""Builds the Litestar application: routes, error handling, and a lifespan that opens what the configuration selects."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
 from gateway.chat.tools import chat_servers_of, check_chat_tools
-from gateway.config import Config
+from gateway.config import Config, SchemaLimits
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -25,22 +25,23 @@ from gateway.errors import (
     PayloadTooLarge,
 )
 from gateway.loop.fingerprint import with_fingerprint
+from gateway.media.reader import MediaReader
+from gateway.metrics import Metrics
+from gateway.plugin_checks import tool_server_mistake
 from gateway.plugins import PluginSet
 from gateway.protocols import (
+    FormatAwareEngine,
     MeasuredEngine,
-    SpeaksFormat,
+    ServicesUser,
     StoredResponse,
     ToolServer,
-    ToolServers,
-    UsesServices,
 )
 from gateway.responses.background import BackgroundRuns
-from gateway.responses.rerun import made_again
+from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
-from gateway.responses.sealing import Sealer
-from gateway.routes.answers import DIRECT_SEND, JSON, error_answer, error_body
+from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
+from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, keep_apis
 from gateway.routes.chat import create_chat_completion
-from gateway.routes.chunks import unchunked
 from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
     create_conversation,
@@ -54,9 +55,9 @@ from gateway.routes.conversations import (
 )
 from gateway.routes.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.routes.embeddings import create_embeddings
-from gateway.routes.fronts import REQUEST_ID, answer_by_header, front_error, keep_fronts
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.models import list_models, retrieve_model
+from gateway.routes.request_guard import RequestGuard
 from gateway.routes.responses import (
     cancel_response,
     compact_response,
@@ -66,6 +67,7 @@ from gateway.routes.responses import (
     list_input_items,
     retrieve_response,
 )
+from gateway.routes.scoring import create_rerank, create_scores
 from gateway.routes.state import SERVICES, HttpRequest, keep_services, services_if_open
 from gateway.routes.stored_chat import (
     delete_chat_completion,
@@ -75,22 +77,28 @@ from gateway.routes.stored_chat import (
     update_chat_completion,
 )
 from gateway.routes.tokenize import detokenize, tokenize
-from gateway.routes.websocket import responses_socket
-from gateway.serving.access import Doorkeeper, check_access
-from gateway.serving.admission import Admission
-from gateway.serving.metrics import Metrics
-from gateway.serving.model_opening import OpenedModel, open_model
-from gateway.serving.plugin_services import PluginServices
-from gateway.serving.selection import Selection, needed, select
-from gateway.serving.served import NamedFront, RunSettings, ServedModel, Services
-from gateway.tools.offered import OfferedTools, RunnableTool, offered_to
+from gateway.routes.websocket import refuse_handshake, responses_socket
+from gateway.runtime.access import Authenticator, check_access
+from gateway.runtime.admission import Admission
+from gateway.runtime.media import media_kinds
+from gateway.runtime.sealing import Sealer
+from gateway.runtime.services import NamedApi, RunSettings, ServedModel, Services
+from gateway.shared_values import ProcessValues
+from gateway.startup.model_opening import OpenedModel, open_model
+from gateway.startup.model_plan import ModelPlan
+from gateway.startup.plugin_services import PluginServices
+from gateway.startup.selection import Selection, needed, select
+from gateway.tools.approvals import Approvals
+from gateway.tools.available import AvailableTools, BoundTool, offered_to
+from gateway.uvicorn_internals.fast_path import unchunked
 from gateway.wire.ids import new_id
+from gateway.wire.response import error_body
 
 logger = logging.getLogger("gateway.app")
 
 
 class MethodNotAllowed(GatewayError):
-    """A known path that does not take this method: 405."""
+    """The path exists but does not support this method: 405."""
 
     status = 405
     type = "invalid_request_error"
@@ -98,9 +106,18 @@ class MethodNotAllowed(GatewayError):
 
 
 class GatewayApp(Litestar):
-    """Litestar, with `x-request-id` on every answer and every answer counted, errors of the framework included."""
+    """A Litestar application that sends `x-request-id` with every answer and counts every answer, including the
+    framework's errors."""
+
+    guard: RequestGuard
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            try:
+                self.guard.check_handshake(scope)
+            except GatewayError as error:
+                await refuse_handshake(error, scope, send)
+                return
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
@@ -123,14 +140,16 @@ class GatewayApp(Litestar):
             await send(message)
 
         try:
+            self.guard.check(scope)
             if services is not None:
-                scope["owner"] = services.doorkeeper.owner(scope["path"], scope["headers"])
-        except AuthenticationError as error:
-            if self.cors_config is not None and is_preflight(scope):
+                scope["owner"] = services.authenticator.owner(scope["path"], scope["headers"])
+        except GatewayError as error:
+            unauthenticated = isinstance(error, AuthenticationError)
+            if unauthenticated and self.cors_config is not None and is_preflight(scope):
                 await super().__call__(scope, receive, send_with_id)
                 return
             added += refusal_headers(self.cors_config, scope)
-            answer = front_error(self, scope, error) or error_answer(error)
+            answer = api_error(self, scope, error) or error_answer(error)
             await answer(scope, receive, send_with_id)
             return
         await super().__call__(scope, receive, send_with_id)
@@ -140,7 +159,7 @@ _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
 def _request_id(scope: Scope) -> bytes:
-    """The client's own `x-request-id` where it is harmless, else a fresh one."""
+    """The client's `x-request-id` if it is safe to use, otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _CLEAN_ID.match(value):
             return value
@@ -148,10 +167,10 @@ def _request_id(scope: Scope) -> bytes:
 
 
 def create_app(config: Config, plugins: PluginSet) -> Litestar:
-    """The application that serves `config` with `plugins`, complete: for any ASGI server.
+    """Create the complete ASGI application that serves `config` with `plugins`.
 
-    Its lifespan opens the engines, tools and store that the configuration selects, and closes them in reverse order; a
-    mistake in the configuration raises `ConfigurationError`, in an exception group of Litestar's, as it starts.
+    Its lifespan opens the selected engines, tools and store, and closes them in reverse order. A configuration error
+    raises `ConfigurationError` during start-up, inside an exception group of Litestar's.
     """
 
     @asynccontextmanager
@@ -159,17 +178,17 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
         async with AsyncExitStack() as stack:
             services = await open_services(config, plugins, stack)
             keep_services(app, services)
-            keep_fronts(app, services)
+            keep_apis(app, services)
             yield
 
     return _app(config, [lifespan])
 
 
 def app_of(services: Services) -> Litestar:
-    """The application around what is open already, and is closed by whoever opened it."""
+    """Create an application for services that are already open. The caller closes them."""
     app = _app(services.config, [])
     keep_services(app, services)
-    keep_fronts(app, services)
+    keep_apis(app, services)
     return app
 
 
@@ -183,46 +202,65 @@ def _app(
         create_items, list_items, retrieve_item, delete_item,
         create_chat_completion, list_chat_completions, retrieve_chat_completion,
         update_chat_completion, delete_chat_completion, list_chat_messages,
-        create_completion, create_embeddings, tokenize, detokenize,
+        create_completion, create_embeddings, create_rerank, create_scores, tokenize, detokenize,
         list_models, retrieve_model,
         health, ready,
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)
-    return GatewayApp(
+    cors = cors_config(config.server.cors_allow_origins)
+    app = GatewayApp(
         route_handlers=handlers,
         lifespan=lifespan,
         exception_handlers={Exception: _answer_exception},
         before_request=answer_by_header,
-        cors_config=cors_config(config.server.cors_allow_origins),
+        cors_config=cors,
         openapi_config=None,
-        logging_config=None,  # logging is set up by whoever runs the server
-        request_max_body_size=None,  # `read_json_body` has the limit
+        logging_config=None,  # the server sets up logging
+        request_max_body_size=None,  # `read_json_body` enforces the limit
     )
+    app.guard = RequestGuard(config.server, cors)
+    return app
 
 
 async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
-    """Open all that `config` selects, inside `stack`. Raises `ConfigurationError`."""
+    """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`."""
     check_access(config.server)
     selection = select(config, plugins)
-    sealer = Sealer(config.server.reasoning_keys)
+    sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
     store = background = None
-    # Before any weights: a store that is away stops the start at once.
+    # Before loading any weights: an unavailable store stops the start at once.
     if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
+    approvals = await Approvals.create(
+        config.server.reasoning_keys,
+        ProcessValues() if store is None else store,
+        lifetime=config.server.approval_lifetime,
+    )
     resources = {
         offer.name: await stack.enter_async_context(offer.make(resource_config))
         for offer, resource_config in selection.resources
     }
     models: list[ServedModel] = []
+    unopened: list[str] = []
     aliases: dict[str, str] = {}
     taken = {name for own, each in config.models.items() for name in (own, *each.aliases)}
     for plan in selection.models:
-        opened = await open_model(plan, stack)
+        schemas = config.server.schemas
+        plan = msgspec.structs.replace(
+            plan,
+            context=msgspec.structs.replace(plan.context, compile_seconds=schemas.compile_seconds),
+        )
+        opened = await _open(plan, stack)
+        metrics.model_opened(plan.name, opened=opened is not None)
+        if opened is None:
+            unopened += (plan.name,)
+            aliases.update(dict.fromkeys(plan.config.aliases, plan.name))
+            continue
         logger.info("model %s: %s", opened.name, opened.why)
-        model = with_fingerprint(_served(opened))
+        model = with_fingerprint(_served(opened, schemas))
         metrics.watch_model(model.name, model.admission)
         if isinstance(model.engine, MeasuredEngine):
             metrics.watch_engine(model.name, model.engine)
@@ -230,25 +268,34 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         taken.update(model.info.adapters)
         aliases.update(dict.fromkeys(model.config.aliases, model.name))
 
-    async def _made_again(record: StoredResponse) -> ResponseRun:
-        return await made_again(record, services)
+    if unopened and not models:
+        raise ConfigurationError(
+            f"None of the models could be opened: {', '.join(unopened)}; the log says why."
+        )
+
+    async def _recreate_run(record: StoredResponse) -> ResponseRun:
+        return await recreate_run(record, services)
 
     if store is not None:
-        again = _made_again if config.server.rerun_lost else None
+        again = _recreate_run if config.server.rerun_lost else None
         background = BackgroundRuns(
-            store, lease_seconds=config.server.lease_seconds, made_again=again
+            store,
+            lease_seconds=config.server.lease_seconds,
+            max_bytes=config.server.max_background_bytes,
+            recreate_run=again,
         )
-    fronts = [
-        NamedFront(
+    apis = [
+        NamedApi(
             offer.name,
-            await stack.enter_async_context(offer.make(route_config, **needed(offer, resources))),
+            await stack.enter_async_context(offer.make(api_config, **needed(offer, resources))),
         )
-        for offer, route_config in selection.routes
+        for offer, api_config in selection.apis
     ]
     servers = await _open_tools(config, selection, resources, stack)
     services = Services(
         config=config,
         models=models,
+        unopened=unopened,
         aliases=aliases,
         store=store,
         offered_tools=await _offered_tools(config, servers, models),
@@ -256,23 +303,50 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
         background=background,
-        doorkeeper=Doorkeeper(config.server.api_keys),
+        authenticator=Authenticator(
+            config.server.api_keys, open_metrics=not isinstance(config.server.metrics, list)
+        ),
         sealer=sealer,
-        fronts=fronts,
+        approvals=approvals,
+        apis=apis,
+        media=await _open_media(config, models, stack),
     )
-    plugged = (*resources.values(), *(each.front for each in fronts), *servers.values())
+    plugged = (*resources.values(), *(each.api for each in apis), *servers.values())
     for user in plugged:
-        if isinstance(user, UsesServices):
+        if isinstance(user, ServicesUser):
             user.use(PluginServices(services))
-    # Last, so that what runs in the background ends before all else is closed.
+    # Last, so that background responses end before anything else is closed.
     if background is not None:
-        await stack.enter_async_context(background.kept())
+        await stack.enter_async_context(background.maintenance())
     return services
 
 
-def _served(opened: OpenedModel) -> ServedModel:
+async def _open_media(
+    config: Config, models: Iterable[ServedModel], stack: AsyncExitStack
+) -> MediaReader | None:
+    """The reader of images and sounds; None if no model takes any."""
+    if not any(model.media_kinds for model in models):
+        return None
+    return await stack.enter_async_context(MediaReader(config.media))
+
+
+async def _open(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel | None:
+    """Open a model; its engine is closed by `stack`. None if it cannot be opened and is not required."""
+    async with AsyncExitStack() as own:
+        try:
+            opened = await open_model(plan, own)
+        except ConfigurationError as error:
+            if plan.config.required:
+                raise
+            logger.error("not served, and the other models are: %s", error)  # noqa: TRY400  # a sentence, not a trace
+            return None
+        stack.push_async_exit(own.pop_all())
+    return opened
+
+
+def _served(opened: OpenedModel, schemas: SchemaLimits) -> ServedModel:
     config = opened.config
-    if isinstance(opened.engine, SpeaksFormat):
+    if isinstance(opened.engine, FormatAwareEngine):
         opened.engine.speak(opened.output_format)
     return ServedModel(
         name=opened.name,
@@ -286,11 +360,13 @@ def _served(opened: OpenedModel) -> ServedModel:
         info=opened.info,
         created=int(time.time()),
         why=opened.why,
+        media_kinds=media_kinds(opened.engine, opened.renderer),
+        schema_limits=schemas,
     )
 
 
 def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
-    """The LoRA adapters of a model, as models that share its engine and its queue."""
+    """A model's LoRA adapters, as models that share its engine and its queue."""
     for name in model.info.adapters:
         if name in taken:
             raise ConfigurationError(
@@ -305,21 +381,26 @@ def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
 
 async def _open_tools(
     config: Config, selection: Selection, resources: Mapping[str, Any], stack: AsyncExitStack
-) -> dict[str, ToolServer | ToolServers]:
-    """Open the tool servers, by the names of their tables."""
+) -> dict[str, ToolServer]:
+    """Open the tool servers. Keys are the names of their tables."""
     check_chat_tools(config)
-    return {
-        name: await stack.enter_async_context(offer.make(tool_config, **needed(offer, resources)))
-        for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True)
-    }
+    servers: dict[str, ToolServer] = {}
+    for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
+        made = offer.make(tool_config, **needed(offer, resources))
+        server = servers[name] = await stack.enter_async_context(made)
+        if mistake := tool_server_mistake(server):
+            raise ConfigurationError(
+                f"The tool '{offer.name}' of the plugin {offer.plugin} ({offer.distribution}) cannot be used: {mistake}"
+            )
+    return servers
 
 
 async def _offered_tools(
     config: Config,
-    servers: Mapping[str, ToolServer | ToolServers],
+    servers: Mapping[str, ToolServer],
     models: Sequence[ServedModel],
-) -> dict[str, OfferedTools]:
-    """What each of `models` may use of the tool servers, by its name."""
+) -> dict[str, AvailableTools]:
+    """The tools available to each of `models`, by model name."""
     tables = {
         name: await _offered_by(name, server, config.server.chat_tools)
         for name, server in servers.items()
@@ -332,21 +413,19 @@ async def _offered_tools(
     }
 
 
-async def _offered_by(
-    name: str, server: ToolServer | ToolServers, chat_tools: Sequence[str]
-) -> OfferedTools:
-    """What the server that `[tools.<name>]` selects offers."""
-    if isinstance(server, ToolServers):
-        return OfferedTools(
+async def _offered_by(name: str, server: ToolServer, chat_tools: Sequence[str]) -> AvailableTools:
+    """The tools of the server that `[tools.<name>]` selects."""
+    if server.request_type is not None:
+        return AvailableTools(
             choices={server.request_type: server},
             chat_servers=chat_servers_of(name, server, chat_tools),
         )
-    entries = [RunnableTool(server, tool) for tool in await server.tools()]
-    by_type: dict[str, list[RunnableTool]] = {}
+    entries = [BoundTool(server, tool) for tool in await server.tools()]
+    by_type: dict[str, list[BoundTool]] = {}
     for entry in entries:
         if entry.tool.request_type is not None:
             by_type.setdefault(entry.tool.request_type, []).append(entry)
-    return OfferedTools(
+    return AvailableTools(
         by_type=by_type,
         always=[entry for entry in entries if entry.tool.request_type is None],
         chat=entries if name in chat_tools else (),
@@ -354,10 +433,10 @@ async def _offered_by(
 
 
 def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:
-    """Any exception in OpenAI's envelope, or in that of the front that was asked."""
+    """Answer any exception in the error format of OpenAI, or of the API that the request belongs to."""
     error = as_gateway_error(request, exception)
-    if (told := front_error(request.app, request.scope, error)) is not None:
-        reply = told.reply
+    if (formatted := api_error(request.app, request.scope, error)) is not None:
+        reply = formatted.reply
         return Response(
             reply.body,
             status_code=reply.status,
@@ -370,7 +449,7 @@ def _answer_exception(request: HttpRequest, exception: Exception) -> Response[by
 
 
 def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError:
-    """What the client is told of `exception`; what it is not told is logged."""
+    """Convert `exception` to the error that the client receives. Internal details are logged instead."""
     if isinstance(exception, GatewayError):
         return exception
     if isinstance(exception, HTTPException):

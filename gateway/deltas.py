@@ -1,6 +1,6 @@
 """What an output parser says: the small alphabet between a model's text and the API's items.
 
-A parser emits these in the order of the model's output, and nothing else; `gateway.responses.assembler` (Responses) and
+A parser emits these in the order of the model's output, and nothing else; `gateway.assembly.assembler` (Responses) and
 `gateway.chat.assembler` (Chat Completions) turn them into events and items. Grammar:
 
     output := ( ReasoningDelta | TextDelta | RefusalDelta | MessageStarted | BlockEnded | call )*

@@ -1,19 +1,39 @@
-"""Every error that the gateway raises on purpose.
+"""All errors that the gateway raises deliberately.
 
-A class carries its HTTP meaning (status, `type`, `code`); one handler in `gateway.app` turns any of them into OpenAI's
-envelope, and the run loop turns any of them into the `error` of a failed response. Plugins raise these, or subclasses.
+A class defines its HTTP meaning (status, `type`, `code`). One handler in `gateway.app` converts errors to OpenAI's
+error format, and the run loop converts them to the `error` of a failed response. Plugins raise these, or subclasses.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar, TypeAlias
+
+ParamPath: TypeAlias = tuple[str | int, ...]
+"""The place of a parameter in a request: names and indices, outermost first, as `("input", 3, "content", 0, "text")`.
+Empty for the request as a whole."""
+
+
+def param_text(path: ParamPath) -> str:
+    """`path` as clients read it: `input[3].content[0].text`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def param_path(param: str | ParamPath) -> ParamPath:
+    """`param` as a path. A string is the name of a parameter at the top level; an empty one is the request as a whole."""
+    if isinstance(param, str):
+        return (param,) if param else ()
+    return param
 
 
 class GatewayError(Exception):
-    """Base of all errors with an HTTP meaning.
+    """Base class of all errors with an HTTP meaning.
 
-    `message` is for the person who sent the request: it says what was wrong and what to do. `param` names the request's
-    parameter as a path (`input[3].content[0].text`), or is None. `code` is OpenAI's machine-readable code, or None.
+    `message` addresses the sender of the request: it says what was wrong and what to do. `at` is the path of the
+    parameter at fault; the constructor takes it as `param`, where a string is the name of a parameter at the top level.
+    `code` is OpenAI's machine-readable code, or None.
     """
 
     status: ClassVar[int] = 500
@@ -24,32 +44,51 @@ class GatewayError(Exception):
         self,
         message: str,
         *,
-        param: str | None = None,
+        param: str | ParamPath = (),
         code: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.at = param_path(param)
         self.code = code if code is not None else self.default_code
         self.headers = headers or {}
 
+    @property
+    def param(self) -> str | None:
+        """`at` as clients read it (`input[3].content[0].text`), or None."""
+        return param_text(self.at) if self.at else None
+
+
+@contextmanager
+def renamed_params(rename: Callable[[ParamPath], ParamPath]) -> Iterator[None]:
+    """A context that renames the parameter of the error that it is left with.
+
+    Each API has one function that turns places in a turn (`("input", 3)`, `("tools", 0, "parameters")`) into places in
+    its requests.
+    """
+    try:
+        yield
+    except GatewayError as error:
+        error.at = rename(error.at)
+        raise
+
 
 class InvalidRequest(GatewayError):
-    """The request cannot be honoured as it stands: 400."""
+    """The request is invalid: 400."""
 
     status = 400
     type = "invalid_request_error"
 
 
 class Unsupported(InvalidRequest):
-    """The request is well-formed, and asks for something that this gateway, or the chosen engine, does not do: 400."""
+    """The request is valid, but the gateway or the chosen engine does not support it: 400."""
 
     default_code = "unsupported_parameter"
 
 
 class AuthenticationError(GatewayError):
-    """No API key, or a wrong one: 401."""
+    """The API key is missing or wrong: 401."""
 
     status = 401
     type = "authentication_error"
@@ -57,7 +96,7 @@ class AuthenticationError(GatewayError):
 
 
 class PermissionDenied(GatewayError):
-    """A known key that may not do this: 403."""
+    """The API key is valid, but not for this operation: 403."""
 
     status = 403
     type = "permission_error"
@@ -85,6 +124,20 @@ class Conflict(GatewayError):
     default_code = "conflict"
 
 
+class ConversationFull(InvalidRequest):
+    """The conversation would exceed the server's limit: 400. Not 409, on which the SDKs retry."""
+
+    default_code = "conversation_too_large"
+
+    @classmethod
+    def beyond(cls, items: int, size: int) -> ConversationFull:
+        """The error for limits of `items` items and `size` bytes in total."""
+        return cls(
+            f"With these items the conversation would be larger than this server's limit of {items} items and {size} bytes. "
+            "Delete some of its items, or go on in a new conversation."
+        )
+
+
 class PayloadTooLarge(GatewayError):
     """The body is larger than the server's limit: 413."""
 
@@ -93,14 +146,22 @@ class PayloadTooLarge(GatewayError):
     default_code = "payload_too_large"
 
 
+class UnsupportedMediaType(GatewayError):
+    """The content type or encoding of the body is not supported: 415."""
+
+    status = 415
+    type = "invalid_request_error"
+    default_code = "unsupported_media_type"
+
+
 class RateLimited(GatewayError):
-    """A limit on running and waiting requests is reached: 429. `retry_after` is in whole seconds."""
+    """A limit on running and queued requests is reached: 429. `retry_after` is in whole seconds."""
 
     status = 429
     type = "rate_limit_error"
     default_code = "rate_limit_exceeded"
 
-    def __init__(self, message: str, *, retry_after: int = 1, param: str | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: int = 1, param: str | ParamPath = ()) -> None:
         super().__init__(message, param=param, headers={"retry-after": str(retry_after)})
 
 
@@ -120,7 +181,7 @@ class EngineUnavailable(GatewayError):
 
 
 class StoreUnavailable(GatewayError):
-    """The store does not answer: 503. Requests with `store: false` go on."""
+    """The store does not answer: 503. Requests with `store: false` are not affected."""
 
     status = 503
     type = "service_unavailable_error"
@@ -128,7 +189,7 @@ class StoreUnavailable(GatewayError):
 
 
 class ServerShuttingDown(GatewayError):
-    """The server stops and takes nothing new, or ends what it still runs: 503."""
+    """The server is shutting down: it accepts no requests and ends those that still run: 503."""
 
     status = 503
     type = "service_unavailable_error"
@@ -143,12 +204,6 @@ class DeadlineExceeded(GatewayError):
     default_code = "deadline_exceeded"
 
 
-def too_long(seconds: float) -> DeadlineExceeded:
-    """What a response ends with that has taken `seconds`, and may take no more."""
-    return DeadlineExceeded(
-        f"The response took longer than {seconds:g} seconds, which is this server's limit."
-    )
-
-
 class ConfigurationError(Exception):
-    """A mistake in configuration or installation. Its text is one sentence: what, where, and what would be right."""
+    """A mistake in configuration or installation. Its text is one sentence that says what is wrong, where, and how to
+    fix it."""

@@ -1,6 +1,6 @@
-"""Reading a form with a file, as it arrives: for fronts that take uploads.
+"""Streaming multipart forms with a file, for APIs that accept uploads.
 
-It needs the package `multipart`: a plugin that reads forms depends on `litegate[forms]`.
+Requires the package `multipart`: a plugin that reads forms depends on `litegate[forms]`.
 """
 
 from __future__ import annotations
@@ -13,41 +13,37 @@ from typing import IO, Any, Final
 
 from msgspec import Struct
 
-from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
+from gateway.errors import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.protocols import RouteRequest
 from gateway.wire.decoding import missing
 
 _IN_MEMORY: Final = 1_048_576
 _MARGIN: Final = 65_536
-"""Bytes that a form may have beside the file."""
+"""Maximum size, in bytes, of a form without its file."""
 _LONGEST_FIELD: Final = 4096
 _MOST_FIELDS: Final = 16
 
 
-class UnsupportedForm(GatewayError):
-    """The body is no form: 415."""
-
-    status = 415
-    type = "invalid_request_error"
-    default_code = "unsupported_media_type"
+class UnsupportedForm(UnsupportedMediaType):
+    """The body is not a form: 415."""
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """What was sent."""
+    """A parsed form."""
 
     content: IO[bytes]
-    """The part `file`; small ones are in memory, larger ones in a temporary file."""
+    """The part `file`. Small files are in memory, larger ones in a temporary file."""
     filename: str
-    """As it was sent, without folders; it may be empty, or no name that a file can have."""
+    """The file name sent by the client, without folders. It may be empty or invalid as a file name."""
     fields: Mapping[str, str]
-    """The other parts, of up to 4096 bytes each."""
+    """The other parts, up to 4096 bytes each."""
 
 
 @asynccontextmanager
 async def uploaded(request: RouteRequest, max_bytes: int, *, advice: str) -> AsyncIterator[Form]:
-    """The form in a request's body, with its file of up to `max_bytes`.
+    """Parse the form in a request's body, with a file of up to `max_bytes`.
 
-    Raises `UnsupportedForm` with `advice` where it is none, and what else is wrong with it.
+    Raises `UnsupportedForm` with `advice` if the body is not a form, and another `GatewayError` if the form is invalid.
     """
     boundary = _boundary(request.headers.get("content-type", ""), advice)
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
@@ -73,7 +69,7 @@ def _boundary(content_type: str, advice: str) -> str:
 async def _read(
     request: RouteRequest, boundary: str, content: Any, max_bytes: int
 ) -> tuple[str | None, dict[str, str]]:
-    """The file's name and the other fields; its content is written to `content`."""
+    """Write the file to `content`. Returns its name and the other fields."""
     from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
     fields: dict[str, str] = {}

@@ -6,32 +6,32 @@ A plugin is a distribution with an entry point in the group `gateway`:
     mytool = "gateway_mytool"
 
 The entry point's object (usually the module) carries functions marked with `@gateway.hookimpl`. All hooks are
-synchronous and are called at start-up or once per response, never per token. A misspelt hook or argument stops the start
-with a sentence. Import heavy libraries inside `open`, not at the top of the module: listing plugins imports every module.
+synchronous and are called at start-up or once per response, never per token. A misspelt hook or argument is an error at
+start-up. Import heavy libraries inside `open`, not at the top of the module: listing plugins imports every module.
 
-Register hooks offer an implementation under a name; `gateway.toml` chooses by that name:
+Register hooks register an implementation under a name; `gateway.toml` chooses by that name:
 
     class Config(msgspec.Struct, forbid_unknown_fields=True):
         greeting: str = "hello"
 
     @asynccontextmanager
     async def open_tool(config: Config) -> AsyncIterator[ToolServer]:
-        yield GreetingTool(config.greeting)
+        yield GreetingServer(config.greeting)
 
     @hookimpl
     def gateway_register_tools(register: Register[OpenTool]) -> None:
         register("greeting", open_tool, config=Config)
 
-`config` is a msgspec Struct; the tables of `gateway.toml` that belong to the plugin are decoded into it, and unknown keys
-are refused with the nearest right name. What is opened (`engines`, `tools`, `stores`, `routes`, `resources`) is an asynchronous
-context manager: entered at start-up only if selected, left at shutdown.
+`config` is a msgspec Struct; the plugin's tables in `gateway.toml` are decoded into it. An unknown key is an error that
+names the nearest valid key. Engines, tools, stores, APIs and resources are asynchronous context managers, entered at
+start-up only if selected and left at shutdown.
 
-What several tools and fronts share is a resource. They say that they need it as they register, and are given it, by its
-name, when they are opened:
+A resource is an object that several tools and APIs share. They declare with `needs` that they use it, and receive it as
+the keyword argument of its name when they are opened:
 
     @asynccontextmanager
     async def open_tool(config: Config, *, containers: Containers) -> AsyncIterator[ToolServer]:
-        yield ShellTool(config, containers)
+        yield ShellServer(config, containers)
 
     register("shell", open_tool, config=Config, needs=("containers",))
 """
@@ -47,8 +47,8 @@ from msgspec import Struct
 
 from gateway.errors import GatewayError
 from gateway.protocols import (
+    Api,
     Engine,
-    Front,
     ModelInfo,
     ModelProfile,
     NoConfig,
@@ -57,7 +57,6 @@ from gateway.protocols import (
     ResponseStore,
     Tokenizer,
     ToolServer,
-    ToolServers,
 )
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.response import Response, ResponseStatus
@@ -68,18 +67,21 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class EngineContext(Struct, frozen=True, kw_only=True):
-    """What an engine is told of the model that it shall serve."""
+    """What an engine is told about the model that it serves."""
 
     name: str
-    """As clients name it."""
+    """The model's name as clients use it."""
     path: str | None
-    """The model: a file, a folder or a hub id, as `gateway.toml` or the command line has it; None: the engine's own."""
+    """The model: a file, a folder, a URL or a name of the hub, from `gateway.toml` or the command line. None: the engine's
+    default. `gateway.sdk.hub` finds and downloads models of the hub."""
     max_model_len: int | None = None
-    """A limit that the configuration sets, on prompt and output together."""
+    """Configured limit on prompt and output together."""
+    compile_seconds: float = 10.0
+    """Time limit for compiling the constraints of one request, in seconds (`[server.schemas]`)."""
 
 
 class ModelContext(Struct, frozen=True, kw_only=True):
-    """What a renderer or a format may know of the model that it is made for."""
+    """What a renderer or a format is told about its model."""
 
     info: ModelInfo
     tokenizer: Tokenizer | None
@@ -89,9 +91,9 @@ class ModelContext(Struct, frozen=True, kw_only=True):
 OpenEngine: TypeAlias = Callable[[Any, EngineContext], AbstractAsyncContextManager[Engine]]
 MakeRenderer: TypeAlias = Callable[[Any, ModelContext], PromptRenderer]
 MakeFormat: TypeAlias = Callable[[Any, ModelContext], OutputFormat]
-OpenTool: TypeAlias = Callable[..., AbstractAsyncContextManager[ToolServer | ToolServers]]
+OpenTool: TypeAlias = Callable[..., AbstractAsyncContextManager[ToolServer]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
-OpenFront: TypeAlias = Callable[..., AbstractAsyncContextManager[Front]]
+OpenApiPlugin: TypeAlias = Callable[..., AbstractAsyncContextManager[Api]]
 OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
@@ -99,7 +101,7 @@ MakeT = TypeVar("MakeT")
 
 
 class Register(Protocol[MakeT_contra]):
-    """What a register hook is given. Call it once per implementation."""
+    """The argument of a register hook. Call it once per implementation."""
 
     def __call__(
         self,
@@ -111,12 +113,12 @@ class Register(Protocol[MakeT_contra]):
         aliases: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
     ) -> None:
-        """Offer `make` under `name`.
+        """Register `make` under `name`.
 
-        `config` is what the plugin's tables in `gateway.toml` are decoded into. `summary` is one line for
+        `config` is the Struct that the plugin's tables in `gateway.toml` are decoded into. `summary` is one line for
         `gateway plugins`. `aliases` are further names by which a configuration may choose it. `needs` names the
-        resources that a tool or a front is given as it is opened, as keyword arguments. A name that another
-        installed distribution offers stops the start with an error that names both.
+        resources that are passed to a tool or an API when it is opened, as keyword arguments. If another installed
+        distribution registers the same name, the start fails with an error that names both.
         """
         ...
 
@@ -130,25 +132,25 @@ class Offer(Struct, Generic[MakeT], frozen=True, kw_only=True):
     config: type[Struct]
     summary: str
     plugin: str
-    """The entry point's name."""
+    """The name of the plugin's entry point."""
     distribution: str
     version: str
     needs: tuple[str, ...] = ()
-    """The resources that `make` is given."""
+    """The resources that are passed to `make`."""
 
 
 @hookspec
 def gateway_register_engines(register: Register[OpenEngine]) -> None:
-    """Offer engines: `make(config, context)` is an async context manager that yields an `Engine`.
+    """Register engines: `make(config, context)` is an async context manager that yields an `Engine`.
 
-    Called once, at start-up. A model of `gateway.toml` chooses one by `engine = "<name>"`; its table
-    `[models.<model>.<name>]` is the config. Prove yours with `gateway.testing.EngineContract`.
+    Called once, at start-up. A model in `gateway.toml` chooses an engine by `engine = "<name>"`; its table
+    `[models.<model>.<name>]` is the config. Test yours with `gateway.testing.EngineContract`.
     """
 
 
 @hookspec
 def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
-    """Offer prompt renderers: `make(config, context)` gives a `PromptRenderer` for one model.
+    """Register prompt renderers: `make(config, context)` returns a `PromptRenderer` for one model.
 
     Called once, at start-up. A model chooses one by `renderer = "<name>"`, or a model profile does.
     """
@@ -156,69 +158,72 @@ def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
 
 @hookspec
 def gateway_register_parsers(register: Register[MakeFormat]) -> None:
-    """Offer output formats: `make(config, context)` gives an `OutputFormat` for one model.
+    """Register output formats: `make(config, context)` returns an `OutputFormat` for one model.
 
-    Called once, at start-up. A model chooses one by `parser = "<name>"`, or a model profile does. Prove yours with
+    Called once, at start-up. A model chooses one by `parser = "<name>"`, or a model profile does. Test yours with
     `gateway.testing.OutputParserContract`.
     """
 
 
 @hookspec
 def gateway_register_tools(register: Register[OpenTool]) -> None:
-    """Offer tool servers: `make(config)` is an async context manager that yields a `ToolServer`, or `ToolServers`.
+    """Register tool servers: `make(config)` is an async context manager that yields a `ToolServer`.
 
-    Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. One that has the
-    method `use` (`gateway.protocols.UsesServices`) is handed what the gateway has, such as the `Embedder` of a configured
-    model, once all is open. Prove yours with `gateway.testing.ToolServerContract`.
+    Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. If it has the
+    method `use` (`gateway.protocols.ServicesUser`), that is called with the gateway's services, such as the `Embedder`
+    of a configured model, once everything is open. Test yours with `gateway.testing.ToolServerContract`.
     """
 
 
 @hookspec
 def gateway_register_stores(register: Register[OpenStore]) -> None:
-    """Offer stores: `make(config)` is an async context manager that yields a `ResponseStore`.
+    """Register stores: `make(config)` is an async context manager that yields a `ResponseStore`.
 
-    Called once, at start-up. `store = "<name>"` under `[server]` chooses one; `[stores.<name>]` is its config. Prove
+    Called once, at start-up. `store = "<name>"` under `[server]` chooses one; `[stores.<name>]` is its config. Test
     yours with `gateway.testing.ResponseStoreContract`.
     """
 
 
 @hookspec
-def gateway_register_routes(register: Register[OpenFront]) -> None:
-    """Offer further APIs in front of the same models: `make(config)` is an async context manager that yields a `Front`.
+def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
+    """Register further APIs in front of the same models: `make(config)` is an async context manager that yields an
+    `Api`.
 
-    Called once, at start-up. `routes` under `[server]` names those that are served; `[routes.<name>]` is the config.
-    A front translates its requests into an `Ask`, and writes its answers from a parser's deltas by an `AnswerWriter`.
-    Where `routes` is silent, a front is served that has the name of a selected tool, or of a resource that one needs.
-    One that has the method `use` is handed what the gateway has, as tools are.
+    Called once, at start-up. `apis` under `[server]` names the APIs to serve; `[apis.<name>]` is the config. An API
+    translates its requests into `GenerationRequest`s, and writes its answers from a parser's deltas with an
+    `AnswerWriter`. If `apis` is not set, an API is served if it has the name of a selected tool, of a resource that
+    such a tool needs, or of a resource that has a table. An API with the method `use` receives the gateway's services, as tools do.
     """
 
 
 @hookspec
 def gateway_register_resources(register: Register[OpenResource]) -> None:
-    """Offer what several tools and fronts share: `make(config)` is an async context manager that yields anything.
+    """Register resources that several tools and APIs share: `make(config)` is an async context manager that yields any
+    object.
 
-    Called once, at start-up. A resource is opened once in each process, if a selected tool or front `needs` it, before
-    all of these, and closed after them. They are given the same object, as the keyword argument of its name, which is
-    therefore an identifier. `[resources.<name>]` is its config. Its type is a matter between the distributions: who
-    needs it depends on who offers it. What processes are to share, such as a folder, is the resource's to arrange.
+    Called once, at start-up. A resource is opened once per process if a selected tool or API `needs` it, before all of
+    these, and closed after them. They receive the same object as the keyword argument of its name, which must therefore
+    be an identifier. `[resources.<name>]` is its config. Its type is agreed between the distributions: the one that
+    needs it depends on the one that registers it. State shared between processes, such as a folder, is the resource's
+    own responsibility.
     """
 
 
 @hookspec(firstresult=True)
 def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
-    """Say which renderer and output format `model` speaks, or None if you do not know it.
+    """Return the renderer and output format of `model`, or None if the model is unknown.
 
-    Called once per model, at start-up, only where `gateway.toml` leaves something open. The first answer that is not
-    None counts; a plugin that knows one family well should use `@hookimpl(tryfirst=True)`.
+    Called once per model, at start-up, only if `gateway.toml` leaves something open. The first result that is not None
+    is used; a plugin that knows one family well should use `@hookimpl(tryfirst=True)`.
     """
 
 
 @hookspec
 def gateway_response_finished(response: Response) -> None:
-    """Look at a response that has reached a terminal status. For metrics and audit.
+    """Observe a response that has reached a terminal status. For metrics and audit.
 
     Called once per response, after it is stored and before its terminal event is sent. Must not block and must not
-    change the response; an exception is logged and goes no further.
+    change the response; an exception is logged and ignored.
     """
 
 
@@ -226,9 +231,11 @@ def gateway_response_finished(response: Response) -> None:
 def gateway_chat_finished(
     completion: ChatCompletion, status: ResponseStatus, error: GatewayError | None
 ) -> None:
-    """Look at a chat completion that has ended: `completed`, `incomplete`, `failed` or `cancelled`. For metrics and audit.
+    """Observe a chat completion that has ended: `completed`, `incomplete`, `failed` or `cancelled`. For metrics and
+    audit.
 
-    Called once per completion that began, streamed or plain, after it is stored and before its end is sent. It has the
-    choices that were finished: of one that failed, with `error`, or whose client went away, there may be none. Must not
-    block and must not change it; an exception is logged and goes no further. A hook may leave arguments out.
+    Called once per completion that was started, streaming or not, after it is stored and before its end is sent. The
+    completion has the choices that were finished; there may be none if it failed (with `error`) or its client
+    disconnected. Must not block and must not change the completion; an exception is logged and ignored. A hook may omit
+    arguments.
     """

@@ -1,4 +1,4 @@
-"""What a plugin may get wrong in its hooks and in what it registers, as sentences."""
+"""Validation of plugins' hooks and registrations, with error messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pluggy
 from msgspec import Struct
@@ -16,9 +16,9 @@ from gateway import hookspecs
 from gateway.config.tables import suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import PROJECT, Offer
-from gateway.protocols import NoConfig
+from gateway.protocols import NoConfig, ToolServer
 
-Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "route", "resource"]
+Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "api", "resource"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
@@ -27,7 +27,7 @@ class PluginInfo(Struct, frozen=True, kw_only=True):
     """An installed plugin."""
 
     name: str
-    """The entry point's name."""
+    """The name of the entry point."""
     distribution: str
     version: str
 
@@ -36,14 +36,14 @@ class PluginInfo(Struct, frozen=True, kw_only=True):
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A plugin manager that knows the hooks, and no plugin yet."""
+    """A plugin manager with the hook specifications and no plugins."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     return manager
 
 
 def mistake_in(plugin: Any) -> str | None:
-    """What is wrong with a plugin's hooks, as they are written."""
+    """A description of the first mistake in a plugin's hooks, or None."""
     specs = {
         name: function
         for name, function in vars(hookspecs).items()
@@ -70,8 +70,74 @@ def mistake_in(plugin: Any) -> str | None:
             return f"{name} is asynchronous, and hooks are plain functions"
     try:
         manager.register(plugin, "checked")
-    except pluggy.PluginValidationError as error:  # what else pluggy refuses
+    except pluggy.PluginValidationError as error:  # other checks of pluggy's
         return one_line(str(error))
+    return None
+
+
+_SERVER_NAMES: Final = (
+    "label",
+    "request_type",
+    "tools",
+    "offered",
+    "check",
+    "session",
+    "call",
+    "use",
+)
+_RENAMED: Final = {
+    "for_entry": "check",
+    "for_conversation": "check",
+    "for_owner": "check",
+    "for_request": "check",
+    "session_after": "session",
+}
+"""Earlier names of a tool server's methods."""
+_ASYNC: Final = ("tools", "call")
+_NEAR: Final = 0.8
+"""Similarity from which a name counts as another one misspelt."""
+
+
+def tool_server_mistake(server: Any) -> str | None:
+    """A description of the first mistake in the class of a tool server, or None."""
+    kind = type(server)
+    if not isinstance(server, ToolServer):
+        return f"{kind.__name__} is not derived from gateway.sdk.ToolServer"
+    own = {
+        name: value
+        for base in reversed(kind.__mro__)
+        if base not in ToolServer.__mro__
+        for name, value in vars(base).items()
+        if not name.startswith("_")
+    }
+    absent = [name for name in _SERVER_NAMES if name not in own and name != "label"]
+    for name in own:
+        if name in _SERVER_NAMES:
+            continue
+        near = difflib.get_close_matches(name, absent, n=1, cutoff=_NEAR)
+        if meant := _RENAMED.get(name) or next(iter(near), None):
+            return f'{kind.__name__}.{name} is never used; did you mean "{meant}"?'
+    for name in _SERVER_NAMES[2:]:
+        method = own.get(name)
+        if method is None:
+            continue
+        wanted = name in _ASYNC
+        if inspect.iscoroutinefunction(method) != wanted:
+            return f"{kind.__name__}.{name} must {'' if wanted else 'not '}be asynchronous"
+        if inspect.isasyncgenfunction(method):
+            return f"{kind.__name__}.{name} must be decorated with contextlib.asynccontextmanager"
+        arguments = [] if name in ("tools", "offered") else [None]
+        try:
+            inspect.signature(getattr(server, name)).bind(*arguments)
+        except TypeError:
+            takes = "one argument" if arguments else "no arguments"
+            return f"{kind.__name__}.{name} must take {takes}"
+    if not isinstance(getattr(server, "label", None), str):
+        return f"{kind.__name__} has no label"
+    if server.request_type is None and "tools" not in own:
+        return f"{kind.__name__} has no method tools"
+    if server.request_type is None and not own.keys() & {"call", "session"}:
+        return f"{kind.__name__} has neither a method call nor session"
     return None
 
 
@@ -81,7 +147,7 @@ def one_line(text: str) -> str:
 
 
 class Registrar:
-    """What one plugin's register hook of one kind is given."""
+    """The `register` argument of one plugin's register hook of one kind."""
 
     def __init__(
         self, kind: Kind, info: PluginInfo, offers: dict[tuple[str, str], Offer[Any]]
@@ -105,9 +171,9 @@ class Registrar:
                 raise ConfigurationError(
                     f"the {what} of the {self._kind} {name!r} are one string, not a tuple"
                 )
-        if needs and self._kind not in ("tool", "route"):
+        if needs and self._kind not in ("tool", "api"):
             raise ConfigurationError(
-                f"the {self._kind} {name!r} needs resources, and only tools and fronts are given any"
+                f"the {self._kind} {name!r} needs resources, and only tools and APIs are given any"
             )
         if not callable(make):
             raise ConfigurationError(
@@ -150,5 +216,5 @@ class Registrar:
 
 
 def article(kind: str) -> str:
-    """`kind` with its article."""
+    """`kind` with its indefinite article."""
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

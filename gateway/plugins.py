@@ -1,4 +1,4 @@
-"""Finding and loading plugins. Nothing else reads the entry points of the group `gateway`."""
+"""Discovery and loading of plugins. Only this module reads the entry points of the group `gateway`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gateway.hookspecs import (
     MakeFormat,
     MakeRenderer,
     Offer,
+    OpenApiPlugin,
     OpenEngine,
-    OpenFront,
     OpenResource,
     OpenStore,
     OpenTool,
@@ -37,23 +37,23 @@ logger = logging.getLogger("gateway.plugins")
 
 GROUP = "gateway"
 
-KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "route", "resource")
+KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "api", "resource")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """A plugin that is installed and not loaded."""
+    """An installed plugin that is not loaded."""
 
     plugin: PluginInfo
     reason: str
-    """A sentence without its full stop."""
+    """A sentence without its final full stop."""
     fatal: bool = False
-    """Whether it stops the start, selected or not: a mistake in the plugin, or a conflict between two."""
+    """Whether it stops the start even if not selected: a mistake in the plugin, or a conflict between two."""
     wanted: bool = False
-    """Whether it is the configuration that keeps it from loading."""
+    """Whether the configuration excludes it."""
 
 
 class PluginSet:
-    """The plugins that are loaded, and what they offer."""
+    """The loaded plugins and what they have registered."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class PluginSet:
         self._manager = manager
         self._names = names
         self.hook: Any = manager.hook
-        """pluggy's hook caller, for the hooks that are no registrations."""
+        """pluggy's hook caller, for hooks other than register hooks."""
         self.plugins = plugins
-        """The loaded plugins, in the order in which they were loaded."""
+        """The loaded plugins, in load order."""
         self.failures = failures
 
     def offers(self, kind: Kind | None = None) -> list[Offer[Any]]:
-        """What is offered, of one kind or of all, by name."""
+        """The offers of one kind or of all kinds, sorted by name."""
         unique = {
             (offer.kind, offer.name): offer
             for offer in self._names.values()
@@ -81,7 +81,7 @@ class PluginSet:
         return [unique[key] for key in sorted(unique)]
 
     def aliases(self, offer: Offer[Any]) -> list[str]:
-        """The further names by which `offer` may be chosen."""
+        """The aliases of `offer`."""
         return sorted(
             name
             for (kind, name), each in self._names.items()
@@ -93,15 +93,15 @@ class PluginSet:
         return sorted(name for each, name in self._names if each == kind)
 
     def hooks_of(self, plugin: PluginInfo) -> list[str]:
-        """The hooks of a plugin that are no registrations."""
+        """The hooks of a plugin other than register hooks."""
         loaded = self._manager.get_plugin(plugin.name)
         hooks = (caller.name for caller in self._manager.get_hookcallers(loaded) or ())
         return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
-        """The engine of that name or alias; raises `ConfigurationError`, as the next six do.
+        """The engine with that name or alias. Raises `ConfigurationError`, as the next six methods do.
 
-        `where` is the key that names it, for the message.
+        `where` is the configuration key that names it, for the message.
         """
         return self._find("engine", name, where)
 
@@ -117,14 +117,14 @@ class PluginSet:
     def store(self, name: str, where: str = "") -> Offer[OpenStore]:
         return self._find("store", name, where)
 
-    def route(self, name: str, where: str = "") -> Offer[OpenFront]:
-        return self._find("route", name, where)
+    def api(self, name: str, where: str = "") -> Offer[OpenApiPlugin]:
+        return self._find("api", name, where)
 
     def resource(self, name: str, where: str = "") -> Offer[OpenResource]:
         return self._find("resource", name, where)
 
     def needs(self, kind: Kind, name: str) -> tuple[str, ...]:
-        """The resources that an offer is given; none where there is no such offer."""
+        """The resources that an offer needs; empty if there is no such offer."""
         offer = self._names.get((kind, name))
         return offer.needs if offer else ()
 
@@ -147,7 +147,7 @@ class PluginSet:
         )
 
     def decode_config(self, offer: Offer[Any], table: Mapping[str, Any], where: str) -> Struct:
-        """`table` as the offer's config; raises `ConfigurationError` with the key that is wrong, below the key `where`."""
+        """Decode `table` as the offer's config. Raises `ConfigurationError` with the wrong key, prefixed by `where`."""
         try:
             return decode_table(table, offer.config, ())
         except TableError as error:
@@ -164,11 +164,10 @@ def load_plugins(
 ) -> PluginSet:
     """Load every installed plugin that `config` allows, and the modules or objects in `extra`.
 
-    `installed` False loads those in `extra` alone: for tests.
-
-    A plugin that cannot be imported, or raises while it registers, is recorded in `failures`, and stops nothing until it
-    is selected. A misspelt hook, and a name that two plugins offer, raise `ConfigurationError`; with `strict` False they
-    are recorded too, for commands that show what is wrong.
+    If `installed` is False, only those in `extra` are loaded (for tests). A plugin that fails to import or to register
+    is recorded in `failures`, which matters only if it is selected. A misspelt hook, and a name that two plugins
+    register, raise `ConfigurationError`; if `strict` is False they are recorded too, for commands that display
+    problems.
     """
     loader = _Loader(config or PluginsConfig())
     if installed:
@@ -232,7 +231,7 @@ class _Loader:
         except (
             Exception,
             SystemExit,
-        ) as error:  # a stranger's module may raise anything as it runs
+        ) as error:  # importing third-party code may raise anything
             self._fail(info, error, "its import failed")
         else:
             self.add(info, plugin)
@@ -243,11 +242,11 @@ class _Loader:
         self.failures.append(Failure(plugin=info, reason=reason))
 
     def add(self, info: PluginInfo, plugin: Any) -> None:
-        """Check a plugin, let it register its offers, and then, if all went well, keep it."""
+        """Check a plugin, call its register hooks, and keep it if all of this succeeds."""
         if mistake := mistake_in(plugin):
             self.failures.append(Failure(plugin=info, reason=mistake, fatal=True))
             return
-        # Its own manager, so that what it registers is known to be this plugin's.
+        # A separate manager, to attribute registrations to this plugin.
         own = new_manager()
         own.register(plugin, info.name)
         offers: dict[tuple[str, str], Offer[Any]] = {}
@@ -259,7 +258,7 @@ class _Loader:
             reason = str(error).rstrip(".")
             self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
             return
-        except Exception as error:  # a stranger's hook may raise anything
+        except Exception as error:  # a third-party hook may raise anything
             self._fail(info, error, "registering failed")
             return
         for (kind_, name), offer in offers.items():
@@ -289,7 +288,7 @@ def _info(entry: metadata.EntryPoint) -> PluginInfo:
     distribution = entry.dist
     if distribution is None:
         return PluginInfo(name=entry.name, distribution=entry.value, version="")
-    # A damaged installation may have an entry point and no metadata.
+    # A damaged installation may have an entry point but no metadata.
     fields = cast("Mapping[str, str] | None", distribution.metadata) or {}
     return PluginInfo(
         name=entry.name,

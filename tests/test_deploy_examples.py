@@ -19,9 +19,9 @@ from compose_spec import PyCompose
 
 from gateway.config import Config, load_config
 from gateway.plugins import load_plugins
-from gateway.serving.access import check_access
-from gateway.serving.selection import select
-from gateway.serving.server import FINAL_SECONDS
+from gateway.runtime.access import check_access
+from gateway.server.workers import END_SECONDS
+from gateway.startup.selection import select
 from gateway.testing.server import run_gateway
 
 ROOT = Path(__file__).parents[1]
@@ -185,7 +185,7 @@ def seconds_of_sleep(container: Json) -> int:
 def test_streams_have_their_grace_period_before_a_pod_is_killed(overlay: Path) -> None:
     spec = pod(of_kind(overlay, "Deployment")["gateway"])
     grace = loaded(overlay / "gateway.toml").server.grace_period
-    needed = seconds_of_sleep(spec["containers"][0]) + grace + FINAL_SECONDS
+    needed = seconds_of_sleep(spec["containers"][0]) + grace + END_SECONDS
     assert needed < spec["terminationGracePeriodSeconds"] < needed + 60
 
 
@@ -264,7 +264,7 @@ def test_every_compose_file_fits_the_specification_and_itself(path: Path) -> Non
     config = loaded(path.with_suffix(".toml"))
     assert f"./{path.stem}.toml:/etc/gateway/gateway.toml:ro" in services["gateway"]["volumes"]
     stop = float(services["gateway"]["stop_grace_period"].removesuffix("s"))
-    assert stop > config.server.grace_period + FINAL_SECONDS
+    assert stop > config.server.grace_period + END_SECONDS
     assert urlsplit(config.stores["redis"]["url"]).hostname in services
     for model in config.models.values():
         assert urlsplit(model.options["remote"]["dns"]).hostname in services

@@ -28,6 +28,7 @@ def module_of(plugin: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda p: p.name)
 def test_an_example_plugin_passes_its_own_tests(plugin: Path) -> None:
     done = subprocess.run(

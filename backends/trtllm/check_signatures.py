@@ -21,7 +21,7 @@ RECORD = Path(__file__).with_name("signatures.json")
 
 
 def differences(record: dict[str, Any]) -> Iterator[str]:
-    """What the importable `tensorrt_llm` has otherwise than the record says."""
+    """Yield the differences between the importable `tensorrt_llm` and the record."""
     for name, parameters in record["callables"].items():
         found = _resolve(name)
         if found is None:
@@ -68,7 +68,7 @@ def _of_callable(name: str, found: Any, parameters: list[dict[str, Any]]) -> Ite
 
 
 def _resolve(name: str) -> Any:
-    """The object of a dotted name; None where there is none."""
+    """The object of a dotted name; None if it does not exist."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -84,7 +84,7 @@ def _resolve(name: str) -> Any:
 
 
 def main() -> int:
-    """Print the differences; 1 if there are some, 2 without TensorRT-LLM."""
+    """Print the differences. Returns 1 if there are any, 2 if TensorRT-LLM is not installed, else 0."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     try:
         package = importlib.import_module("tensorrt_llm")

@@ -1,4 +1,4 @@
-"""A conversation that the server remembers: each request names the response before it.
+"""A conversation stored by the server: each request names the previous response.
 
 python chain.py [BASE_URL] [MODEL]
 """

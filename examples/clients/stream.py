@@ -1,4 +1,4 @@
-"""Stream a response and show its reasoning and its text as they come.
+"""Stream a response and print its reasoning and text as they arrive.
 
 python stream.py [BASE_URL] [MODEL]
 """

@@ -1,4 +1,4 @@
-"""Let the model call a function of this program, and answer from its result.
+"""Let the model call a function of this program and use its result in the answer.
 
 python tool_call.py [BASE_URL] [MODEL]
 """

@@ -1,11 +1,11 @@
-"""From a parser's deltas to a choice of Chat Completions: the second assembler over the same deltas, one per choice.
+"""The chat assembler: turns a parser's deltas into one choice of Chat Completions.
 
-Pure and synchronous. What a delta means is decided here, once; what becomes of it is the writer's: chunks for a stream
-(`gateway.chat.chunks`), a message for a plain answer (`gateway.chat.message`).
+It is pure and synchronous. It interprets the deltas; a writer produces the output, as chunks for a stream
+(`gateway.chat.chunks`) or as a message for a non-streaming answer (`gateway.chat.message`).
 
-Promises: the role comes first; call indices are dense from 0; arguments add up to what the model wrote, `{}` for none;
-one finish reason. Messages that the Responses API shows as several items are one `content` here, with a blank line
-between, and so is reasoning. Calls of tools that the gateway runs are not shown.
+Guarantees: the role comes first; call indices are dense from 0; arguments add up to what the model wrote, or `{}` for
+none; there is one finish reason. Messages that the Responses API shows as several items are joined to one `content`,
+separated by blank lines; so is reasoning. Calls of tools that the gateway runs are not shown.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, assert_never
 
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.assembly.string_field import StringFieldReader
 from gateway.deltas import (
     BlockEnded,
     CallArgumentsDelta,
@@ -24,19 +26,17 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.loop.logprobs import LogprobAligner
 from gateway.protocols import FinishReason as EngineFinish
 from gateway.protocols import TokenLogprob
-from gateway.responses.roles import FUNCTION, CallRole
-from gateway.tools.string_field import StringFieldReader
+from gateway.tools.roles import FUNCTION, CallRole
 from gateway.wire.chat import FinishReason
 
 SEPARATOR = "\n\n"
-"""Between two messages, or two stretches of reasoning, in one choice."""
+"""Between two messages, or two reasoning sections, of one choice."""
 
 
 class ChoiceWriter(Protocol):
-    """What becomes of a choice. Each method returns what is to be sent, which may be nothing."""
+    """Writes one choice. Each method returns the bytes to send, which may be empty."""
 
     def role(self) -> bytes: ...
 
@@ -47,7 +47,7 @@ class ChoiceWriter(Protocol):
     def refusal(self, text: str) -> bytes: ...
 
     def call(self, index: int, call_id: str, name: str, *, custom: bool) -> bytes:
-        """A call begins; `custom`: its input is free text."""
+        """Start a call. `custom`: its input is free text."""
         ...
 
     def call_input(self, index: int, text: str, *, custom: bool) -> bytes: ...
@@ -56,7 +56,7 @@ class ChoiceWriter(Protocol):
 
 
 class OpenCall:
-    """A shown call that is being written."""
+    """A visible call that is being written."""
 
     def __init__(self, index: int, *, custom: bool) -> None:
         self.index = index
@@ -65,7 +65,7 @@ class OpenCall:
 
 
 class ChoiceAssembler:
-    """One choice while it is made. Not reusable."""
+    """Assembles one choice. Not reusable."""
 
     def __init__(
         self,
@@ -79,10 +79,8 @@ class ChoiceAssembler:
         calls_finish: FinishReason = "tool_calls",
         lead: str = "",
     ) -> None:
-        """`hidden` are the tools that the gateway runs; `calls_finish` is the finish reason of a choice with calls.
-
-        `lead` is text that the choice begins with and the model did not write (`echo`).
-        """
+        """`hidden` are the tools that the gateway runs. `calls_finish` is the finish reason of a choice with calls.
+        `lead` is text that precedes the model's output (`echo`)."""
         self._writer = writer
         self._roles = roles
         self._hidden = hidden
@@ -102,10 +100,10 @@ class ChoiceAssembler:
         self._ended: EngineFinish = "stop"
 
     def feed(self, deltas: Sequence[Delta]) -> bytes:
-        """Write `deltas` into the choice; what is to be sent of them."""
+        """Write `deltas` into the choice. Returns the bytes to send."""
         if self._block == "text" and self._aligner is None and len(deltas) == 1:
             delta = deltas[0]
-            if type(delta) is TextDelta:  # as nearly every one
+            if type(delta) is TextDelta:  # the common case
                 return self._writer.text(delta.text, ())
         out: list[bytes] = []
         if not self._begun:
@@ -114,8 +112,8 @@ class ChoiceAssembler:
             self._write(delta, out)
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def end_generation(self, held: Sequence[Delta], reason: EngineFinish) -> bytes:
-        """The engine's output has ended, with `held` as its last deltas."""
+    def end(self, held: Sequence[Delta], reason: EngineFinish) -> bytes:
+        """Handle the end of a generation; `held` are its last deltas."""
         sent = self.feed(held)
         self._ended = reason
         self._block = None
@@ -125,12 +123,12 @@ class ChoiceAssembler:
         return sent
 
     def finish(self, stop_reason: str | int | None = None) -> bytes:
-        """The choice is over. The last that is sent of it."""
+        """End the choice. Returns its last bytes."""
         return self._writer.finish(self.finish_reason, stop_reason)
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why the choice ended, by OpenAI's rules: a call that a limit cut off is no call to be run."""
+        """Why the choice ended, by OpenAI's rules. A call that a limit cut off does not count as a call."""
         if self._ended in ("length", "content_filter"):
             return "length" if self._ended == "length" else "content_filter"
         return self._calls_finish if self._calls and not self._cut_call else "stop"
@@ -162,7 +160,7 @@ class ChoiceAssembler:
             case CallEnded():
                 self._end_call(out)
             case RefusalDelta():
-                if self._block != "text":  # otherwise it is a part of the same message
+                if self._block != "text":  # otherwise part of the same message
                     self._block = None
                 out.append(self._writer.refusal(delta.text))
             case MessageStarted() | BlockEnded():

@@ -1,46 +1,18 @@
-"""A choice as chunks of a stream: server-sent events, made of ready bytes around the one thing that is new in each."""
+"""Writing a choice as chunks of a stream: server-sent events, built from a precomputed frame and the new content."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gateway.assembly.logprobs import logprob
+from gateway.loop.chunks import SSE_END
 from gateway.protocols import TokenLogprob
 from gateway.wire.chat import CompletionUsage, FinishReason, UrlAnnotation
 from gateway.wire.common import encode
-from gateway.wire.content import logprob
-
-SSE_END = b"}\n\n"
-
-
-def chunk_head(
-    chunk_id: str,
-    kind: str,
-    created: int,
-    model: str,
-    service_tier: str | None,
-    system_fingerprint: str | None = None,
-) -> bytes:
-    """What all chunks of an answer begin with, up to their choices."""
-    head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,' % (
-        encode(chunk_id),
-        encode(kind),
-        created,
-        encode(model),
-    )
-    if service_tier is not None:
-        head += b'"service_tier":%b,' % encode(service_tier)
-    if system_fingerprint is not None:
-        head += b'"system_fingerprint":%b,' % encode(system_fingerprint)
-    return head + b'"choices":['
-
-
-def usage_chunk(head: bytes, usage: CompletionUsage) -> bytes:
-    """The chunk after the last choice."""
-    return b'%b],"usage":%b}\n\n' % (head, encode(usage))
 
 
 class ChunkWriter:
-    """Writes a choice as chunks. See `gateway.chat.assembler.ChoiceWriter`."""
+    """Writes a choice as chunks. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
     def __init__(
         self,
@@ -55,9 +27,9 @@ class ChunkWriter:
         usage_so_far: Callable[[], CompletionUsage] | None,
         first: bytes = b"",
     ) -> None:
-        """`token_ids`: where tokens are gathered that are not shown yet, if they are to be. `usage_so_far`: where each chunk
-        tells it; otherwise, with `includes_usage`, each says null. `first` stands at the end of the first chunk.
-        """
+        """`token_ids`: the list in which tokens that are not yet shown are collected, if tokens are shown.
+        `usage_so_far`: returns the usage for each chunk, if chunks show it; otherwise, with `includes_usage`, each
+        chunk has a null. `first` is appended to the first chunk."""
         self._legacy = legacy
         self._shows_logprobs = logprobs
         self._token_ids = token_ids
@@ -127,23 +99,23 @@ class ChunkWriter:
     def _chunk(self, delta: bytes, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
         if self._is_plain:
             return self._begin + delta + self._plain_end
-        told = b"null"
+        part = b"null"
         if logprobs and self._shows_logprobs:
-            told = b'{"content":%b,"refusal":null}' % encode([*map(logprob, logprobs)])
+            part = b'{"content":%b,"refusal":null}' % encode([*map(logprob, logprobs)])
         return b"".join(
             (
-                self._begin, delta, b',"logprobs":', told, b',"finish_reason":null', self._tokens(),
+                self._begin, delta, b',"logprobs":', part, b',"finish_reason":null', self._tokens(),
                 b"}]", self._usage_now(), SSE_END,
             )
         )  # fmt: skip
 
     def _tokens(self) -> bytes:
-        """The tokens that no chunk has told of yet."""
+        """The tokens that no chunk has shown yet."""
         if self._token_ids is None:
             return b""
-        told = b',"token_ids":%b' % encode(self._token_ids)
+        part = b',"token_ids":%b' % encode(self._token_ids)
         self._token_ids.clear()
-        return told
+        return part
 
     def _usage_now(self) -> bytes:
         if self._usage is None:

@@ -1,13 +1,11 @@
-"""Citation marks in a choice: clean text, and its annotations."""
+"""Citation marks in a choice: their removal from the text, and annotations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.chat.assembler import ChoiceWriter
-from gateway.protocols import FileSource, Source, TokenLogprob, ToolResult
-from gateway.tools.citations import (
+from gateway.assembly.citations import (
     Citation,
     CitationReader,
     FileCitation,
@@ -15,23 +13,25 @@ from gateway.tools.citations import (
     by_cursor,
     by_mark,
 )
+from gateway.chat.assembler import ChoiceWriter
+from gateway.protocols import FileSource, Source, TokenLogprob, ToolResult
 from gateway.wire.chat import AnnotatedUrl, FinishReason, UrlAnnotation
 
 
 class AnnotatedWriter(ChoiceWriter, Protocol):
-    """Writes a choice whose text may have annotations."""
+    """Writes a choice whose text can have annotations."""
 
     def annotate(self, annotations: Sequence[UrlAnnotation]) -> bytes:
-        """What the whole text cites; once, before `finish`, if at all."""
+        """Add the annotations of the whole text. Called at most once, before `finish`."""
         ...
 
 
 class CitedWriter:
-    """Writes a choice whose tools' results may be cited: see `gateway.chat.assembler.ChoiceWriter`, and `gateway.tools.citations`.
+    """Writes a choice with citations; see `gateway.chat.assembler.ChoiceWriter` and `gateway.assembly.citations`.
 
-    Marks of pages become links, which the annotations cover: indices count the characters (Unicode code points) of the
-    whole content, `end_index` exclusive. Chat Completions has no annotation for files: their marks are left out. Annotations
-    are written at the end, all at once, as the official clients' accumulators take them.
+    Marks of pages become links, which the annotations cover. Indices count the characters (Unicode code points) of the
+    whole content; `end_index` is exclusive. Chat Completions has no annotation for files, so their marks are removed.
+    Annotations are written together at the end, as the accumulators of the official clients expect.
     """
 
     def __init__(self, writer: AnnotatedWriter) -> None:
@@ -44,7 +44,7 @@ class CitedWriter:
         self._annotations: list[UrlAnnotation] = []
 
     def called(self, result: ToolResult) -> None:
-        """A call has answered: what it found may be cited from now on."""
+        """Register a result, whose sources can be cited afterwards."""
         self._sources.update(by_cursor(result.sources))
         self._files.update(by_mark(result.files))
 
@@ -53,7 +53,7 @@ class CitedWriter:
 
     def text(self, text: str, logprobs: Sequence[TokenLogprob]) -> bytes:
         self._waiting += logprobs
-        return self._told(self._reader.feed(text))
+        return self._encoded(self._reader.feed(text))
 
     def reasoning(self, text: str) -> bytes:
         return self._held() + self._writer.reasoning(text)
@@ -69,17 +69,17 @@ class CitedWriter:
 
     def finish(self, reason: FinishReason, stop_reason: str | int | None) -> bytes:
         out = self._held()
-        if self._waiting:  # of a mark after which nothing came
+        if self._waiting:  # of a mark at the end of the text
             out += self._write("")
         if self._annotations:
             out += self._writer.annotate(self._annotations)
         return out + self._writer.finish(reason, stop_reason)
 
     def _held(self) -> bytes:
-        """The text that was held back, as it may have become a mark."""
-        return self._told(self._reader.finish())
+        """Text held back because it could have become a mark."""
+        return self._encoded(self._reader.finish())
 
-    def _told(self, pieces: Sequence[Piece]) -> bytes:
+    def _encoded(self, pieces: Sequence[Piece]) -> bytes:
         out = b""
         for piece in pieces:
             match piece:

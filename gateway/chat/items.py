@@ -1,4 +1,4 @@
-"""Chat messages as items, which every renderer takes."""
+"""Conversion of chat messages to items, the input of every renderer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gateway.wire import content, items
 
 
 class Conversation(Struct, frozen=True):
-    """Items, and for each the number of the message that it was in."""
+    """Items, and the index of each item's message."""
 
     items: list[items.Item]
     origins: list[int]
 
 
 def items_of(messages: Sequence[chat.Message]) -> Conversation:
-    """The items that `messages` come to: of the assistant's reasoning, message and calls, in this order.
+    """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order.
 
-    Raises `Unsupported` for earlier audio of the assistant, which is not kept.
+    Raises `Unsupported` for earlier audio of the assistant, which is not stored.
     """
     reader = _Reader()
     for index, message in enumerate(messages):
@@ -36,7 +36,7 @@ class _Reader:
         self._custom: set[str] = set()
         """Ids of calls of custom tools."""
         self._functions: list[tuple[str, str]] = []
-        """Names and made-up ids of legacy calls without a result."""
+        """Names and generated ids of legacy calls without a result."""
 
     def read(self, message: chat.Message, index: int) -> None:
         match message:
@@ -62,8 +62,8 @@ class _Reader:
     def _assistant(self, message: chat.AssistantMessage, index: int) -> None:
         if message.audio is not None:
             raise Unsupported(
-                "Audio that the assistant spoke is not kept here. Send its transcript as content.",
-                param=f"messages[{index}].audio",
+                "Earlier audio output is not stored on this server. Send its transcript as content.",
+                param=("messages", index, "audio"),
             )
         if reasoning := message.reasoning_content or message.reasoning:
             part = content.ReasoningText(text=reasoning)

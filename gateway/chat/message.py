@@ -1,4 +1,4 @@
-"""A choice as one message, for plain answers."""
+"""Writing a choice as one message, for non-streaming answers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
+from gateway.assembly.logprobs import logprob
 from gateway.protocols import TokenLogprob
 from gateway.wire import chat as wire
 from gateway.wire.chat_messages import CalledCustom, CalledFunction
-from gateway.wire.content import Logprob, logprob
+from gateway.wire.content import Logprob
 
 
 class WrittenCall:
-    """A call of the message."""
+    """A tool call of the message."""
 
     def __init__(self, call_id: str, name: str, *, custom: bool) -> None:
         self.call_id = call_id
@@ -32,7 +33,7 @@ class WrittenCall:
 
 
 class MessageWriter:
-    """Gathers a choice; sends nothing. See `gateway.chat.assembler.ChoiceWriter`."""
+    """Collects a choice; its methods return no bytes. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class MessageWriter:
         legacy: bool,
         token_ids: list[int] | None,
     ) -> None:
-        """`token_ids`: where the choice's tokens are gathered, if they are to be shown."""
+        """`token_ids`: the list in which the choice's tokens are collected, if tokens are shown."""
         self._index = index
         self._reasoning_fields = reasoning_fields
         self._legacy = legacy
@@ -92,7 +93,7 @@ class MessageWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether the choice is whole."""
+        """Whether the choice is complete."""
         return self._finish is not None
 
     def choice(self) -> wire.Choice:

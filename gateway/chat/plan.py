@@ -1,44 +1,46 @@
-"""From a decoded chat request to what has to be run: the plan of one answer."""
+"""Planning: turns a decoded chat request into the plan of one answer."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 from msgspec import Struct
 
 from gateway.chat.items import items_of
+from gateway.chat.params import request_path
 from gateway.chat.search import WEB_SEARCH, searching_tools, web_search
-from gateway.chat.store import ToKeep, to_keep
-from gateway.chat.structure import structure_of, text_format_of, text_place
-from gateway.errors import GatewayError, InvalidRequest, Unsupported
-from gateway.loop.faults import Places, tool_places
+from gateway.chat.store import CompletionToStore, to_store
+from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
+from gateway.loop.media import media_resolver
+from gateway.loop.param_paths import tool_params
 from gateway.loop.sampling import sampling_of
-from gateway.protocols import Capability, NamedTool, Sampling, Turn
-from gateway.serving.served import ServedModel, Services
-from gateway.tools.offered import OfferedTools
+from gateway.loop.text_format import structure_of, text_format_of
+from gateway.loop.unsupported import refuse, refuse_scores
+from gateway.protocols import NamedTool, Sampling, SessionContext, Turn
+from gateway.runtime.services import ServedModel, Services
+from gateway.tools.available import AvailableTools
 from gateway.tools.requested import list_without_approval
 from gateway.tools.toolset import Toolset, build_toolset
 from gateway.wire.chat import ChatRequest, FinishReason
 from gateway.wire.chat_messages import AssistantMessage
 from gateway.wire.content import text_of
 from gateway.wire.ids import new_id
-from gateway.wire.items import Message
-from gateway.wire.sampling import SamplingParameters
-from gateway.wire.tools import AllowedToolsChoice, CustomChoice, FunctionChoice, type_of
+from gateway.wire.items import Item, Message
 
 
 class ChatStyle(Struct, frozen=True, kw_only=True):
-    """What an answer shows, and how."""
+    """What an answer shows, and in which form."""
 
     reasoning_fields: Sequence[str]
-    """Under which names reasoning is shown; empty: it is not."""
+    """The fields that contain reasoning; if empty, reasoning is not shown."""
     logprobs: bool
     legacy: bool
-    """Whether calls are shown as the older `function_call`."""
+    """Whether calls are shown as the legacy `function_call`."""
     calls_finish: FinishReason
     stream: bool
     includes_usage: bool
@@ -46,28 +48,31 @@ class ChatStyle(Struct, frozen=True, kw_only=True):
     token_ids: bool
     prompt_logprobs: bool
     service_tier: str | None
-    """As the client sent it."""
+    """The request's value."""
     lead: str
-    """Text that each choice begins with (`echo`)."""
+    """Text that precedes the output of each choice (`echo`)."""
 
 
 class ChatPlan(Struct, frozen=True, kw_only=True):
-    """All that is decided about an answer before it runs."""
+    """Everything that is decided about an answer before it runs."""
 
     id: str
     created: int
     model: ServedModel
     turn: Turn
+    request: ChatRequest
     origins: Sequence[int]
-    """For each item of the turn, the number of its message."""
-    max_tokens_param: str
-    """How the client names the limit on the output."""
+    """For each item of the turn, the index of its message."""
     toolset: Toolset
     settings: GenerationSettings
     n: int
     style: ChatStyle
-    to_keep: ToKeep | None
-    """What the answer is stored with, if it is."""
+    to_store: CompletionToStore | None
+    """The data to store with the answer, if it is stored."""
+
+    def request_params(self) -> AbstractContextManager[None]:
+        """A context in which errors about the turn name the parameters of the request."""
+        return renamed_params(partial(request_path, request=self.request, origins=self.origins))
 
 
 _REFUSED = {
@@ -82,44 +87,7 @@ _REFUSED = {
     "vllm_xargs": "vLLM's own extra arguments are not taken from requests on this server.",
     "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids.",
 }
-"""What is known and would change the answer if it were passed over."""
-
-
-def refuse(request: SamplingParameters, refused: Mapping[str, str] = _REFUSED) -> None:
-    """Refuse what cannot be honoured. Raises `Unsupported`."""
-    for name, message in refused.items():
-        if getattr(request, name, None):
-            raise Unsupported(message, param=name)
-    best_of = getattr(request, "best_of", None)
-    if best_of is not None and best_of > (getattr(request, "n", None) or 1):
-        raise Unsupported(
-            "best_of is not available on this server: as many choices are made as are shown.",
-            param="best_of",
-        )
-    if getattr(request, "length_penalty", None) not in (None, 1.0):
-        raise Unsupported(
-            "length_penalty is of beam search, which is not available here.", param="length_penalty"
-        )
-    if getattr(request, "spaces_between_special_tokens", None) is False:
-        raise Unsupported(
-            "Special tokens are written by the engine's own rule here. Leave the parameter out.",
-            param="spaces_between_special_tokens",
-        )
-
-
-def refuse_scores(request: SamplingParameters, capabilities: frozenset[Capability]) -> None:
-    """Refuse log probabilities that the engine does not give. Raises `Unsupported`."""
-    if getattr(request, "logprobs", None) not in (None, False) and "logprobs" not in capabilities:
-        raise Unsupported(
-            "The engine of this model gives no log probabilities. Leave the parameter out.",
-            param="logprobs",
-        )
-    asked = getattr(request, "prompt_logprobs", None)
-    if asked is not None and "prompt_logprobs" not in capabilities:
-        raise Unsupported(
-            "The engine of this model gives no log probabilities of the prompt.",
-            param="prompt_logprobs",
-        )
+"""Parameters that are known but unsupported, and would change the answer if ignored."""
 
 
 async def make_chat_plan(
@@ -130,7 +98,7 @@ async def make_chat_plan(
     owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
 ) -> ChatPlan:
-    """Decide everything about an answer. Raises what the client must be told, with the parameter that is at fault."""
+    """Plan an answer. Raises a `GatewayError` that names the invalid parameter."""
     _refuse(request)
     if request.store and services.store is None:
         raise Unsupported(
@@ -139,37 +107,39 @@ async def make_chat_plan(
     model = services.model(request.model)
     capabilities = model.engine.capabilities
     refuse_scores(request, capabilities)
-    toolset = await _toolset(request, services, model, owner)
-    turn, origins = turn_of(request, model, toolset)
+    conversation = items_of(request.messages)
+    context = SessionContext(owner=owner, items=conversation.items)
+    toolset = await _toolset(request, services, model, context)
+    turn = turn_of(request, model, toolset, conversation.items)
     sampling = _sampling(request, model)
     return ChatPlan(
         id=new_id("chatcmpl-"),
         created=int(time.time()),
         model=model,
         turn=turn,
-        origins=origins,
-        max_tokens_param=(
-            "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
-        ),
+        request=request,
+        origins=conversation.origins,
         toolset=toolset,
         settings=GenerationSettings(
             sampling=sampling,
             cache_salt=request.cache_salt,
+            owner=services.authenticator.tag(owner),
             priority=request.priority or 0,
             trace_headers=trace_headers,
             hints=hints_of(request),
             size=size,
             structure=structure_of(request, capabilities),
-            places=_places(request),
+            tool_params=tool_params(request.tools or ()),
+            media=media_resolver(model, services, owner),
         ),
         n=request.n or 1,
         style=_style(request, services, toolset, turn),
-        to_keep=to_keep(request, sampling, owner),
+        to_store=to_store(request, sampling, owner),
     )
 
 
 def _refuse(request: ChatRequest) -> None:
-    refuse(request)
+    refuse(request, _REFUSED)
     if request.skip_special_tokens is False:
         raise Unsupported(
             "skip_special_tokens is not available in chat: the model's output format decides it.",
@@ -181,7 +151,7 @@ def _refuse(request: ChatRequest) -> None:
         )
     if (
         request.top_logprobs and not request.logprobs
-    ):  # 0 asks for nothing; some clients send it always
+    ):  # 0 requests nothing, and some clients always send it
         raise InvalidRequest(
             "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
             param="top_logprobs",
@@ -199,7 +169,7 @@ def _refuse(request: ChatRequest) -> None:
     if request.continue_final_message:
         if request.add_generation_prompt:
             raise InvalidRequest(
-                "A message is either continued or a new one begun. Send one of continue_final_message and "
+                "A message is either continued or a new one is started. Send one of continue_final_message and "
                 "add_generation_prompt.",
                 param="add_generation_prompt",
             )
@@ -211,12 +181,11 @@ def _refuse(request: ChatRequest) -> None:
 
 
 def turn_of(
-    request: ChatRequest, model: ServedModel, toolset: Toolset
-) -> tuple[Turn, Sequence[int]]:
-    """The turn of a request, and for each of its items the number of its message."""
-    conversation = items_of(request.messages)
-    turn = Turn(
-        items=conversation.items,
+    request: ChatRequest, model: ServedModel, toolset: Toolset, items: Sequence[Item]
+) -> Turn:
+    """The turn of a request whose messages are `items`."""
+    return Turn(
+        items=items,
         tools=toolset.definitions,
         tool_choice=toolset.choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.legacy,
@@ -231,74 +200,29 @@ def turn_of(
         add_generation_prompt=request.add_generation_prompt is not False,
         continue_final_message=bool(request.continue_final_message),
     )
-    return turn, conversation.origins
 
 
 async def _toolset(
-    request: ChatRequest, services: Services, model: ServedModel, owner: str | None
+    request: ChatRequest, services: Services, model: ServedModel, context: SessionContext
 ) -> Toolset:
     offered = services.offered_tools[model.name]
     listed = await list_without_approval(
-        [server for servers in offered.chat_servers for server in servers()]
+        [server for servers in offered.chat_servers for server in servers()], context
     )
     tools, by_type = [*(request.tools or ())], {}
     asked = request.web_search_options
     if asked is not None and (found := searching_tools(offered, services.omitted_tools)):
         tools.append(web_search(asked))
         by_type[WEB_SEARCH] = found
-    try:
+    with renamed_params(partial(request_path, request=request)):
         return build_toolset(
             tools,
             request.tool_choice,
-            OfferedTools(by_type=by_type, always=offered.chat),
+            AvailableTools(by_type=by_type, always=offered.chat),
             listed,
             renderer=model.renderer,
-            owner=owner,
+            context=context,
         )
-    except InvalidRequest as error:
-        error.param = _tool_param(error.param, request)
-        raise
-
-
-def _places(request: ChatRequest) -> Places:
-    """Where the request says what is to be enforced."""
-    found = tool_places(request.tools or ())
-    nested = {name: _tool_param(path, request) or path for name, path in found.items()}
-    grammar = ".custom.format.definition"
-    return Places(
-        text=text_place(request),
-        tools={
-            name: path.replace(grammar, ".custom.format.grammar.definition")
-            for name, path in nested.items()
-        },
-    )
-
-
-_ENTRY = re.compile(r"tools\[(\d+)\]")
-_TOOL = re.compile(r"tools\[(\d+)\]\.(?!type)(.*)")
-_ALLOWED = re.compile(r"tool_choice\.tools\[(\d+)\]\.name")
-
-
-def _tool_param(param: str | None, request: ChatRequest) -> str | None:
-    """A parameter of the flat form of tools in Chat Completions' nested form."""
-    if param is None:
-        return None
-    entry = _ENTRY.match(param)
-    if entry is not None and int(entry[1]) >= len(request.tools or ()):
-        return "web_search_options"  # which is the last of the tools
-    if request.legacy:
-        return re.sub(r"\Atools\b", "functions", param.replace("tool_choice", "function_call"))
-    choice = request.tool_choice
-    if (found := _TOOL.fullmatch(param)) is not None:
-        kind = type_of((request.tools or ())[int(found[1])])
-        return f"tools[{found[1]}].{kind}.{found[2]}"
-    if isinstance(choice, AllowedToolsChoice) and (found := _ALLOWED.fullmatch(param)) is not None:
-        number = int(found[1])
-        kind = choice.tools[number]["type"]
-        return f"tool_choice.allowed_tools.tools[{number}].{kind}.name"
-    if param == "tool_choice.name" and isinstance(choice, FunctionChoice | CustomChoice):
-        return f"tool_choice.{type_of(choice)}.name"
-    return param
 
 
 def _sampling(request: ChatRequest, model: ServedModel) -> Sampling:
@@ -316,7 +240,7 @@ def _style(request: ChatRequest, services: Services, toolset: Toolset, turn: Tur
     options = request.stream_options
     calls_finish: FinishReason = "function_call" if request.legacy else "tool_calls"
     if isinstance(toolset.choice, NamedTool):
-        calls_finish = "stop"  # OpenAI's rule: a call that was asked for by name is no surprise
+        calls_finish = "stop"  # OpenAI's rule for a forced call
     last = turn.items[-1] if turn.items else None
     echoed = request.echo and isinstance(last, Message) and last.role == "assistant"
     return ChatStyle(
@@ -334,23 +258,3 @@ def _style(request: ChatRequest, services: Services, toolset: Toolset, turn: Tur
         service_tier=request.service_tier,
         lead=text_of(last.content) if echoed and isinstance(last, Message) else "",
     )
-
-
-_ITEM = re.compile(r"input\[(\d+)\](.*)\Z")
-
-
-def in_chats_words(error: GatewayError, plan: ChatPlan) -> GatewayError:
-    """`error` with the parameter that it is about named as in Chat Completions."""
-    param, origins = error.param, plan.origins
-    if param is None:
-        return error
-    if param == "input":
-        error.param = "messages"
-    elif param in ("max_output_tokens", "max_tokens"):
-        error.param = plan.max_tokens_param
-    elif param.startswith("text.format"):
-        error.param = plan.settings.places.text
-    elif (item := _ITEM.match(param)) is not None and int(item[1]) < len(origins):
-        rest = re.sub(r"\A\.output\b", ".content", item[2])
-        error.param = f"messages[{origins[int(item[1])]}]{rest}"
-    return error

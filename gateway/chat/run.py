@@ -1,4 +1,4 @@
-"""One answer of Chat Completions: its choices, run at once."""
+"""Running one answer of Chat Completions, with its choices in parallel."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import logging
 import msgspec
 from msgspec import UNSET
 
+from gateway.assembly.logprobs import LogprobAligner
 from gateway.chat.assembler import ChoiceAssembler
-from gateway.chat.chunks import ChunkWriter, chunk_head, usage_chunk
+from gateway.chat.chunks import ChunkWriter
 from gateway.chat.citations import AnnotatedWriter, CitedWriter
 from gateway.chat.message import MessageWriter
-from gateway.chat.plan import ChatPlan, in_chats_words
+from gateway.chat.plan import ChatPlan
 from gateway.chat.tee import TeeWriter
-from gateway.errors import GatewayError, StoreUnavailable, Unsupported
+from gateway.errors import StoreUnavailable, Unsupported
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
+from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import Generation, Generator, variant
-from gateway.loop.logprobs import LogprobAligner
-from gateway.loop.served_tools import ServedTools
-from gateway.loop.watch import Watch
+from gateway.loop.observer import OutputObserver
+from gateway.loop.server_tool_loop import ServerToolLoop
 from gateway.protocols import TokensPrompt, ToolResult
-from gateway.responses.open_item.item import OpenServerCall
-from gateway.serving.served import Services
+from gateway.runtime.services import Services
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseStatus
@@ -30,7 +30,7 @@ logger = logging.getLogger("gateway.chat.assembler")
 
 
 class ChatChoice:
-    """One choice: its own generator, parser, assembler and tool sessions."""
+    """One choice, with its own generator, parser, assembler and tool sessions."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class ChatChoice:
         *,
         gathers: bool,
     ) -> None:
-        """`gathers`: whether the whole choice is asked for in the end, as it is where it is not streamed."""
+        """`gathers`: whether the complete choice is needed at the end, as it is without streaming."""
         style = plan.style
         self._plan = plan
         self._first = first
         aligner = LogprobAligner() if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
-        self.watch = Watch(first, aligner=aligner, token_ids=token_ids)
+        self.watch = OutputObserver(aligner=aligner, token_ids=token_ids)
         watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
         self.message: MessageWriter | None = None
         writer: AnnotatedWriter
@@ -78,17 +78,17 @@ class ChatChoice:
             plan.settings,
             services.metrics,
             aligner=aligner,
-            observe=self.watch.see if watches else aligner.push if aligner is not None else None,
+            observer=self.watch if watches else None,
         )
         self.generator.counts_prompt = index == 0
-        self._tools = ServedTools(plan.toolset, services, self.generator)
+        self._tools = ServerToolLoop(plan.toolset, services, self.generator)
         self._cited: CitedWriter | None = None
         if self._tools.offered:
             self._cited = CitedWriter(writer)
         self._assembler = ChoiceAssembler(
             self._cited or writer,
             roles=plan.toolset.roles,
-            hidden=plan.toolset.served,
+            hidden=plan.toolset.bound_tools,
             new_id=new_id,
             aligner=aligner,
             shows_reasoning=bool(style.reasoning_fields),
@@ -102,36 +102,33 @@ class ChatChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
-        try:
+        with self._plan.request_params():
             if self._cited is not None:
-                await self._tools.run(
-                    self._first,
-                    sink,
-                    write=assembler.feed,
-                    end=assembler.end_generation,
-                    tell=self._out_of_sight,
-                    begin=self.watch.go_on,
-                )
+                await self._tools.run(self._first, _CitingChoice(assembler, self._cited), sink)
             else:
-                await self.generator.run(
-                    self._first, assembler.feed, assembler.end_generation, sink
-                )
-        except GatewayError as error:
-            raise in_chats_words(error, self._plan)  # noqa: B904 (the same error)
+                await self.generator.run(self._first, assembler, sink)
         return assembler.finish(self.generator.stop_reason)
 
-    def _out_of_sight(self, call: OpenServerCall, result: ToolResult) -> bytes:
-        """The wire format has no place for calls that the gateway runs; what they found may be cited."""
-        assert self._cited is not None, "tools are served"
+
+class _CitingChoice:
+    """A choice in which the gateway runs tools. Their calls are not shown, but their sources can be cited. Implements
+    `gateway.loop.server_tool_loop.ToolAnswerWriter`."""
+
+    def __init__(self, assembler: ChoiceAssembler, cited: CitedWriter) -> None:
+        self.feed = assembler.feed
+        self.end = assembler.end
+        self._cited = cited
+
+    def called(self, result: ToolResult) -> bytes:
         self._cited.called(result)
         return b""
 
 
 class ChatRun(ChoicesRun):
-    """One answer, prepared."""
+    """One prepared answer."""
 
     def __init__(self, plan: ChatPlan, services: Services, first: Generation) -> None:
-        """`first` is the generation that the engine has looked at."""
+        """`first` is a generation that the engine has accepted."""
         self._plan = plan
         self._head = chunk_head(
             plan.id,
@@ -143,7 +140,7 @@ class ChatRun(ChoicesRun):
         )
         self._first = first
         self._observers = bool(services.hook.gateway_chat_finished.get_hookimpls())
-        gathers = not plan.style.stream or plan.to_keep is not None or self._observers
+        gathers = not plan.style.stream or plan.to_store is not None or self._observers
         self._chat_choices = [
             ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
             for index in range(plan.n)
@@ -156,28 +153,28 @@ class ChatRun(ChoicesRun):
         return usage_chunk(self._head, completion_usage(self.usage()))
 
     async def keep(self) -> None:
-        store, order = self.services.store, self._plan.to_keep
+        store, order = self.services.store, self._plan.to_store
         if store is None or order is None:
             return
         try:
             await store.put_completion(order.record(self.answer()))
         except StoreUnavailable as error:
             logger.warning("%s could not be stored: %s", self._plan.id, error.message)
-            self.error = error
+            self.scope.error = error
 
-    def tell(self, status: ResponseStatus) -> None:
+    def notify_plugins(self, status: ResponseStatus) -> None:
         if not self._observers:
             return
         try:
             self.services.hook.gateway_chat_finished(
-                completion=self.answer(), status=status, error=self.error
+                completion=self.answer(), status=status, error=self.scope.error
             )
         except Exception:
-            # An observer's failure must not become the client's.
+            # A hook's failure must not affect the client.
             logger.exception("a gateway_chat_finished hook failed")
 
     def answer(self) -> ChatCompletion:
-        """With the choices that are finished: all, once `run` has ended well."""
+        """The completion with its finished choices; all of them if `run` succeeded."""
         plan, style = self._plan, self._plan.style
         choices = [
             choice.message.choice()
@@ -205,16 +202,15 @@ class ChatRun(ChoicesRun):
 
 
 async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
-    """Make the prompt and let the engine look at it: raises what a client must be told by HTTP status."""
-    try:
+    """Render the prompt and let the engine check it. Raises a `GatewayError` that is to be answered with an HTTP
+    status."""
+    with plan.request_params():
         first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
-    except GatewayError as error:
-        raise in_chats_words(error, plan)  # noqa: B904 (the same error)
     if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
         raise Unsupported(
             "The engine of this model keeps its tokens to itself.", param="return_token_ids"
         )
-    if plan.to_keep is not None and services.store is not None:
+    if plan.to_store is not None and services.store is not None:
         await services.store.health()
     return ChatRun(plan, services, first)
 

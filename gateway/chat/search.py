@@ -1,4 +1,4 @@
-"""A web search that a chat completion asks for (`web_search_options`)."""
+"""Web search in Chat Completions (`web_search_options`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from gateway.errors import Unsupported
-from gateway.tools.offered import OfferedTools, RunnableTool
+from gateway.tools.available import AvailableTools, BoundTool
 from gateway.tools.omitted import OmittedTools
 from gateway.wire.chat import WebSearchOptions
 from gateway.wire.tools import WebSearchTool, type_of
@@ -15,11 +15,11 @@ from gateway.wire.tools import WebSearchTool, type_of
 WEB_SEARCH = type_of(WebSearchTool)
 
 
-def searching_tools(offered: OfferedTools, omitted: OmittedTools) -> Sequence[RunnableTool]:
-    """What searches the web for requests that ask for it. Raises `Unsupported` where nothing does, unless it may be omitted."""
+def searching_tools(offered: AvailableTools, omitted: OmittedTools) -> Sequence[BoundTool]:
+    """The available web search tools. Raises `Unsupported` if there are none, unless unavailable tools may be omitted."""
     found = offered.by_type.get(WEB_SEARCH, ())
     if not found and offered.unavailable == "omit":
-        omitted.tell([WEB_SEARCH])
+        omitted.report([WEB_SEARCH])
     elif not found:
         raise Unsupported(
             "Web search is not available on this server. Leave the parameter out, or have the server configured with a "
@@ -30,7 +30,7 @@ def searching_tools(offered: OfferedTools, omitted: OmittedTools) -> Sequence[Ru
 
 
 def web_search(options: WebSearchOptions) -> WebSearchTool:
-    """The tool that asks for the same in the Responses API."""
+    """The equivalent tool of the Responses API."""
     size, location = options.search_context_size, options.user_location
     return WebSearchTool(
         search_context_size=UNSET if size is None else size,

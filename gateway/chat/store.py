@@ -1,4 +1,4 @@
-"""Stored chat completions: what is kept of an answer that was made with `store: true`."""
+"""Storing chat completions that are created with `store: true`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gateway.wire.common import JsonObject
 from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
 
 
-class ToKeep(Struct, frozen=True, kw_only=True):
-    """What an answer is stored with."""
+class CompletionToStore(Struct, frozen=True, kw_only=True):
+    """The request data that is stored with an answer."""
 
     owner: str | None
     sent: JsonObject
-    """The request's body."""
+    """The request body."""
     metadata: dict[str, str]
     sampling: Sampling
 
     def record(self, completion: ChatCompletion) -> StoredCompletion:
-        """The completion as it is stored: without what only plain answers, or only streams, can tell."""
+        """The stored form of a completion: without fields that only streaming or only non-streaming answers have."""
         sent, sampling = self.sent, self.sampling
         fields: dict[str, Any] = msgspec.structs.asdict(completion)
         fields |= {"prompt_logprobs": UNSET, "prompt_token_ids": UNSET}
@@ -50,10 +50,12 @@ class ToKeep(Struct, frozen=True, kw_only=True):
         )
 
 
-def to_keep(request: ChatRequest, sampling: Sampling, owner: str | None) -> ToKeep | None:
-    """What an answer to `request` is stored with; None where it is not."""
+def to_store(
+    request: ChatRequest, sampling: Sampling, owner: str | None
+) -> CompletionToStore | None:
+    """The data to store with an answer to `request`; None if it is not stored."""
     if not request.store:
         return None
-    return ToKeep(
+    return CompletionToStore(
         owner=owner, sent=request.sent, metadata=request.metadata or {}, sampling=sampling
     )

@@ -1,4 +1,4 @@
-"""A choice that is streamed and gathered at once."""
+"""Streaming a choice and collecting it at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.wire.chat import FinishReason, UrlAnnotation
 
 
 class TeeWriter:
-    """Writes chunks, and what they add up to as a message. See `gateway.chat.assembler.ChoiceWriter`."""
+    """Writes chunks and also collects the message. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
     def __init__(self, chunks: ChunkWriter, message: MessageWriter) -> None:
         self._chunks = chunks

@@ -1,4 +1,4 @@
-"""The tools that the configuration offers to chat completions (`server.chat_tools`)."""
+"""The tools that the configuration makes available in chat completions (`server.chat_tools`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 from gateway.config import Config
 from gateway.errors import ConfigurationError, GatewayError
-from gateway.protocols import ToolServer, ToolServers
+from gateway.protocols import SessionContext, ToolServer
+from gateway.tools.fitting import checked
 from gateway.wire.tools import decode_tools
 
 
 def check_chat_tools(config: Config) -> None:
-    """Refuse names that no table of `[tools]` has. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` for names that have no table in `[tools]`."""
     for name in config.server.chat_tools:
         if name not in config.tools and name.partition(".")[0] not in config.tools:
             raise ConfigurationError(
@@ -20,9 +21,9 @@ def check_chat_tools(config: Config) -> None:
 
 
 def chat_servers_of(
-    name: str, servers: ToolServers, chat_tools: Sequence[str]
+    name: str, servers: ToolServer, chat_tools: Sequence[str]
 ) -> list[Callable[[], Sequence[ToolServer]]]:
-    """What `chat_tools` offers of `servers`: by `name` those that every request has, by `name.label` one of them.
+    """Select from `servers` by `chat_tools`: `name` selects those that every request has, `name.label` a single one.
 
     Raises `ConfigurationError`.
     """
@@ -36,11 +37,11 @@ def chat_servers_of(
     return found
 
 
-def _one(wanted: str, servers: ToolServers, label: str) -> Callable[[], Sequence[ToolServer]]:
-    """The server that a request would name by `label`."""
+def _one(wanted: str, servers: ToolServer, label: str) -> Callable[[], Sequence[ToolServer]]:
+    """The server that a request would select by `label`."""
     try:
         [entry] = decode_tools([{"type": servers.request_type, "server_label": label}])
-        server = servers.for_request(entry, owner=None)
+        server = checked(servers, SessionContext(entry=entry))
     except GatewayError as error:
         raise ConfigurationError(
             f"server.chat_tools names '{wanted}', which cannot be offered: {error.message}"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from gateway.cli import doctor, key, models, new, plugins, serve
+from gateway.cli import cache, chat, doctor, key, models, new, plugins, serve
 from gateway.errors import ConfigurationError
 
 EPILOG = """\
@@ -19,7 +19,8 @@ the command line replaces both.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code. A mistake is one sentence on stderr and 2; Ctrl-C is 130."""
+    """Run the command. Returns the exit code: for an error, one sentence is printed to stderr and the code is 2; Ctrl-C
+    gives 130."""
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -29,14 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        # The interpreter flushes stdout as it exits, which would fail once more.
+    except BrokenPipeError:  # the reader (`head`, for example) has closed the pipe
+        # Otherwise the interpreter's final flush of stdout fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def sentence(text: str) -> str:
-    """`text` with the full stop that it may lack."""
+    """`text` with a final full stop."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -51,6 +52,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"litegate {metadata.version('litegate')}"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, plugins, models, doctor, new, key):
+    for module in (serve, chat, plugins, models, cache, doctor, new, key):
         module.add_to(commands)
     return parser

@@ -11,18 +11,22 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.cli.common import Commands, add_config_argument, configuration
-from gateway.cli.logs import set_up_logging
 from gateway.cli.self_test import self_test
 from gateway.config import Config
+from gateway.config.hub_names import hub_name_of
 from gateway.errors import ConfigurationError, GatewayError
+from gateway.hub.client import Hub
+from gateway.hub.fetching import look_up
 from gateway.plugins import PluginSet, load_plugins
-from gateway.serving.model_plan import resolve_model
-from gateway.serving.selection import resolve_resources, resolve_routes, resolve_store, resolve_tool
+from gateway.server.logs import set_up_logging
+from gateway.startup.engine_choice import HUB_ENGINES
+from gateway.startup.model_plan import resolve_model
+from gateway.startup.selection import resolve_apis, resolve_resources, resolve_store, resolve_tool
 
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 
 STORE_SECONDS = 10
-"""How long a store may take to open and answer."""
+"""Time limit for opening a store and its answer, in seconds."""
 
 
 class Check(Struct, frozen=True):
@@ -62,7 +66,7 @@ def add_to(commands: Commands) -> None:
 
 
 def examine(arguments: argparse.Namespace) -> int:
-    """Print the checks as they are made."""
+    """Run the checks and print each result as it is available."""
     set_up_logging("error")
     if arguments.generate:
         return self_test(arguments)
@@ -102,11 +106,11 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
         else:
             yield Check(f"tool {name}", "ok")
     try:
-        routes = resolve_routes(config, plugins)
+        apis = resolve_apis(config, plugins)
     except ConfigurationError as error:
-        yield Check("routes", "FAIL", str(error))
+        yield Check("apis", "FAIL", str(error))
     else:
-        yield Check("routes", "ok", ", ".join(offer.name for offer, _ in routes) or "none")
+        yield Check("apis", "ok", ", ".join(offer.name for offer, _ in apis) or "none")
         try:
             resources = resolve_resources(config, plugins)
         except ConfigurationError as error:
@@ -125,6 +129,13 @@ def _model(name: str, config: Config, plugins: PluginSet) -> Check:
         plan = resolve_model(name, model, plugins)
     except ConfigurationError as error:
         return Check(what, "FAIL", str(error))
+    hub_name = hub_name_of(model.path) if model.path is not None else None
+    if hub_name is not None and plan.engine.name in HUB_ENGINES:
+        try:
+            found = look_up(hub_name, Hub.from_environment())
+        except ConfigurationError as error:
+            return Check(what, "FAIL", f"models.{name}.path: {error}")
+        return Check(what, "ok", f"engine {plan.engine.name} ({plan.why}): {found}")
     path = Path(model.path).expanduser() if model.path else None
     local = path is not None and (path.is_absolute() or path.suffix == ".gguf")
     if path is not None and local and not path.exists():
@@ -147,14 +158,14 @@ async def _store(config: Config, plugins: PluginSet) -> Check:
         return Check(what, "FAIL", f"no answer within {STORE_SECONDS} s")
     except GatewayError as error:
         return Check(what, "FAIL", error.message)
-    except Exception as error:  # a plugin may raise anything; the other checks go on
+    except Exception as error:  # plugins may raise anything; the other checks continue
         return Check(what, "FAIL", f"{type(error).__name__}: {error}")
     return Check(what, "ok", f"{offer.distribution} {offer.version}")
 
 
 def _port(config: Config) -> Check:
-    # The server brings the whole web framework; listing and help do without.
-    from gateway.serving.server import bind
+    # Imported here because the server imports the whole web framework, which listing and help do not need.
+    from gateway.server.server import bind
 
     what = f"address {config.server.host} port {config.server.port}"
     try:

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 
 from gateway.cli.common import Commands
 from gateway.errors import ConfigurationError
-from gateway.serving.access import hash_key
+from gateway.runtime.access import hash_key
 
 
 def add_to(commands: Commands) -> None:
@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a new key; nothing is written anywhere."""
+    """Print a new key. Nothing is stored."""
     if arguments.reasoning:
         print(f'[server]\nreasoning_keys = ["{Fernet.generate_key().decode()}"]')
         return 0

@@ -8,14 +8,16 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
+from gateway.cli.cache import show_cached
 from gateway.cli.common import Commands, add_config_argument, configuration
-from gateway.cli.logs import set_up_logging
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import DescribedEngine
-from gateway.serving.model_opening import open_model
-from gateway.serving.model_plan import ModelPlan, resolve_model
+from gateway.runtime.media import media_kinds, shown_capabilities
+from gateway.server.logs import set_up_logging
+from gateway.startup.model_opening import open_model
+from gateway.startup.model_plan import ModelPlan, resolve_model
 
 
 def add_to(commands: Commands) -> None:
@@ -24,7 +26,13 @@ def add_to(commands: Commands) -> None:
         "models",
         help="show each model's engine, renderer and parser, and why",
         description="Show what serves each model of the configuration, and why. Each model is opened, one at a time, "
-        "because its own metadata decides what the configuration leaves open.",
+        "because its own metadata decides what the configuration leaves open. With --cached, list the models of the hub that "
+        "are on this machine instead.",
+    )
+    parser.add_argument(
+        "--cached",
+        action="store_true",
+        help="list the downloaded models of the hub, and open nothing",
     )
     parser.add_argument(
         "--no-open", action="store_true", help="open nothing: show only what the configuration says"
@@ -35,7 +43,9 @@ def add_to(commands: Commands) -> None:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Show the models; 1 if one of them cannot be served."""
+    """List the models. Returns 1 if one of them cannot be served."""
+    if arguments.cached:
+        return show_cached(as_json=arguments.json)
     config = configuration(arguments)
     set_up_logging("warning")
     plugins = load_plugins(config.plugins)
@@ -75,7 +85,9 @@ async def _opened(plan: ModelPlan) -> dict[str, Any]:
             "parser": opened.output_format.name,
             "architecture": opened.info.architecture,
             "max_model_len": plan.config.max_model_len or opened.info.max_model_len,
-            "capabilities": sorted(opened.engine.capabilities),
+            "capabilities": sorted(
+                shown_capabilities(opened.engine, media_kinds(opened.engine, opened.renderer))
+            ),
             "why": opened.why,
             "parts": (
                 [dict(part) for part in opened.engine.describe()]

@@ -35,7 +35,7 @@ def add_to(commands: Commands) -> None:
 
 
 def write_skeleton(arguments: argparse.Namespace) -> int:
-    """Write the files, and say what to do next. Raises `ConfigurationError` rather than overwrite anything."""
+    """Write the files and print the next steps. Raises `ConfigurationError` instead of overwriting anything."""
     kind, name = arguments.kind, arguments.name.replace("-", "_")
     if not _NAME.match(name) or keyword.iskeyword(name):
         raise ConfigurationError(

@@ -15,12 +15,12 @@ from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer
 from gateway.plugins import PluginSet, load_plugins
-from gateway.serving.model_plan import resolve_model
-from gateway.serving.selection import resolve_resources, resolve_routes
+from gateway.startup.model_plan import resolve_model
+from gateway.startup.selection import resolve_apis, resolve_resources
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A line of the listing, and an object of its JSON."""
+    """A line of the listing, which is also an object of its JSON form."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """List the plugins, also where the configuration has a mistake: then the exit code is 2."""
+    """List the plugins. If the configuration has a mistake, they are listed too and the exit code is 2."""
     config: Config | None = None
     mistake: ConfigurationError | None = None
     try:
@@ -72,7 +72,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
-    """Every offer, every plugin that only listens, and every failure; `config` says what is selected."""
+    """Every offer, every plugin with other hooks only, and every failure. `config` determines what is selected."""
     selected = selected_offers(config, plugins) if config is not None else set()
     rows = [
         Row(
@@ -116,9 +116,9 @@ def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
 
 
 def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
-    """Kind and name of what the configuration selects, as far as it can be known without opening a model.
+    """Kind and name of what the configuration selects, as far as known without opening a model.
 
-    Mistakes are passed over: for listings.
+    Mistakes are ignored, because this is used for listings.
     """
     chosen: list[Offer[Any]] = []
     for name, model in config.models.items():
@@ -134,7 +134,7 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
         with suppress(ConfigurationError):
             chosen.append(plugins.tool(name))
     with suppress(ConfigurationError):
-        chosen += (offer for offer, _ in resolve_routes(config, plugins))
+        chosen += (offer for offer, _ in resolve_apis(config, plugins))
         chosen += (offer for offer, _ in resolve_resources(config, plugins))
     if config.server.store != "none":
         with suppress(ConfigurationError):

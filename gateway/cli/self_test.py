@@ -1,4 +1,4 @@
-"""`gateway doctor --generate`: open the models, and check the whole contract of their engines by real generations."""
+"""`gateway doctor --generate`: opens the models and checks the whole engine contract with real generations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gateway.cli.common import configuration
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import load_plugins
 from gateway.protocols import Engine
-from gateway.serving.model_plan import ModelPlan, resolve_model
+from gateway.startup.model_plan import ModelPlan, resolve_model
 
 Result: TypeAlias = Literal["ok", "failed", "not offered"]
 
 CHECK_SECONDS = 300.0
-"""How long one check may take: a large model thinks for some time."""
+"""Time limit of one check in seconds. Large models may think for some time."""
 
 
 class Line(Struct, frozen=True):
-    """One check's result."""
+    """The result of one check."""
 
     what: str
     result: Result
@@ -36,13 +36,16 @@ class Line(Struct, frozen=True):
 
 
 def self_test(arguments: argparse.Namespace) -> int:
-    """Test the models that are asked for, one after the other; 1 if a check of one failed.
+    """Test the requested models one after the other. Returns 1 if a check failed.
 
-    `MODEL` and `--engine` are as for `gateway serve`; `--engine` alone chooses the configured models with that engine.
+    `MODEL` and `--engine` work as in `gateway serve`; `--engine` by itself selects the configured models with that
+    engine.
     """
     alone = arguments.model is not None
     config = configuration(
-        arguments, model=arguments.model, engine=arguments.engine if alone else None
+        arguments,
+        models=[arguments.model] if alone else (),
+        engine=arguments.engine if alone else None,
     )
     plugins = load_plugins(config.plugins)
     plans = [resolve_model(name, model, plugins) for name, model in config.models.items()]
@@ -61,7 +64,7 @@ def self_test(arguments: argparse.Namespace) -> int:
 
 
 async def _test(plan: ModelPlan) -> bool:
-    """Print a line for each check; whether one failed."""
+    """Test one model and print a line for each check. Returns whether one failed."""
     print(f"{plan.name}: engine {plan.engine.name} {plan.engine.version} ({plan.why})", flush=True)
     counts: dict[Result, int] = {"ok": 0, "failed": 0, "not offered": 0}
     begun = time.monotonic()
@@ -71,7 +74,7 @@ async def _test(plan: ModelPlan) -> bool:
             async for line in _lines(engine):
                 print(line, flush=True)
                 counts[line.result] += 1
-    except Exception as error:  # a plugin may raise anything; the other models are still tested
+    except Exception as error:  # plugins may raise anything; the other models are still tested
         print(Line("opens and closes", "failed", _words(error), time.monotonic() - begun))
         counts["failed"] += 1
     told = ", ".join(f"{number} {result}" for result, number in counts.items())
@@ -80,8 +83,8 @@ async def _test(plan: ModelPlan) -> bool:
 
 
 async def _lines(engine: Engine) -> AsyncIterator[Line]:
-    # What the tests use, and the running gateway does not.
-    from gateway.testing.engine_checks import CHECKS, CheckFailed, NotOffered, Probe
+    # Imported here because the running gateway does not need the checks.
+    from gateway.checks.engine_checks import CHECKS, CheckFailed, NotClaimed, Probe
 
     probe = Probe(engine)
     for check in CHECKS:
@@ -91,13 +94,13 @@ async def _lines(engine: Engine) -> AsyncIterator[Line]:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await check.run(probe)
-        except NotOffered as error:
+        except NotClaimed as error:
             result, detail = "not offered", str(error)
         except CheckFailed as error:
             result, detail = "failed", str(error)
         except TimeoutError:
             result, detail = "failed", f"not over within its time, at most {CHECK_SECONDS:.0f} s"
-        except Exception as error:  # an engine may raise anything; the other checks go on
+        except Exception as error:  # engines may raise anything; the other checks continue
             result, detail = "failed", _words(error)
         yield Line(check.what, result, detail, time.monotonic() - begun)
 

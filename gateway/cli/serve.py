@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from typing import get_args
 
-from gateway.cli.common import Commands, add_config_argument, configuration
-from gateway.cli.logs import set_up_logging
+from gateway.cli.common import MODELS, Commands, add_config_argument, configuration
 from gateway.config import LogLevel
 from gateway.plugins import load_plugins
-from gateway.serving.selection import select
+from gateway.server.logs import set_up_logging
+from gateway.server.redaction import secrets_of
+from gateway.startup.selection import select
 
 logger = logging.getLogger("gateway.serve")
 
@@ -20,14 +22,12 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "serve",
         help="serve models",
-        description="Serve the models of the configuration, or MODEL alone.",
+        description="Serve the models of the configuration, or those that are named here. A model of the hub is\n"
+        "downloaded into the cache that all libraries of the hub share.",
+        epilog=MODELS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="a GGUF file, a folder of weights, a hub id, or the name of one model of the configuration",
-    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="see below")
     parser.add_argument("--engine", metavar="NAME", help="the engine (default: by what MODEL is)")
     add_config_argument(parser)
     parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
@@ -47,14 +47,14 @@ def serve(arguments: argparse.Namespace) -> int:
             "workers": arguments.workers,
             "log_level": arguments.log_level,
         },
-        model=arguments.model,
+        models=arguments.models,
         engine=arguments.engine,
     )
-    set_up_logging(config.server.log_level)
+    set_up_logging(config.server.log_level, secrets_of(config, os.environ))
     plugins = load_plugins(config.plugins)
     for plan in select(config, plugins).models:
         logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)
-    # The server brings the whole web framework, which the other commands do without.
-    from gateway.serving.server import run
+    # Imported here because the server imports the whole web framework, which other commands do not need.
+    from gateway.server.server import run
 
     return run(config, plugins)

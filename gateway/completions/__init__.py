@@ -1,1 +1,1 @@
-"""Completions: the model's raw text as choices."""
+"""The Completions API: the model's raw text as choices."""

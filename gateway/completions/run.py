@@ -1,27 +1,31 @@
-"""One answer of Completions: from its prompts to its choices, run at once."""
+"""Running one answer of Completions, with its choices in parallel."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
-from gateway.chat.assembler import ChoiceAssembler
-from gateway.chat.chunks import chunk_head, usage_chunk
-from gateway.chat.plan import refuse, refuse_scores
-from gateway.chat.structure import structure_of, text_format_of, text_place
-from gateway.completions.assembler import CompletionWriter, Echo, RawOutput
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.completions.params import request_path
+from gateway.completions.raw_output import RawOutput
+from gateway.completions.writer import CompletionWriter, Echo
 from gateway.constraints import Constraint, JsonObject, JsonSchema
-from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
-from gateway.loop.faults import Places, name_fault
+from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import Generation, GenerationSettings, Generator, variant
-from gateway.loop.logprobs import LogprobAligner
+from gateway.loop.observer import OutputObserver
+from gateway.loop.param_paths import locate_fault
 from gateway.loop.rendering import IN_THREAD
 from gateway.loop.sampling import sampling_of
-from gateway.loop.watch import Watch
+from gateway.loop.schema_limits import check_limits
+from gateway.loop.text_format import structure_of, text_format_of
+from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import (
     EngineRequest,
     RenderedPrompt,
@@ -30,15 +34,15 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
-from gateway.serving.served import ServedModel, Services
+from gateway.runtime.services import ServedModel, Services
 from gateway.wire.completions import Completion, CompletionRequest, Prompt
 from gateway.wire.ids import new_id
 
 MAX_CHOICES = 1024
-"""Prompts times `n`, in one request."""
+"""Maximum number of choices in one request: prompts times `n`."""
 
 DEFAULT_MAX_TOKENS = 16
-"""OpenAI's default, where neither the request nor the configuration says one."""
+"""OpenAI's default, used if neither the request nor the configuration sets a limit."""
 
 _REFUSED = {
     "suffix": "Text cannot be inserted before a suffix on this server. Leave suffix out.",
@@ -53,7 +57,7 @@ _REFUSED = {
 
 
 class CompletionChoice:
-    """One choice: its own generator, and the writer of its text."""
+    """One choice, with its own generator and text writer."""
 
     def __init__(
         self,
@@ -73,9 +77,10 @@ class CompletionChoice:
         token_ids: list[int] | None = [] if request.return_token_ids else None
         prompt = first.request.prompt
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
+        self._request = request
         self._mute = request.max_tokens == 0
-        self.watch = Watch(
-            first, aligner=aligner, token_ids=token_ids, counts_output=not self._mute
+        self.watch = OutputObserver(
+            aligner=aligner, token_ids=token_ids, counts_output=not self._mute
         )
         includes_usage = bool(request.stream and options and options.include_usage)
         continuous = bool(includes_usage and options and options.continuous_usage_stats)
@@ -91,7 +96,7 @@ class CompletionChoice:
         self.writer = CompletionWriter(
             index,
             head=head if request.stream else None,
-            logprobs=logprobs,
+            aligner=aligner,
             echo=echo,
             mute=self._mute,
             token_ids=token_ids,
@@ -105,30 +110,24 @@ class CompletionChoice:
             GenerationSettings(sampling=first.request.sampling, raw_stops=True),
             services.metrics,
             aligner=aligner,
-            observe=self.watch.see,
+            observer=self.watch,
         )
         self.generator.counts_prompt = counts_prompt
-        self._assembler = ChoiceAssembler(
-            self.writer, roles={}, hidden=(), new_id=new_id, aligner=aligner
-        )
 
     @property
     def cut_off(self) -> bool:
-        return self._assembler.finish_reason in ("length", "content_filter")
+        return self.writer.finish_reason != "stop"
 
     async def run(self, sink: ByteSink) -> bytes:
-        assembler = self._assembler
-        try:
-            await self.generator.run(self._first, assembler.feed, assembler.end_generation, sink)
-        except GatewayError as error:
-            raise _in_their_words(error)  # noqa: B904 (the same error)
+        with _request_params(self._request):
+            await self.generator.run(self._first, self.writer, sink)
         if self._mute:
             self.generator.tokens.output = 0
-        return assembler.finish(self.generator.stop_reason)
+        return self.writer.finish(self.generator.stop_reason)
 
 
 class CompletionRun(ChoicesRun):
-    """One answer, prepared."""
+    """One prepared answer."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class CompletionRun(ChoicesRun):
         generations: Sequence[Generation],
         tokenizer: Tokenizer,
     ) -> None:
-        """`generations`: one per prompt, which the engine has looked at."""
+        """`generations`: one per prompt, each accepted by the engine."""
         self._request = request
         self._id = new_id("cmpl-")
         self._created = int(time.time())
@@ -188,58 +187,57 @@ async def prepare_completion(
     services: Services,
     *,
     size: int,
+    owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
 ) -> CompletionRun:
-    """Decide everything about an answer and let the engine look at its prompts: raises what a client must be told by HTTP
-    status.
-    """
-    model = services.model(request.model)
-    tokenizer = model.engine.tokenizer
-    _refuse(request, model)
-    if tokenizer is None or "tokens" not in model.engine.capabilities:
-        raise Unsupported(
-            "The engine of this model takes messages only. Use /v1/chat/completions.",
-            param="prompt",
-        )
-    sampling = _sampling(request, model)
-    structure = _structure(request, model)
-    generations = []
-    for prompt in request.prompts:
-        token_ids = await _token_ids(prompt, request, tokenizer, size)
-        rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
-        asked = EngineRequest(
-            request_id=new_id("gen_"),
-            prompt=rendered.prompt,
-            sampling=sampling,
-            constraint=structure,
-            adapter=model.adapter,
-            cache_salt=request.cache_salt,
-            priority=request.priority or 0,
-            trace_headers=trace_headers,
-            tail="text",
-        )
-        try:
-            await model.engine.check(asked)
-        except GatewayError as error:
-            if isinstance(error, InvalidRequest) and structure is not None:
-                places = Places(text=text_place(request))
-                await name_fault(error, asked, structure, model.engine, places)
-            raise _in_their_words(error)  # noqa: B904 (the same error)
-        generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
-    raw = msgspec.structs.replace(model, output_format=_RAW)
-    return CompletionRun(request, raw, services, generations, tokenizer)
+    """Plan an answer and let the engine check its prompts. Raises a `GatewayError` that is to be answered with an HTTP
+    status."""
+    with _request_params(request):
+        model = services.model(request.model)
+        tokenizer = model.engine.tokenizer
+        _refuse(request, model)
+        if tokenizer is None or "tokens" not in model.engine.capabilities:
+            raise Unsupported(
+                "The engine of this model takes messages only. Use /v1/chat/completions.",
+                param="prompt",
+            )
+        sampling = _sampling(request, model)
+        structure = _structure(request, model)
+        if structure is not None:
+            check_limits(Turn(items=()), structure, {}, model.schema_limits)
+        generations = []
+        for prompt in request.prompts:
+            token_ids = await _token_ids(prompt, request, tokenizer, size)
+            rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
+            asked = EngineRequest(
+                request_id=new_id("gen_"),
+                prompt=rendered.prompt,
+                sampling=sampling,
+                constraint=structure,
+                adapter=model.adapter,
+                cache_salt=request.cache_salt,
+                owner=services.authenticator.tag(owner),
+                priority=request.priority or 0,
+                trace_headers=trace_headers,
+                tail="text",
+            )
+            try:
+                await model.engine.check(asked)
+            except InvalidRequest as error:
+                if structure is not None:
+                    await locate_fault(error, asked, structure, model.engine, {})
+                raise
+            generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
+        raw = msgspec.structs.replace(model, output_format=_RAW)
+        return CompletionRun(request, raw, services, generations, tokenizer)
+
+
+def _request_params(request: CompletionRequest) -> AbstractContextManager[None]:
+    """A context in which errors name the parameters of `request`."""
+    return renamed_params(partial(request_path, request=request))
 
 
 _RAW = RawOutput()
-
-
-def _in_their_words(error: GatewayError) -> GatewayError:
-    """`error` with the parameter that it is about named as in Completions."""
-    if error.param is not None and error.param.startswith("input"):
-        error.param = "prompt"
-    elif error.param == "max_output_tokens":
-        error.param = "max_tokens"
-    return error
 
 
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:

@@ -1,23 +1,29 @@
 """The configuration: `gateway.toml`, the environment and the command line, decoded once at start-up."""
 
+from gateway.config.hosts import AllowedHosts
 from gateway.config.loading import load_config, model_name
 from gateway.config.structs import (
     ApiKey,
     Config,
     LogLevel,
+    MediaConfig,
     ModelConfig,
     PluginsConfig,
     SamplingDefaults,
+    SchemaLimits,
     ServerConfig,
 )
 
 __all__ = [
+    "AllowedHosts",
     "ApiKey",
     "Config",
     "LogLevel",
+    "MediaConfig",
     "ModelConfig",
     "PluginsConfig",
     "SamplingDefaults",
+    "SchemaLimits",
     "ServerConfig",
     "load_config",
     "model_name",

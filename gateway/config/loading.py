@@ -1,17 +1,18 @@
-"""From `gateway.toml`, the environment and the command line to a `Config`."""
+"""Loading a `Config` from `gateway.toml`, the environment and the command line."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gateway.config.hub_names import hub_name_of
 from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
-from gateway.config.structs import Config, ModelConfig, PluginsConfig, ServerConfig
+from gateway.config.structs import Config, MediaConfig, ModelConfig, PluginsConfig, ServerConfig
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
 from gateway.errors import ConfigurationError
 
@@ -26,6 +27,7 @@ _KNOWN = {
     "server": tuple(field.name for field in msgspec.structs.fields(ServerConfig)),
     "models": _MODEL_KEYS,
     "plugins": tuple(field.name for field in msgspec.structs.fields(PluginsConfig)),
+    "media": tuple(field.name for field in msgspec.structs.fields(MediaConfig)),
 }
 
 
@@ -34,20 +36,20 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     *,
     server: Mapping[str, Any] | None = None,
-    model: str | None = None,
+    models: Sequence[str] = (),
     engine: str | None = None,
 ) -> Config:
-    """Read the configuration. Raises `ConfigurationError` for the first mistake, wherever it is.
+    """Read the configuration. Raises `ConfigurationError` for the first mistake, naming its source.
 
-    The file is `path`, else the one that `GATEWAY_CONFIG` names, else `./gateway.toml` if it exists, else none: then one
-    model is served, the default engine's own. The environment's settings replace the file's, and the command line's
-    (`server`, whose None values are passed over, `model` and `engine`) replace both. `model` names one of the configured
-    models, or is a file, a folder or a hub id; it alone is then served.
+    The file is `path`, else the one that `GATEWAY_CONFIG` names, else `./gateway.toml` if it exists. Without a file,
+    one model is served, the default engine's own. Settings from the environment override the file's, and settings from
+    the command line (`server`, whose None values are ignored, `models` and `engine`) override both. Each of `models` is the
+    name of a configured model, a file, a folder, a URL or a name of the hub; only these models are then served.
     """
     environ = {} if environ is None else environ
     layers = _Layers(_file(path, environ))
-    layers.serve_only(model)
-    layers.set_environment(environ, only=model is not None)
+    layers.serve_only(models, engine)
+    layers.set_environment(environ, only=bool(models))
     layers.set_command_line(server or {}, engine)
     return layers.decode()
 
@@ -61,7 +63,7 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 
 
 class _Layers:
-    """The tables, and from where each setting that is not the file's came."""
+    """The merged tables, and the source of each setting that is not from the file."""
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
@@ -71,20 +73,21 @@ class _Layers:
         self.source = BUILT_IN if file is None else str(file)
         if file is not None:
             self.tables, self.text = read_toml(file)
+        self.file_is_silent = "models" not in self.tables
         for section, table in self.tables.items():
             if section not in SECTIONS:
                 problem = f"there is no such section; {suggestion(section, SECTIONS)}"
                 raise self.mistake(TableError((section,), problem))
             if not isinstance(table, dict):
                 raise self.mistake(TableError((section,), f"expected a table [{section}]"))
-        for section in ("models", "tools", "stores", "routes", "resources"):
+        for section in ("models", "tools", "stores", "apis", "resources"):
             for name, table in self.tables.get(section, {}).items():
                 if not isinstance(table, dict):
                     problem = f"expected a table [{section}.<name>]"
                     raise self.mistake(TableError((section, name), problem))
 
     def mistake(self, error: TableError) -> ConfigurationError:
-        """`error` with the place where the setting was made."""
+        """`error` with the location of the setting."""
         for length in range(len(error.path), 0, -1):
             if origin := self.origins.get(error.path[:length]):
                 return ConfigurationError(f"{origin}: {error}")
@@ -94,19 +97,33 @@ class _Layers:
         place = f"{self.file} line {line}" if line else str(self.file)
         return ConfigurationError(f"{place}: {error}")
 
-    def serve_only(self, model: str | None) -> None:
-        silent = "models" not in self.tables
-        models = self.tables.setdefault("models", {})
-        if model is not None and model in models and not Path(model).exists():
-            self.tables["models"] = {model: models[model]}
-        elif model is not None:
-            name = model_name(model)
-            self.tables["models"] = {name: {"path": model}}
-            self.origins["models", name] = COMMAND_LINE
-            self.source = COMMAND_LINE
-        elif silent:
-            models[DEFAULT_MODEL] = {}
+    def serve_only(self, models: Sequence[str], engine: str | None) -> None:
+        configured = self.tables.setdefault("models", {})
+        if not configured and self.file_is_silent:
+            configured[DEFAULT_MODEL] = {}
             self.origins["models", DEFAULT_MODEL] = BUILT_IN
+        if not models:
+            return
+        chosen: dict[str, Any] = {}
+        named = {model for model in models if model in configured and not Path(model).exists()}
+        for model in models:
+            if model in named:
+                name, table = model, configured[model]
+            elif engine is None and _is_bare_word(model):
+                raise ConfigurationError(_unknown_model(model, configured))
+            else:
+                name, table = _new_model(model, named | chosen.keys())
+                self.origins["models", name] = COMMAND_LINE
+                self.source = COMMAND_LINE
+            if name in chosen:
+                raise ConfigurationError(
+                    f"{COMMAND_LINE}: {model!r} would be a second model with the name {name!r}; give both names in a "
+                    "configuration file: [models.<name>]."
+                )
+            chosen[name] = table
+        self.tables["models"] = chosen
+        if DEFAULT_MODEL not in chosen:
+            self.origins.pop(("models", DEFAULT_MODEL), None)
 
     def set_environment(self, environ: Mapping[str, str], *, only: bool) -> None:
         known_models = set(self.tables["models"])
@@ -120,7 +137,7 @@ class _Layers:
         for each in variables:
             if each.path[0] == "models" and each.path[1] in new:
                 if only:
-                    continue  # a setting of a model that this command does not serve
+                    continue  # a setting of a model that is not served
                 if each.path[1] not in defined:
                     near = nearest(each.path[1], known_models)
                     hint = (
@@ -133,7 +150,7 @@ class _Layers:
                     )
             self._set(each)
         built_in = self.origins.get(("models", DEFAULT_MODEL)) == BUILT_IN
-        if built_in and new and not self.tables["models"][DEFAULT_MODEL]:
+        if built_in and new and not only and not self.tables["models"][DEFAULT_MODEL]:
             del self.tables["models"][DEFAULT_MODEL]
 
     def _set(self, variable: Variable) -> None:
@@ -164,6 +181,7 @@ class _Layers:
     def decode(self) -> Config:
         try:
             _refuse_nan(self.tables.get("server", {}), ("server",))
+            _refuse_nan(self.tables.get("media", {}), ("media",))
             models = {
                 name: self._model(name, table) for name, table in self.tables["models"].items()
             }
@@ -173,9 +191,10 @@ class _Layers:
                 models=models,
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),
-                routes=copy.deepcopy(self.tables.get("routes", {})),
+                apis=copy.deepcopy(self.tables.get("apis", {})),
                 resources=copy.deepcopy(self.tables.get("resources", {})),
                 plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
+                media=decode_table(self.tables.get("media", {}), MediaConfig, ("media",)),
                 source=self.source,
             )
         except TableError as error:
@@ -202,7 +221,7 @@ class _Layers:
             fields["options"] = explicit | options
         for key in ("path", "chat_template"):
             if isinstance(fields.get(key), str):
-                fields[key] = self._beside_the_file(fields[key])
+                fields[key] = self._relative_to_file(fields[key])
         model = decode_table(fields, ModelConfig, path)
         if model.parser is not None:
             for half in ("reasoning", "tools"):
@@ -211,13 +230,13 @@ class _Layers:
                     raise TableError((*path, half), problem)
         return model
 
-    def _beside_the_file(self, written: str) -> str:
-        """A path that is relative to the configuration file is made to work from anywhere; other text stays."""
+    def _relative_to_file(self, written: str) -> str:
+        """Resolve a path that is relative to the configuration file; other text is unchanged."""
         if "\n" in written or "{" in written or "\0" in written:
             return written
         try:
             path = Path(written).expanduser()
-        except RuntimeError:  # no such user
+        except RuntimeError:  # unknown user
             return written
         if self.file is not None and not path.is_absolute() and (self.file.parent / path).exists():
             return str(self.file.parent / path)
@@ -225,9 +244,44 @@ class _Layers:
 
 
 def model_name(path: str) -> str:
-    """The name under which a model is served that the command line gives as a file, a folder or a hub id."""
+    """The name of a model that the command line gives as a file, a folder or a name of the hub."""
+    hub_name = hub_name_of(path)
+    if hub_name is not None:
+        return hub_name.short
     name = Path(path).name or Path(path).resolve().name
     return name.removesuffix(".gguf") or name
+
+
+def _new_model(path: str, taken: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """The name and the table of a model that is not configured. One of the hub has its whole name as an alias, or as its
+    name if the short one is taken. The fragment of a URL is the model's name there and here."""
+    if path.startswith(("http://", "https://")):
+        url, _, fragment = path.partition("#")
+        return fragment or model_name(url), {"path": url}
+    name, hub_name = model_name(path), hub_name_of(path)
+    if hub_name is None or str(hub_name) == name:
+        return name, {"path": path}
+    if name in taken:
+        return str(hub_name), {"path": path}
+    return name, {"path": path, "aliases": [str(hub_name)]}
+
+
+def _is_bare_word(model: str) -> bool:
+    """Whether `model` can only be the name of a configured model."""
+    return (
+        "/" not in model and ":" not in model and not model.startswith((".", "~")) and not model.endswith(".gguf")
+        and not Path(model).exists()
+    )  # fmt: skip
+
+
+def _unknown_model(model: str, configured: Mapping[str, Any]) -> str:
+    near = nearest(model, configured)
+    hint = f'; did you mean "{near}"?' if near is not None else "."
+    known = ", ".join(configured) or "none"
+    return (
+        f"{COMMAND_LINE}: there is no model, file or folder {model!r}{hint} Configured models: {known}. Write a model of the hub "
+        "with its owner, as in owner/repository."
+    )
 
 
 def _check_names(models: Mapping[str, ModelConfig]) -> None:

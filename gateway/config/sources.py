@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, whose lines can be named, and the environment."""
+"""Sources of settings: a TOML file, with line numbers, and the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from msgspec import Struct
 from gateway.config.tables import KeyPath, suggestion
 from gateway.errors import ConfigurationError
 
-SECTIONS = ("server", "models", "tools", "stores", "routes", "resources", "plugins")
+SECTIONS = ("server", "models", "tools", "stores", "apis", "resources", "plugins", "media")
+FLAT_SECTIONS = ("server", "plugins", "media")
+"""Sections that are one table, not a table of tables."""
 PREFIX = "GATEWAY_"
 
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\Z")
@@ -23,7 +25,7 @@ _ASSIGNMENT = re.compile(
 
 
 class Variable(Struct, frozen=True, kw_only=True):
-    """A setting from the environment."""
+    """A setting from an environment variable."""
 
     name: str
     path: KeyPath
@@ -31,7 +33,8 @@ class Variable(Struct, frozen=True, kw_only=True):
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
-    """A TOML file's tables, and its text. Raises `ConfigurationError` if it cannot be read or is not TOML."""
+    """Read a TOML file. Returns its tables and its text. Raises `ConfigurationError` if it cannot be read or is not
+    TOML."""
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -49,9 +52,9 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The line, from 1, on which a TOML text sets `path`, or opens the table nearest above it.
+    """The line, counted from 1, on which a TOML text sets `path`, or else opens the nearest enclosing table.
 
-    For messages: a line inside a multi-line string may be taken for a setting.
+    For messages only: a line inside a multi-line string can be mistaken for a setting.
     """
     best: tuple[int, int] | None = None
     table: KeyPath = ()
@@ -84,11 +87,12 @@ def _keys(written: str) -> KeyPath:
 def environment(
     environ: Mapping[str, str], tables: Mapping[str, Any], known: Mapping[str, Iterable[str]]
 ) -> Iterator[Variable]:
-    """The settings among the environment's variables: `GATEWAY_SERVER__PORT=8001` sets `server.port`.
+    """The settings in environment variables: `GATEWAY_SERVER__PORT=8001` sets `server.port`.
 
-    A key is matched with those of `tables`, then with `known[section]`, whatever its case, and with `_` for every
-    character that a variable's name cannot have; a key that matches none is lower-cased. Values are TOML, or else
-    strings. Variables without `__` are not settings: Kubernetes sets some for every service that is called `gateway`.
+    A key is matched against the keys of `tables`, then against `known[section]`, ignoring case and with `_` for any
+    character that is not valid in a variable name. A key without a match is lower-cased. Values are parsed as TOML, or
+    else used as strings. Variables without `__` are ignored, since Kubernetes sets some for every service named
+    `gateway`.
     """
     for name in sorted(environ):
         if not name.upper().startswith(PREFIX) or "__" not in name[len(PREFIX) :]:
@@ -101,7 +105,7 @@ def environment(
             raise ConfigurationError(
                 f"environment variable {name}: there is no section {section!r}; {suggestion(section, SECTIONS)}"
             )
-        if len(written) < (2 if section in {"server", "plugins"} else 3) or "" in written:
+        if len(written) < (2 if section in FLAT_SECTIONS else 3) or "" in written:
             raise ConfigurationError(
                 f"environment variable {name}: it names no key; "
                 f"the form is {PREFIX}SERVER__PORT or {PREFIX}MODELS__<MODEL>__PATH."
@@ -110,7 +114,7 @@ def environment(
         level: Any = tables.get(section, {})
         for depth, word in enumerate(written[1:], start=1):
             candidates = list(level) if isinstance(level, Mapping) else []
-            if depth == (1 if section in {"server", "plugins"} else 2):
+            if depth == (1 if section in FLAT_SECTIONS else 2):
                 candidates += known.get(section, ())
             key = _match(word, candidates)
             path.append(key)

@@ -1,7 +1,7 @@
-"""What `gateway.toml` says, as Structs that are decoded once at start-up.
+"""The configuration in `gateway.toml` as Structs, decoded once at start-up.
 
-The docstring under each field is what `docs/configuration.md` says of the key. `gateway.config.loading` reads the file,
-the environment and the command line into a `Config`.
+The docstring under each field is the key's description in `docs/configuration.md`. `gateway.config.loading` reads the
+file, the environment and the command line into a `Config`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
+from gateway.config.hosts import AllowedHosts
+
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
@@ -18,79 +20,148 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[server.api_keys]]`: a key that requests may come with; `gateway key NAME` makes one."""
+    """`[[server.api_keys]]`: an accepted API key; `gateway key NAME` creates one."""
 
     name: Annotated[str, Meta(min_length=1)]
-    """Whose it is: what is stored with it is seen with keys of the same name only."""
+    """The owner's name. Stored data is visible only to keys with the same name."""
     sha256: str
-    """The key's SHA-256, in hexadecimal: the key itself is not written down."""
+    """SHA-256 of the key, in hexadecimal. The key itself is not stored."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):
             raise ValueError("sha256 is 64 hexadecimal digits, as `gateway key NAME` prints them.")
 
 
+class SchemaLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[server.schemas]`: limits on the schemas, patterns and grammars in requests. A request that exceeds one is
+    rejected with 400."""
+
+    max_bytes: Positive = 2_000_000
+    """Maximum total size of all schemas, patterns and grammars of a request, as JSON."""
+    max_depth: Annotated[int, Meta(ge=1, le=100)] = 64
+    """Maximum nesting depth of objects and arrays in one schema."""
+    max_properties: Positive = 5000
+    """Maximum number of properties of one schema, including those of nested objects."""
+    max_enum_values: Positive = 5000
+    """Maximum total number of enumeration values in one schema; also of the options of a choice."""
+    max_alternatives: Positive = 1000
+    """Maximum total number of members of `anyOf`, `oneOf` and `allOf` in one schema."""
+    max_pattern_bytes: Positive = 8192
+    """Maximum total size of the patterns of one schema, and of one regular expression."""
+    max_grammar_bytes: Positive = 100_000
+    """Maximum size of one grammar."""
+    compile_seconds: Seconds = 10.0
+    """Seconds that an engine may take to compile the constraints of one request."""
+
+
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[server]`: the endpoint itself."""
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` for all of IPv4, `::` for all of IPv6."""
+    """The address to listen on; `0.0.0.0` for all IPv4 addresses, `::` for all IPv6 addresses."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
-    """The TCP port; 0 takes any free one."""
+    """The TCP port; 0 selects a free one."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
-    """Server processes. Each opens every model and store for itself, so more than 1 is for engines and stores that live
-    elsewhere."""
+    """Number of server processes. Each opens all models and stores itself, so use more than 1 only with engines and
+    stores that run elsewhere."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
-    """The store that responses are kept in, by name; `none` keeps nothing."""
+    """Name of the store for responses; `none` stores nothing."""
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
-    """Seconds after which a background response whose process has died is ended by another that shares its store."""
+    """Seconds after which a background response whose process has died is ended by another process with the same store.
+    """
     rerun_lost: bool = False
-    """Whether such a response is run by the other instead, if nobody has seen any of its output. Requests are stored with their
-    responses for that, but for those with credentials of MCP servers."""
+    """Whether such a response is run again instead, if none of its output was visible. Requests are then stored with
+    their responses, except those that contain credentials of MCP servers."""
     max_body_bytes: Positive = 32 * 1024 * 1024
-    """The largest request body, in bytes; a larger one is refused with 413."""
+    """Maximum size of a request body in bytes. Larger ones are rejected with 413."""
+    max_websocket_bytes: Positive = 64 * 1024 * 1024
+    """Maximum number of bytes that one WebSocket connection may hold: its queued and running requests, and its
+    histories that are not stored. Beyond it, requests are rejected with an error event, 429."""
+    max_owner_websocket_bytes: Positive = 256 * 1024 * 1024
+    """The same limit for all connections of one API key's name in a worker; without keys, for all connections."""
     max_embedding_inputs: Positive = 2048
-    """How many texts one request to `/v1/embeddings` may have."""
+    """Maximum number of texts in one request to `/v1/embeddings`."""
+    max_rerank_documents: Positive = 2048
+    """Maximum number of documents in one request to `/v1/rerank`, and of pairs in one to `/v1/score`."""
+    max_rerank_bytes: Positive = 16 * 1024 * 1024
+    """Maximum size in bytes of all texts of such a request. The query counts once per document."""
+    max_connections: Positive = 4096
+    """Maximum number of concurrent connections of each worker; further ones are answered with 503. Lower if the process
+    may open fewer files (`ulimit -n`)."""
+    head_timeout: Seconds = 15.0
+    """Seconds within which a request's line and headers must arrive, counted from the opening of the connection or from
+    the first byte after an earlier request."""
     body_timeout: Seconds = 60.0
-    """Seconds in which a request's body must have arrived."""
+    """Seconds within which a request's body, or a WebSocket message, must arrive."""
+    send_timeout: Seconds = 60.0
+    """Seconds after which a slow client is disconnected: one with pending data that reads less than 1 KiB per second for
+    that long."""
     request_timeout: Seconds = 3600.0
-    """Seconds for one whole response, tool calls included; past it the response fails."""
+    """Time limit for one whole response, including tool calls, in seconds. The response fails when it is exceeded."""
     grace_period: Annotated[float, Meta(ge=0)] = 10.0
-    """Seconds that running responses get at shutdown before they are ended."""
+    """Seconds that running responses may take at shutdown before they are ended."""
     keep_alive: Seconds = 5.0
     """Seconds after which an idle connection is closed."""
     ping_interval: Annotated[float, Meta(ge=0)] = 15.0
-    """Seconds of silence in a stream after which a comment is sent, so that proxies keep it open; 0 sends none."""
+    """Seconds of silence in a stream after which a comment is sent to keep proxies from closing it; 0 disables this."""
     log_level: LogLevel = "info"
-    """`debug`, `info`, `warning` or `error`."""
+    """`debug`, `info`, `warning` or `error`. Keys, tokens and passwords are never logged."""
     access_log: bool = False
     """Whether each request is logged with its status."""
     api_keys: list[ApiKey] = []
-    """The keys of `[[server.api_keys]]`; without any, everybody who reaches the server may use it."""
+    """The keys in `[[server.api_keys]]`. Without any, the server can be used by anyone who can reach it."""
     allow_anonymous: bool = False
-    """Whether a server without keys may listen on an address that other machines reach."""
+    """Whether a server without keys may listen on an address that other machines can reach. Set `allowed_hosts` as
+    well, or a web page in any browser of that network can reach the server by DNS rebinding."""
+    allowed_hosts: list[str] | None = None
+    """Names (`gateway.example`, `*.example`), addresses and networks (`10.0.0.0/8`) that are accepted in a request's
+    `Host` header, in addition to those of this machine (`localhost`, `127.0.0.0/8`, `::1`); `["*"]` accepts any. By
+    default, a server without keys that listens on loopback accepts only those of this machine, and any other server
+    accepts any. This protects against web pages that use DNS rebinding. `/health` and `/ready` accept any."""
     reasoning_keys: list[str] = []
-    """Fernet keys for `reasoning.encrypted_content`: the first seals, all open. Without any, what a process seals is lost
-    with it."""
+    """Fernet keys for `reasoning.encrypted_content`: the first encrypts, all decrypt. Without keys, a process generates
+    its own, and the content is unreadable after it ends. Approval requests are signed with them too; without keys, with
+    a key from the store."""
+    reasoning_lifetime: Annotated[float, Meta(ge=0)] = 30 * 86_400.0
+    """Seconds after which `encrypted_content` expires; 0 means never."""
+    approval_lifetime: Seconds = 86_400.0
+    """Seconds for which a request for approval of an MCP call can be answered. The result of the call is stored
+    somewhat longer, for answers that are repeated."""
+    max_background_bytes: Positive = 256 * 1024 * 1024
+    """Maximum total size, in bytes, of the requests of one API key's background responses that are queued or running in
+    one process. Further ones are rejected with 429."""
+    max_conversation_items: Positive = 10_000
+    """Maximum number of items of one conversation."""
+    max_conversation_bytes: Positive = 64 * 1024 * 1024
+    """Maximum total size of one conversation's items in bytes."""
     cors_allow_origins: list[str] = []
-    """Origins whose pages may call the server from a browser; `["*"]` is any."""
+    """Origins whose pages may call the server from a browser; `["*"]` allows any. A server without keys rejects
+    requests from pages of other origins with 403, except plain GET requests, whose answers the browser hides from them.
+    """
     chat_reasoning: list[Literal["reasoning_content", "reasoning"]] = field(
         default_factory=lambda: ["reasoning_content", "reasoning"]
     )
-    """Under which names chat completions show reasoning; `[]` shows none."""
+    """The fields in which chat completions show reasoning; `[]` hides it."""
     chat_tools: list[str] = []
-    """Tool servers, by their names in `[tools.<name>]`, that chat completions may use: their calls are run out of the
-    client's sight. `mcp` is all MCP servers with `offer`, `mcp.<label>` is one."""
-    routes: list[str] | None = None
-    """Further APIs to serve, by name; `[]` is none. Left out, `messages` (the Anthropic Messages API), if it is
-    installed, and those that selected tools come with, such as the files and vector stores of `file_search`."""
+    """Tool servers, by their names in `[tools.<name>]`, that chat completions may use. Their calls run without being
+    shown to the client. `mcp` selects all MCP servers with `offer`, `mcp.<label>` a single one."""
+    apis: list[str] | None = None
+    """Names of further APIs to serve; `[]` for none. Default: `messages` (the Anthropic Messages API), if installed,
+    those that belong to selected tools, such as the vector stores of `file_search`, and those with the name of a
+    resource that a tool needs or that has a table, such as `files`."""
     unavailable_tools: Literal["refuse", "omit"] = "refuse"
-    """What comes of a tool that a request asks the server to run and that is not here, such as a web search without a plugin
-    for it: `refuse` answers 400; `omit` leaves it out, so that the model is not told of it."""
-    metrics: bool = True
-    """Whether `/metrics` shows Prometheus metrics."""
+    """How to treat a tool that a request asks the server to run but that is not available, such as a web search without
+    a plugin for it: `refuse` answers 400; `omit` ignores it, and the model does not see it."""
+    schemas: SchemaLimits = SchemaLimits()
+    """The table `[server.schemas]`, below."""
+    metrics: bool | list[str] = True
+    """Whether `/metrics` shows Prometheus metrics to anyone who can reach the server. A list has the names of API keys
+    that may read them: a scraper sends its key as a bearer token."""
 
     def __post_init__(self) -> None:
+        AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
+        if isinstance(self.metrics, list):
+            _check_metrics_keys(self.metrics, {key.name for key in self.api_keys})
         owners: dict[str, str] = {}
         for key in self.api_keys:
             owner = owners.setdefault(key.sha256.lower(), key.name)
@@ -100,86 +171,138 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 )
 
 
+def _check_metrics_keys(names: list[str], known: set[str]) -> None:
+    if not names:
+        raise ValueError("metrics = [] names no API key: false shows no metrics.")
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"metrics names the API key {name!r}, and there is none of that name under [[server.api_keys]]."
+            )
+
+
 class SamplingDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[models.<name>.sampling]`: used where a request is silent; a key left out is left to the engine."""
+    """`[models.<name>.sampling]`: defaults for parameters that a request does not set. For missing keys, the engine's
+    defaults apply."""
 
     temperature: Annotated[float, Meta(ge=0)] | None = None
-    """0 is greedy."""
+    """Sampling temperature; 0 is greedy."""
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    """The probability mass that tokens are sampled from."""
+    """Cumulative probability of the tokens to sample from."""
     top_k: Annotated[int, Meta(ge=-1)] | None = None
-    """How many of the likeliest tokens are sampled from; 0 and -1 are all of them."""
+    """Number of most likely tokens to sample from; 0 and -1 mean all."""
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """The least probability, relative to the likeliest token's."""
+    """Minimum probability of a token, relative to the most likely one."""
     presence_penalty: Penalty | None = None
-    """From -2 to 2."""
+    """From -2 to 2; 0 has no effect."""
     frequency_penalty: Penalty | None = None
-    """From -2 to 2."""
+    """From -2 to 2; 0 has no effect."""
     repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
-    """1 is none."""
+    """1 has no effect."""
     max_tokens: Positive | None = None
-    """The most tokens of one generation."""
+    """Maximum number of tokens in one generation."""
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
-    """The fewest tokens of one generation."""
+    """Minimum number of tokens in one generation."""
     seed: int | None = None
-    """Makes sampling repeatable, as far as the engine can."""
+    """Seed that makes sampling reproducible, as far as the engine supports it."""
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[models.<name>]`: a model to serve under that name."""
 
     engine: str | None = None
-    """The engine's name; left out, it is chosen by what `path` is."""
+    """The engine's name. By default it is chosen from the kind of `path`."""
     path: Annotated[str, Meta(min_length=1)] | None = None
-    """A file, a folder or a hub id; left out, the engine's own model. A relative path is looked for beside the
-    configuration file first."""
+    """A file, a folder, a URL or a name of the hub (`owner/repo`, `owner/repo-GGUF:Q4_K_M`); by default the engine's own
+    model. A relative path is first looked up relative to the configuration file."""
     renderer: str | None = None
-    """How prompts are written, by name; left out, it is chosen by the model's metadata."""
+    """Name of the renderer, which writes prompts. By default it is chosen from the model's metadata."""
     parser: str | None = None
-    """How output is read, by name; left out, it is chosen by the model's metadata."""
+    """Name of the parser, which reads output. By default it is chosen from the model's metadata."""
     reasoning: str | None = None
-    """The format of reasoning alone, for a model that mixes families; not together with `parser`."""
+    """Name of the reasoning format only, for a model that mixes families. Cannot be combined with `parser`."""
     tools: str | None = None
-    """The format of tool calls alone, for a model that mixes families; not together with `parser`."""
+    """Name of the tool-call format only, for a model that mixes families. Cannot be combined with `parser`."""
     reasoning_summary: Literal["full", "none"] = "full"
-    """What a request that asks for a summary of the reasoning is told as one: `full` is the whole reasoning, for no summary
-    is made; `none` is nothing."""
+    """The answer to a request for a summary of the reasoning: `full` returns the whole reasoning, since no summary is
+    generated; `none` returns nothing."""
     allowed_tools: list[Annotated[str, Meta(min_length=1)]] | None = None
-    """Tool servers that this model may use, by their names in `[tools.<name>]`; left out, all, and `[]` is none."""
+    """Tool servers that this model may use, by their names in `[tools.<name>]`. Default: all; `[]` for none."""
     aliases: list[Annotated[str, Meta(min_length=1)]] = []
-    """Further names that requests may use."""
+    """Further names for this model in requests."""
     description: str | None = None
     """One line for the list of models."""
+    required: bool = True
+    """Whether the start fails if the model cannot be opened. With `false`, the other models are served."""
     max_model_len: Positive | None = None
-    """The most tokens of prompt and output together; left out, what the model allows."""
+    """Maximum number of tokens of prompt and output together. Default: the model's limit."""
     max_running: Positive = 256
-    """Requests that run at once."""
+    """Maximum number of concurrently running requests."""
     max_waiting: Annotated[int, Meta(ge=0)] = 1024
-    """Requests that wait for their turn; more are refused with 429."""
+    """Maximum number of queued requests; further ones are rejected with 429."""
     sampling: SamplingDefaults = SamplingDefaults()
     """The table `[models.<name>.sampling]`, below."""
     chat_template: Annotated[str, Meta(min_length=1)] | None = None
-    """A Jinja chat template instead of the model's own: a file, or the text itself."""
+    """A Jinja chat template that replaces the model's own: a file, or the text itself."""
     chat_template_kwargs: dict[str, Any] = {}
-    """Variables for the chat template; those of a request come before them."""
+    """Variables for the chat template. Those of a request take precedence."""
     trust_request_chat_template: bool = False
-    """Whether a request may bring a chat template of its own."""
+    """Whether a request may provide its own chat template. It is evaluated in a helper process, limited to five seconds
+    and 512 MiB."""
     options: dict[str, dict[str, Any]] = {}
     """Tables for the plugins of this model: `[models.<name>.llamacpp]` is short for `[models.<name>.options.llamacpp]`.
     """
+
+
+class MediaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[media]`: limits on the images and sounds in requests to models that take them, and from where images are fetched."""
+
+    max_parts: Positive = 64
+    """Maximum number of images and sounds in the conversation of one request, earlier turns included."""
+    max_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024 * 1024
+    """Maximum size of one file in bytes, as it is sent, fetched or stored."""
+    max_total_bytes: Positive = 128 * 1024 * 1024
+    """Maximum total size, in bytes, of the images and sounds of one request, as they are handed to the engine."""
+    max_pixels: Annotated[int, Meta(ge=1, le=1 << 30)] = 40_000_000
+    """Maximum number of pixels of one image file. A process that decodes images may take 24 bytes of memory for each."""
+    max_side: Annotated[int, Meta(ge=16, le=16_384)] = 2048
+    """Maximum length of an image's longer side in pixels, for `detail` `auto`; larger images are scaled down. For `low` it is at
+    most 512."""
+    max_side_high: Annotated[int, Meta(ge=16, le=16_384)] = 4096
+    """The same for `detail` `high` and `original`, if larger than `max_side`."""
+    max_audio_seconds: Seconds = 600.0
+    """Maximum length of one sound in seconds."""
+    decode_seconds: Seconds = 10.0
+    """Seconds that decoding one file may take."""
+    decode_processes: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Maximum number of helper processes that decode files. They are started when they are needed."""
+    cache_bytes: Annotated[int, Meta(ge=0)] = 64 * 1024 * 1024
+    """Maximum total size, in bytes, of decoded images and sounds that are kept for requests that contain them again."""
+    allow_hosts: list[Annotated[str, Meta(min_length=1)]] = []
+    """Hosts from which images are fetched by `http` and `https` URLs: `example.com`, `*.example.com`, `example.com:8443`,
+    or `*` for every host. By default none: images are then sent as `data:` URLs."""
+    deny_hosts: list[Annotated[str, Meta(min_length=1)]] = []
+    """Hosts from which no images are fetched, whatever `allow_hosts` says."""
+    allow_private: bool = False
+    """Whether images are also fetched from addresses of this machine and of private networks. Those of the clouds'
+    metadata services are always blocked."""
+    fetch_seconds: Seconds = 10.0
+    """Seconds that fetching one image may take, redirects included."""
+    max_redirects: Annotated[int, Meta(ge=0, le=20)] = 3
+    """Maximum number of redirects of one fetch."""
 
 
 class PluginsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[plugins]`: which installed plugins may load, by the names of their entry points."""
 
     allow: list[str] | None = None
-    """Only these load; left out, all."""
+    """The only plugins to load. Default: all."""
     disable: list[str] = []
-    """These do not load."""
+    """Plugins not to load."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """A whole configuration."""
+    """A complete configuration."""
 
     server: ServerConfig = ServerConfig()
     models: dict[str, ModelConfig]
@@ -187,10 +310,12 @@ class Config(Struct, frozen=True, kw_only=True):
     """`[tools.<name>]` selects the tool server of that name, and is its configuration."""
     stores: dict[str, dict[str, Any]] = {}
     """`[stores.<name>]` is the configuration of the store of that name, if `server.store` selects it."""
-    routes: dict[str, dict[str, Any]] = {}
-    """`[routes.<name>]` is the configuration of the further API of that name, if `server.routes` selects it."""
+    apis: dict[str, dict[str, Any]] = {}
+    """`[apis.<name>]` is the configuration of the further API of that name, if `server.apis` selects it."""
     resources: dict[str, dict[str, Any]] = {}
-    """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or front needs it."""
+    """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or API needs it. An API
+    of that name is served if `server.apis` is not set."""
     plugins: PluginsConfig = PluginsConfig()
+    media: MediaConfig = MediaConfig()
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""

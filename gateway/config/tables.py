@@ -1,4 +1,4 @@
-"""Decoding tables of the configuration into Structs, with errors that a person can act on."""
+"""Decoding tables of the configuration into Structs, with precise error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS = {
 
 
 class TableError(ValueError):
-    """A table does not fit: `path` leads to the value that is wrong, and `problem` says what would be right."""
+    """A table is invalid: `path` leads to the wrong value, and `problem` says what would be valid."""
 
     def __init__(self, path: KeyPath, problem: str) -> None:
         super().__init__(f"{dotted(path)}: {problem}")
@@ -45,23 +45,23 @@ def dotted(path: KeyPath) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of, whatever its case; None if none is near."""
+    """The known name closest to `name`, ignoring case; None if none is similar."""
     by_folded = {each.casefold(): each for each in known}
     match = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[match[0]] if match else None
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest known one, or all of them."""
+    """The end of an error message about an unknown name: the nearest known name, or all of them."""
     if near := nearest(name, known):
         return f'did you mean "{near}"?'
     return f"known: {', '.join(sorted(known))}" if known else "none is known here"
 
 
 def decode_table(table: Mapping[str, Any], into: type[T], path: KeyPath) -> T:
-    """`table` as an `into`, which is a Struct; unknown keys are refused whatever the Struct itself says of them.
+    """Decode `table` as `into`, a Struct. Unknown keys are errors, whatever the Struct's own settings.
 
-    Raises `TableError` for the first mistake, with `path` and the keys below it.
+    Raises `TableError` for the first mistake. Its path starts with `path`.
     """
     fields = {field.encode_name for field in msgspec.structs.fields(into)}
     for key in table:
@@ -88,7 +88,7 @@ def _translate(message: str, table: Any, into: Any, path: KeyPath) -> TableError
         elif isinstance(value, Mapping):
             key = _culprit(value, kind)
         else:
-            break  # an element of a set: no name leads to it
+            break  # an element of a set, which has no key
         if match["key"] and number == len(steps) - 1:
             keys.append(str(key))
             return TableError((*path, *keys), "the key itself is not allowed here")
@@ -152,7 +152,7 @@ def _below(kind: inspect.Type, key: str | int, value: Any) -> inspect.Type:
 
 
 def _culprit(table: Mapping[str, Any], kind: inspect.Type) -> str:
-    """Which value of a dict is wrong: msgspec's message does not say."""
+    """Find the wrong value in a dict, which msgspec's message does not name."""
     for each in _alternatives(kind):
         if isinstance(each, inspect.DictType):
             for key, value in table.items():

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-import logging
 import math
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
+from gateway.embeddings.params import request_path
 from gateway.engines.vectors import bytes_of
-from gateway.errors import DeadlineExceeded, EngineError, GatewayError, InvalidRequest, Unsupported
+from gateway.errors import (
+    EngineError,
+    InvalidRequest,
+    Unsupported,
+    param_text,
+)
 from gateway.loop.generation import CONTEXT_LENGTH_EXCEEDED
+from gateway.loop.pooled_run import run_pooled
 from gateway.loop.rendering import IN_THREAD
+from gateway.loop.run_scope import RunScope
 from gateway.protocols import (
     EmbeddingEngine,
     EmbeddingInfo,
@@ -24,7 +32,7 @@ from gateway.protocols import (
     EmbeddingResult,
     Tokenizer,
 )
-from gateway.serving.served import ServedModel, Services
+from gateway.runtime.services import ServedModel, Services
 from gateway.wire.common import encode
 from gateway.wire.embeddings import (
     Embedding,
@@ -34,9 +42,6 @@ from gateway.wire.embeddings import (
     EncodingFormat,
 )
 from gateway.wire.ids import new_id
-from gateway.wire.response import ResponseStatus, Usage
-
-logger = logging.getLogger("gateway.embeddings.answer")
 
 T = TypeVar("T")
 
@@ -45,7 +50,7 @@ _ENCODED_AT_ONCE = 32
 
 
 class EmbeddingRun:
-    """One answer, prepared. `run` never raises but for the cancellation of its task: what fails is `error`."""
+    """One answer, prepared. `run` never raises but for the cancellation of its task: what fails is `scope.error`."""
 
     def __init__(
         self,
@@ -54,86 +59,41 @@ class EmbeddingRun:
         engine: EmbeddingEngine,
         services: Services,
         encoding: EncodingFormat,
+        *,
+        several: bool,
     ) -> None:
         """Takes a place in the model's queue: raises `RateLimited`."""
         self.services = services
-        self.error: GatewayError | None = None
-        """Why it failed, once it has."""
+        self.scope = RunScope(services, name="an embedding", subject="The embeddings")
+        self.scope.reserve(model)
         self._request = request
         self._model = model
         self._engine = engine
         self._encoding = encoding
-        self._reservation = model.admission.reserve()
-        self._task: asyncio.Task[object] | None = None
-        self._stopped_by: GatewayError | None = None
-
-    def abandon(self) -> None:
-        """Give back the place in the queue, if `run` was never called."""
-        self._reservation.cancel()
-
-    def stop(self, error: GatewayError) -> None:
-        """End the run from outside: it fails with `error`."""
-        if self._task is not None and self._stopped_by is None:
-            self._stopped_by = error
-            self._task.cancel()
+        self._several = several
 
     async def run(self) -> EmbeddingList | None:
         """The whole answer; None where it failed."""
-        self.services.runs.add(self)
-        try:
-            return await self._through(self._answer)
-        finally:
-            self.services.runs.discard(self)
+        with self.scope.registered():
+            return await self._run(self._answer)
 
     async def vectors(self) -> Sequence[array[float]] | None:
         """In place of `run`: the vectors alone; None where it failed. No shutdown waits for it: its caller's does."""
-        return await self._through(self._bare)
+        return await self._run(self._checked_vectors)
 
-    async def _through(self, make: Callable[[EmbeddingResult], Awaitable[T]]) -> T | None:
-        self._task = asyncio.current_task()
-        status: ResponseStatus = "cancelled"
-        usage: Usage | None = None
-        try:
-            made = await self._until_end(make)
-            status = "failed" if made is None else "completed"
-            if made is None:
-                return None
-            answer, tokens = made
-            usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
-            return answer
-        finally:
-            self._task = None
-            self.abandon()
-            self.services.metrics.run_finished(self._model.name, status, usage)
+    async def _run(self, make: Callable[[EmbeddingResult], Awaitable[T]]) -> T | None:
+        async def checked(result: EmbeddingResult) -> T:
+            self._check_number(result)
+            return await make(result)
 
-    async def _until_end(
-        self, make: Callable[[EmbeddingResult], Awaitable[T]]
-    ) -> tuple[T, int] | None:
-        """What is made of the vectors, and the tokens that they took."""
-        seconds = self.services.settings.request_timeout
-        try:
-            async with asyncio.timeout(seconds):
-                async with self._reservation:
-                    result = await self._engine.embed(self._request)
-                self._check_number(result)
-                return await make(result), result.prompt_tokens
-        except TimeoutError:
-            self.error = DeadlineExceeded(
-                f"The embeddings took longer than {seconds:g} seconds, which is this server's limit."
-            )
-        except GatewayError as failure:
-            self.error = failure
-        except asyncio.CancelledError:
-            if self._stopped_by is None:
-                raise
-            if self._task is not None:
-                self._task.uncancel()
-            self.error = self._stopped_by
-        except Exception:
-            # A plugin or the gateway itself is at fault; the client is told that, the log is told what.
-            logger.exception("embedding failed")
-            self.error = GatewayError("The server had an internal error on this request.")
-        return None
+        return await run_pooled(
+            self.scope,
+            self.services,
+            self._model,
+            ask=lambda: self._engine.embed(self._request),
+            make=checked,
+            rename=partial(request_path, several=self._several),
+        )
 
     def _check_number(self, result: EmbeddingResult) -> None:
         wanted = len(self._request.inputs)
@@ -142,7 +102,7 @@ class EmbeddingRun:
                 f"The engine gave {len(result.vectors)} vectors for {wanted} inputs. Retry."
             )
 
-    async def _bare(self, result: EmbeddingResult) -> Sequence[array[float]]:
+    async def _checked_vectors(self, result: EmbeddingResult) -> Sequence[array[float]]:
         for vector in result.vectors:
             _check_numbers(vector)
         return result.vectors
@@ -211,7 +171,9 @@ async def prepare_embeddings(
         user=request.user,
         trace_headers=trace_headers,
     )
-    return EmbeddingRun(asked, model, engine, services, request.encoding_format)
+    return EmbeddingRun(
+        asked, model, engine, services, request.encoding_format, several=request.several
+    )
 
 
 def _tokenized(
@@ -226,16 +188,17 @@ def _tokenized(
 def _check_lengths(inputs: Sequence[EmbeddingInput], info: EmbeddingInfo, *, several: bool) -> None:
     most = info.max_input_tokens
     for index, each in enumerate(inputs):
-        param = f"input[{index}]" if several else "input"
+        param = request_path(("input", index), several=several)
+        text = param_text(param)
         if not each:
             raise InvalidRequest(
-                f"Invalid '{param}': the model has no token for this text, so there is nothing to embed.",
+                f"Invalid '{text}': the model has no token for this text, so there is nothing to embed.",
                 param=param,
                 code="invalid_value",
             )
         if most is not None and len(each) > most:
             raise InvalidRequest(
-                f"Invalid '{param}': this input has {len(each)} tokens, and the model embeds at most {most} at once. "
+                f"Invalid '{text}': this input has {len(each)} tokens, and the model embeds at most {most} at once. "
                 "Shorten it, or cut it in pieces.",
                 param=param,
                 code=CONTEXT_LENGTH_EXCEEDED,

@@ -1,6 +1,7 @@
-"""What several engines have in common: translations and text work. No engine is here, and none is imported.
+"""Helpers shared by several engines: translation of constraints, and text processing. It contains and imports no
+engine.
 
-`xgrammar` says constraint trees as vLLM, SGLang and TensorRT-LLM enforce them, `blame` whose fault an unenforceable one
-is. `tokenizer` reads Hugging Face tokenizers, `alignment` gives tokens the bytes that they add to a text, `stopping` finds
-stop strings.
+`xgrammar` translates constraint trees to what vLLM, SGLang and TensorRT-LLM enforce; `locate_error` finds the parameter that
+an unenforceable constraint came from. `tokenizer` wraps Hugging Face tokenizers, `alignment` maps tokens to the bytes
+that they add to a text, `stopping` finds stop strings.
 """

@@ -1,4 +1,4 @@
-"""Output tokens with the bytes that each adds to the text, whatever an engine's decoder made of them."""
+"""Aligning output tokens with the bytes that each adds to the text, independently of the engine's decoder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from gateway.protocols import TokenLogprob, TopLogprob
 
 Piece = Callable[[int], tuple[str, bytes]]
-"""A token as text and as bytes."""
+"""Maps a token id to its text and its bytes."""
 
-# JSON has no infinity; vLLM's own server writes the same number.
+# JSON has no infinity; vLLM's own server uses the same number.
 _LEAST = -9999.0
 
 
 class Scored(NamedTuple):
-    """A token with its log probability, before it is known what it adds to the text."""
+    """A token with its log probability, before its bytes are known."""
 
     token_id: int
     logprob: float
@@ -27,13 +27,14 @@ class Scored(NamedTuple):
 def scored(
     token_id: int, logprob: float, alternatives: Iterable[tuple[int, float]], piece: Piece
 ) -> Scored:
-    """A token with its most likely alternatives, best first; infinitely unlikely ones get a number that JSON has."""
+    """A token with its most likely alternatives, best first. Infinite values are replaced by a number that JSON can
+    express."""
     top = tuple(_top(other, value, piece) for other, value in alternatives)
     return Scored(token_id, max(logprob, _LEAST), top, piece(token_id)[1])
 
 
 def as_prompt(token: Scored, piece: Piece) -> TokenLogprob:
-    """A prompt's token, with its own bytes."""
+    """A prompt token, with its own bytes."""
     return _finish(token, token.raw, piece)
 
 
@@ -53,15 +54,15 @@ def _finish(token: Scored, data: bytes, piece: Piece) -> TokenLogprob:
 
 
 class TextAligner:
-    """Gives each output token the bytes that it adds to one generation's text.
+    """Assigns to each output token the bytes that it adds to one generation's text.
 
-    A token is given out once its text is: held stop strings and half characters hold it too. What was generated and is
-    not in the text (a stop string's end, a broken character at the very end) has no bytes. Over a generation the bytes
-    add up to the text, whatever the engine made of malformed UTF-8.
+    A token is returned once its text is known; held-back stop strings and incomplete characters delay it. Output that
+    is not in the text (the end of a stop string, an incomplete character at the end) has no bytes. The bytes of all
+    tokens add up to the text, however the engine decoded malformed UTF-8.
     """
 
     def __init__(self, piece: Piece, hidden: frozenset[int]) -> None:
-        """`hidden` are the ids that never become text (special tokens, where they are skipped)."""
+        """`hidden` are the ids that never become text (special tokens, if they are skipped)."""
         self._piece = piece
         self._hidden = hidden
         self._held: list[Scored] = []
@@ -70,7 +71,8 @@ class TextAligner:
     def push(
         self, tokens: Iterable[Scored], text: str, *, ended_by_token: bool, last: bool
     ) -> list[TokenLogprob]:
-        """The tokens that are settled now. `ended_by_token`: the last token ended the output, without being text."""
+        """The tokens whose bytes are now known. `ended_by_token`: the last token ended the output and is not part of
+        the text."""
         self._held += [
             token._replace(raw=b"") if token.token_id in self._hidden else token for token in tokens
         ]
@@ -81,13 +83,13 @@ class TextAligner:
         if self._held or self._text:
             settled += self._rest(last=last)
             if self._text and settled and not self._held:
-                # Text that no token stands for, as at the start of some sentencepiece outputs.
+                # Text without a token, such as at the start of some sentencepiece outputs.
                 settled[-1] = _with_more(settled[-1], self._text)
                 self._text = b""
         return settled
 
     def _whole(self) -> list[TokenLogprob]:
-        """The tokens whose own bytes are what the text has next."""
+        """The tokens whose own bytes match the next bytes of the text."""
         position = 0
         settled: list[TokenLogprob] = []
         for token in self._held:
@@ -101,13 +103,13 @@ class TextAligner:
         return settled
 
     def _rest(self, *, last: bool) -> list[TokenLogprob]:
-        """What follows a token that the text does not have as it is."""
+        """The tokens that follow one whose bytes do not match the text."""
         held, text = self._held, self._text
         raw = [token.raw for token in held]
         if not b"".join(raw).startswith(text):
             raw = _as_decoded(raw)
             if not b"".join(raw).startswith(text):
-                # The engine's decoder lost the thread: this stretch is the first token's.
+                # The decoder's text does not match the tokens: assign this section to the first token.
                 raw = [text, *(b"" for _ in held[1:])] if held else []
                 last = True
         settled: list[TokenLogprob] = []
@@ -134,11 +136,11 @@ def _with_more(token: TokenLogprob, data: bytes) -> TokenLogprob:
 
 
 def _as_decoded(raw: Sequence[bytes]) -> list[bytes]:
-    """What each token adds to the decoded text: whole characters byte by byte, broken ones as a replacement character
-    of the token that shows them to be broken."""
+    """The bytes that each token adds to the decoded text: whole characters byte by byte, malformed ones as a
+    replacement character of the token that makes them malformed."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     added: list[bytes] = []
-    # How many bytes of an unfinished character each token holds, by its place.
+    # How many bytes of an incomplete character each token contains, by token index.
     unfinished: list[tuple[int, bytes]] = []
     for place, data in enumerate(raw):
         carried = b"".join(part for _, part in unfinished)

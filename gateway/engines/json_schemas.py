@@ -1,6 +1,6 @@
-"""What xgrammar passes over in a JSON schema, found beforehand: nothing is to be dropped in silence.
+"""Detecting JSON schema keywords that xgrammar ignores, so that none is dropped silently.
 
-xgrammar 0.2 turns a schema into a grammar and leaves out what a grammar cannot say, at most with a line in the log.
+xgrammar 0.2 converts a schema to a grammar and omits what a grammar cannot express, at most with a log message.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from gateway.json_schema import KEYWORDS_OF_TYPE, subschemas
 
 _NEVER = (
     "not",
@@ -22,24 +24,9 @@ _NEVER = (
     "$recursiveRef",
     "contentSchema",
 )
-_OF_TYPE = {
-    "object": (
-        "properties",
-        "required",
-        "additionalProperties",
-        "patternProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-        "unevaluatedProperties",
-    ),
-    "array": ("items", "prefixItems", "minItems", "maxItems", "unevaluatedItems"),
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-}
 _COMBINING = ("$ref", "anyOf", "oneOf", "allOf")
-_SPEAKING = frozenset(keyword for keywords in _OF_TYPE.values() for keyword in keywords)
-# By these keywords xgrammar infers the type where `type` is missing.
+_SPEAKING = frozenset(keyword for keywords in KEYWORDS_OF_TYPE.values() for keyword in keywords)
+# Keywords from which xgrammar infers a missing `type`.
 _INFERRED_BY = {"object": ("properties",), "array": ("items", "prefixItems")}
 # Pairs of which only one is enforced.
 _EXCLUSIVE = (
@@ -70,34 +57,25 @@ _FORMATS = frozenset(
         "uuid",
     }
 )
-_SUBSCHEMAS = (
-    "additionalProperties",
-    "unevaluatedProperties",
-    "propertyNames",
-    "items",
-    "unevaluatedItems",
-)
-_LISTS = ("prefixItems", "anyOf", "oneOf", "allOf")
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LENGTHS = ("minLength", "maxLength")
 _NEGATED_CLASS = re.compile(r"\[\^(?:\\.|[^\]\\])*\]")
-# Characters that JSON escapes inside a string: xgrammar would have them written as they are.
+# Characters that JSON escapes inside a string: xgrammar would write them unescaped.
 _ESCAPED_IN_JSON = re.compile(
     r'["\x00-\x1f]|\\(?:\\|[nrtfv0]|x(?:[01].|22|5[cC])|u00(?:[01].|22|5[cC]))'
 )
 
 
-def passed_over(schema: Any) -> str | None:
-    """The path of the first keyword that would not be enforced (`properties.a.not`); None where all are."""
+def unenforced_keyword(schema: Any) -> str | None:
+    """The path of the first keyword that would not be enforced (`properties.a.not`); None if all are enforced."""
     return next(_problems(schema, ""), None)
 
 
 def bounds_lengths(schema: Any) -> bool:
-    """Whether the length of some string is bounded."""
+    """Whether the schema limits the length of a string anywhere."""
     if not isinstance(schema, Mapping):
         return False
     return any(key in schema for key in _LENGTHS) or any(
-        bounds_lengths(part) for _, part in _parts(schema, "")
+        bounds_lengths(part) for _, part in subschemas(schema)
     )
 
 
@@ -124,31 +102,16 @@ def _problems(schema: Any, path: str) -> Iterator[str]:
     for one, other in _EXCLUSIVE:
         if one in schema and other in schema:
             yield f"{path}{other} beside {one}"
-    for place, part in _parts(schema, path):
-        yield from _problems(part, f"{place}.")
-
-
-def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    """The schemas inside, by their paths."""
-    for keyword in _SUBSCHEMAS:
-        if keyword in schema:
-            yield path + keyword, schema[keyword]
-    for keyword in _LISTS:
-        parts = schema.get(keyword)
-        for number, part in enumerate(parts if isinstance(parts, list) else ()):
-            yield f"{path}{keyword}[{number}]", part
-    for keyword in _MAPS:
-        named = schema.get(keyword)
-        for name, part in (named if isinstance(named, Mapping) else {}).items():
-            yield f"{path}{keyword}.{name}", part
+    for place, part in subschemas(schema):
+        yield from _problems(part, f"{path}{place}.")
 
 
 def _untyped(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Keywords about a type that the schema does not say."""
+    """Keywords that belong to a type that the schema does not name."""
     if "type" in schema:
         return
     inferred = {kind for kind, keys in _INFERRED_BY.items() if any(key in schema for key in keys)}
-    for kind, keywords in _OF_TYPE.items():
+    for kind, keywords in KEYWORDS_OF_TYPE.items():
         if inferred != {kind}:
             yield from (
                 f"{path}{keyword} without type" for keyword in keywords if keyword in schema

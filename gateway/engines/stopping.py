@@ -1,4 +1,4 @@
-"""Stop strings over text that arrives in pieces."""
+"""Finding stop strings in streamed text."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Finds the first stop string, wherever the pieces are cut; holds back only what may become one."""
+    """Finds the first stop string, however the text is chunked. Holds back only text that may become one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self.held = ""
-        """Text that begins a stop string, as far as it goes."""
+        """The beginning of a possible stop string."""
 
     def feed(self, text: str, *, searching: bool = True) -> tuple[str, str | None, str]:
-        """Text that may go out, the stop string that ended it or None, and what came after that.
+        """Returns the text to release, the stop string that ended it or None, and the text after it.
 
-        `searching` False lets everything out.
+        If `searching` is False, all text is released.
         """
         if not self._stops:
             return text, None, ""
@@ -26,7 +26,7 @@ class StopStrings:
             return text, None, ""
         found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            # Of two that begin at one place the longer is the one that the text spells.
+            # Of two stop strings that begin at the same position, the longer one matches.
             at, stop = min(found, key=lambda hit: (hit[0], -len(hit[1])))
             return text[:at], stop, text[at + len(stop) :]
         keep = max(_overlap(text, stop) for stop in self._stops)
@@ -36,13 +36,13 @@ class StopStrings:
         return text, None, ""
 
     def rest(self) -> str:
-        """What was held, once nothing follows."""
+        """The text held back at the end of the output."""
         rest, self.held = self.held, ""
         return rest
 
 
 def _overlap(text: str, stop: str) -> int:
-    """The length of the longest proper beginning of `stop` that `text` ends with."""
+    """The length of the longest proper prefix of `stop` that `text` ends with."""
     for length in range(min(len(stop) - 1, len(text)), 0, -1):
         if text.endswith(stop[:length]):
             return length

@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer as the gateway's `Tokenizer`: exact bytes per token, and safe to use from several threads."""
+"""A Hugging Face tokenizer as the gateway's `Tokenizer`: exact bytes per token, and thread-safe."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gateway.protocols import AddedToken
+
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "▁"
 
 
 class HfTokenizer:
-    """Wraps what vLLM has loaded; a fast tokenizer is copied, so that nobody else's settings change its answers.
+    """Wraps a tokenizer loaded by vLLM. A fast tokenizer is copied, so that changes to its settings elsewhere have no
+    effect.
 
-    `special` are the ids that `skip_special_tokens` leaves out, by their text.
+    `special` maps the texts of the tokens that `skip_special_tokens` removes to their ids.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -34,6 +37,10 @@ class HfTokenizer:
             )
             self._size = len(tokenizer)
         self.special: dict[str, int] = special
+        self.added_tokens = {
+            text: AddedToken(id=token_id, special=text in special)
+            for text, token_id in (*((t, i) for i, t in contents.items()), *special.items())
+        }
         self.special_ids = frozenset(special.values())
         self._added = {token_id: text.encode() for token_id, text in contents.items()}
         self._highest = max(self._size - 1, max(contents, default=0))
@@ -42,7 +49,7 @@ class HfTokenizer:
         self._pieces: dict[int, tuple[str, bytes]] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Token ids of `text`; special tokens written in the text become their ids."""
+        """Token ids of `text`. Special tokens written in the text become their ids."""
         if self._fast is not None:
             ids: list[int] = self._fast.encode(text, add_special_tokens=add_special_tokens).ids
             return ids
@@ -55,7 +62,7 @@ class HfTokenizer:
         return str(self._slow.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that one token adds to a text; raises ValueError for an id outside the vocabulary."""
+        """The bytes that one token adds to a text. Raises ValueError for an id outside the vocabulary."""
         found = self._bytes.get(token_id)
         if found is None:
             token = self._token(token_id)
@@ -65,7 +72,7 @@ class HfTokenizer:
         return found
 
     def piece(self, token_id: int) -> tuple[str, bytes]:
-        """A token as text, with replacement characters, and as bytes; empty for ids that only pad the vocabulary."""
+        """A token as text, with replacement characters, and as bytes. Empty for ids that only pad the vocabulary."""
         found = self._pieces.get(token_id)
         if found is None:
             try:
@@ -85,7 +92,7 @@ class HfTokenizer:
         return None if found is None else str(found)
 
     def _reader(self) -> Callable[[int, str], bytes]:
-        """How this vocabulary writes bytes."""
+        """The function that decodes this vocabulary's tokens to bytes."""
         if self._fast is not None:
             decoders = _decoder_types(self._fast)
             if "ByteLevel" in decoders:
@@ -99,13 +106,14 @@ class HfTokenizer:
         return _read_sentencepiece
 
     def _read_by_decoding(self, token_id: int, token: str) -> bytes:
-        """For other vocabularies: what the token adds after itself, as at the start of a text spaces may fall away."""
+        """For other vocabularies: what the token adds after itself, because at the start of a text spaces may be
+        removed."""
         once = self.decode([token_id])
         return self.decode([token_id, token_id])[len(once) :].encode()
 
 
 def _own_copy(tokenizer: Any) -> Any | None:
-    """The Rust tokenizer inside, copied, without truncation and padding; None for tokenizers written in Python."""
+    """A copy of the inner Rust tokenizer, without truncation and padding; None for tokenizers written in Python."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not hasattr(backend, "to_str"):
         return None
@@ -116,7 +124,7 @@ def _own_copy(tokenizer: Any) -> Any | None:
 
 
 def _decoder_types(tokenizer: Any) -> set[str]:
-    """The types of a Rust tokenizer's decoder and of those inside it; `Metaspace` also for its spelt-out form."""
+    """The types of a Rust tokenizer's decoder and of nested ones; `Metaspace` also for its equivalent sequence."""
     if tokenizer.decoder is None:
         return set()
     outer = json.loads(tokenizer.decoder.__getstate__())
@@ -129,10 +137,8 @@ def _decoder_types(tokenizer: Any) -> set[str]:
 
 
 def _characters_of_bytes() -> dict[str, int]:
-    """The alphabet of byte-level vocabularies: printable bytes stand for themselves, the others from U+0100 on.
-
-    As in GPT-2's encoder, which all of them follow.
-    """
+    """The alphabet of byte-level vocabularies, as in GPT-2's encoder: printable bytes represent themselves, the others
+    are mapped to characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     others = (byte for byte in range(256) if byte not in printable)
@@ -145,7 +151,7 @@ def _byte_level_reader(alphabet: dict[str, int]) -> Callable[[int, str], bytes]:
         try:
             return bytes(alphabet[character] for character in token)
         except KeyError:
-            # A token that was added to the vocabulary without being declared: plain text.
+            # A token that was added without being declared: plain text.
             return token.encode()
 
     return read

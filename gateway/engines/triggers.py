@@ -1,4 +1,4 @@
-"""What follows a trigger: a constraint without the text that it begins with."""
+"""Removing a trigger from the beginning of a constraint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from gateway.errors import Unsupported
 
 
 def after_trigger(body: Constraint, trigger: str) -> Constraint:
-    """`body` without `trigger`, with which all of its texts begin. Raises `Unsupported` where that cannot be seen."""
+    """The constraint on what follows `trigger`, with which all texts of `body` begin. Raises `Unsupported` if that
+    cannot be determined."""
     match body:
         case _ if not trigger:
             return body

@@ -1,4 +1,4 @@
-"""A constraint tree as what engines with xgrammar enforce: a schema, pattern or grammar, or a structural tag."""
+"""Translation of a constraint tree for engines with xgrammar: a schema, pattern or grammar, or a structural tag."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.engines.json_schemas import bounds_lengths, passed_over
+from gateway.engines.json_schemas import bounds_lengths, unenforced_keyword
 from gateway.engines.triggers import after_trigger
 from gateway.errors import Unsupported
 
 Format = dict[str, Any]
-"""A format of xgrammar's structural tags, as its JSON."""
+"""A format of xgrammar's structural tags, as JSON."""
 _SPELT_OUT = 32
-"""Up to how many repetitions of what has special tokens are written one by one."""
+"""Maximum number of repetitions that are written out if the repeated part has special tokens."""
 
 
 class Enforcement(Struct, frozen=True, kw_only=True):
-    """What the translation depends on besides the tree."""
+    """The engine properties that the translation depends on."""
 
     backend: Literal["xgrammar", "guidance"] = "xgrammar"
     max_json_whitespace: int | None = None
     special: Mapping[str, int] = {}
-    """Ids of the special tokens by their text."""
+    """Ids of the special tokens, by their text."""
     ending: frozenset[int] = frozenset()
     """Ids that end an output."""
     takes_lark: bool = True
-    """Whether a grammar that stands alone may be Lark."""
+    """Whether a grammar by itself may be Lark."""
     lark_to_ebnf: Callable[[str], str]
     schema_to_ebnf: Callable[[Mapping[str, Any], int | None], str]
-    """Both raise ValueError for what they cannot read; the number is `max_json_whitespace`."""
+    """Both raise ValueError for input that they cannot read. The number is `max_json_whitespace`."""
 
 
 def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
-    """The keyword arguments of vLLM's `StructuredOutputsParams`, which TensorRT-LLM's `GuidedDecodingParams` has too;
-    None where anything is allowed.
+    """The keyword arguments of vLLM's `StructuredOutputsParams`, which TensorRT-LLM's `GuidedDecodingParams` shares;
+    None if anything is allowed.
 
-    Raises `Unsupported` for what cannot be enforced, naming it.
+    Raises `Unsupported`, naming the part that cannot be enforced.
     """
     if constraint == FreeText():
         return None
@@ -71,10 +71,10 @@ def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any
 
 
 def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int]:
-    """The special tokens that the constraint does not speak of.
+    """The special tokens that the constraint does not contain.
 
-    xgrammar takes every token for the text that it is written with, so that `<|im_start|>` may stand in any JSON
-    string; left out of the text afterwards, the string would be another one than was checked.
+    xgrammar treats every token as the text that it is written with, so `<|im_start|>` would be allowed in any JSON
+    string. When special tokens are then removed from the text, the string differs from the one that was checked.
     """
     literals = "\0".join(_literals(constraint))
     return [
@@ -85,7 +85,7 @@ def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int
 
 
 def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
-    """The kinds that the engines know under names of their own."""
+    """The kinds of constraint that the engines support directly."""
     guidance = by.backend == "guidance"
     unbounded = by.max_json_whitespace is None
     match constraint:
@@ -96,7 +96,7 @@ def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
         case Regex(pattern):
             return {"regex": _pattern(pattern, by)}
         case Grammar("lark", definition) if by.takes_lark and (guidance or "::=" not in definition):
-            # vLLM tells the two syntaxes apart by this sign.
+            # vLLM distinguishes the two syntaxes by this sign.
             return {"grammar": definition}
         case Grammar("gbnf", definition):
             return {"grammar": definition}
@@ -134,7 +134,7 @@ def _format(node: Constraint, by: Enforcement) -> Format:
         case Sequence(parts):
             return _sequence(list(map(inside, parts)))
         case OneOf(()):
-            raise Unsupported("A choice between no options cannot be enforced.")
+            raise Unsupported("A choice without options cannot be enforced.")
         case OneOf((option,)):
             return inside(option)
         case OneOf(options):
@@ -162,7 +162,7 @@ def _repeated(content: Format, least: int, most: int | None) -> Format:
         case 1, None:
             return {"type": "plus", "content": content}
     if _has_token(content) and max(least, most or 0) <= _SPELT_OUT:
-        # Token formats inside `repeat` can end vLLM's engine (xgrammar 0.2.8).
+        # Token formats inside `repeat` can crash vLLM's engine (xgrammar 0.2.8).
         rest = _sequence([])
         if most is None:
             rest = {"type": "star", "content": content}
@@ -181,7 +181,7 @@ def _has_token(made: Format) -> bool:
 
 def _json(schema: Mapping[str, Any], by: Enforcement) -> Format:
     if bounds_lengths(schema):
-        # Not by xgrammar's own way from schema to tokens: see `grammars`.
+        # Not with xgrammar's direct conversion from schema to tokens; see `grammars`.
         return {"type": "grammar", "grammar": by.schema_to_ebnf(schema, by.max_json_whitespace)}
     made: Format = {"type": "json_schema", "json_schema": schema}
     if by.max_json_whitespace is not None:
@@ -200,7 +200,7 @@ def _sequence(elements: list[Format]) -> Format:
 
 
 def _const(text: str, by: Enforcement) -> Format:
-    """The text, its special tokens as the tokens that they are, and not spelt out in others."""
+    """A fixed text. Its special tokens match as tokens, not as their text."""
     for special, token_id in by.special.items():
         if special not in text:
             continue
@@ -215,7 +215,7 @@ def _const(text: str, by: Enforcement) -> Format:
 
 
 def _pattern(pattern: str, by: Enforcement) -> str:
-    """xgrammar's `.` stands for line ends too, everybody else's does not."""
+    """Adapt a pattern: xgrammar's `.` also matches line ends."""
     if by.backend != "xgrammar" or "." not in pattern:
         return pattern
     made: list[str] = []
@@ -259,12 +259,15 @@ def _literals(constraint: Constraint) -> Iterator[str]:
 
 def _refuse_dropped(constraint: Constraint) -> None:
     for node in nodes(constraint):
-        if isinstance(node, JsonSchema) and (keyword := passed_over(node.schema)) is not None:
+        if (
+            isinstance(node, JsonSchema)
+            and (keyword := unenforced_keyword(node.schema)) is not None
+        ):
             raise UnenforceableSchemaError(node, keyword)
 
 
 class UnenforceableSchemaError(Unsupported):
-    """A schema of the tree says what the backend cannot enforce."""
+    """A schema of the tree contains something that the backend cannot enforce."""
 
     def __init__(self, node: JsonSchema, keyword: str) -> None:
         super().__init__(f"The JSON schema's {keyword} cannot be enforced by this engine.")

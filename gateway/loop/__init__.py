@@ -1,1 +1,1 @@
-"""What every API in front shares: one call of the model, the loop of calls and tools, and what is asked of both."""
+"""Code shared by all APIs: one generation, the tool-call loop, and settings of both."""

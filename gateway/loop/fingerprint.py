@@ -1,4 +1,4 @@
-"""`system_fingerprint`: a name for everything but the request that an answer depends on."""
+"""`system_fingerprint`: identifies everything, other than the request, that an answer depends on."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from importlib.metadata import version
 
 import msgspec
 
-from gateway.serving.served import ServedModel
+from gateway.runtime.services import ServedModel
 from gateway.wire.common import encode
 
 
 def with_fingerprint(model: ServedModel) -> ServedModel:
-    """The model with its fingerprint: the same for as long as gateway, engine, model and configuration are.
+    """The model with its fingerprint, which depends on gateway, engine, model and configuration.
 
-    Two answers with one fingerprint and one `seed` are made under the same circumstances.
+    Answers with the same fingerprint and `seed` were made under the same conditions.
     """
-    told = {
+    fields = {
         "gateway": version("litegate"),
         "info": model.info,
         "renderer": type(model.renderer).__qualname__,
@@ -24,5 +24,5 @@ def with_fingerprint(model: ServedModel) -> ServedModel:
         "config": model.config,
         "adapter": model.adapter,
     }
-    name = f"fp_{sha256(encode(told)).hexdigest()[:10]}"
+    name = f"fp_{sha256(encode(fields)).hexdigest()[:10]}"
     return msgspec.structs.replace(model, fingerprint=name)

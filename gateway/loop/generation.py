@@ -1,28 +1,33 @@
-"""One call of the model: a turn becomes a prompt, the engine's outputs become deltas, and deltas what is sent.
+"""One generation: a turn is rendered to a prompt, and the engine's outputs are parsed to deltas, which are written.
 
-Shared by all APIs: what a delta becomes is the business of the writer that is handed in.
+Shared by all APIs; the writer that is passed in decides what a delta becomes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Protocol
 
 import msgspec
 
+from gateway.assembly.logprobs import LogprobAligner
 from gateway.constraints import Constraint, Triggered
 from gateway.deltas import CallEnded, Delta
-from gateway.errors import EngineError, GatewayError, InvalidRequest
-from gateway.loop.faults import Places, name_fault
-from gateway.loop.logprobs import LogprobAligner
+from gateway.errors import EngineError, GatewayError, InvalidRequest, ParamPath
+from gateway.loop.media import check_media, with_media
+from gateway.loop.param_paths import locate_fault
 from gateway.loop.rendering import render
-from gateway.loop.sinks import TAKEN
+from gateway.loop.schema_limits import check_limits
+from gateway.loop.sinks import ACCEPTED
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.truncation import turn_starts, without_oldest
 from gateway.loop.usage import PromptCount, TokenCount
+from gateway.loop.writers import GenerationWriter, OutT, Sink
+from gateway.media.resolver import MediaResolver
+from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
     EngineRequest,
@@ -30,19 +35,17 @@ from gateway.protocols import (
     ParserContext,
     RenderedPrompt,
     Sampling,
+    TokensPrompt,
     Turn,
 )
-from gateway.serving.metrics import Metrics
-from gateway.serving.served import ServedModel
+from gateway.runtime.services import ServedModel
 from gateway.wire.ids import new_id
-
-OutT = TypeVar("OutT")
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of the model, ready to be made."""
+    """One prepared generation."""
 
     turn: Turn
     rendered: RenderedPrompt
@@ -50,25 +53,42 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What all generations of an answer have in common."""
+    """The settings that all generations of an answer share."""
 
     sampling: Sampling
     cache_salt: str | None = None
+    owner: str = ""
+    """See `EngineRequest.owner`."""
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
     hints: Mapping[str, str] = {}
     size: int = 0
-    """Bytes of the request's body: a hint of how long rendering takes."""
+    """Size of the request body in bytes. A hint for how long rendering takes."""
     structure: Constraint | None = None
-    """What the final text must look like, where the turn's text format cannot say it."""
-    places: Places = Places()
-    """Where the request says what is to be enforced; for errors about it."""
+    """The constraint on the final text, if the turn's text format cannot express it."""
+    tool_params: Mapping[str, ParamPath] = {}
+    """The places of the constraints of tools in the request, for errors. See `gateway.loop.param_paths.tool_params`."""
+    media: MediaResolver | None = None
+    """Finds the images and sounds of turns; None if the model takes none. From `gateway.loop.media.media_resolver`."""
     raw_stops: bool = False
-    """Whether stop strings end the raw output, in the engine, and not the answer's text alone (see `gateway.loop.text_stops`)."""
+    """Whether stop strings are matched by the engine in the raw output, instead of in the answer's text only (see
+    `gateway.loop.text_stops`)."""
+
+
+class Observer(Protocol):
+    """Receives the engine's outputs before the parser."""
+
+    def begin(self, generation: Generation) -> None:
+        """Begin a generation."""
+        ...
+
+    def see(self, output: EngineOutput) -> None:
+        """Receive an output. Called for every token."""
+        ...
 
 
 class Generator:
-    """Makes the generations of one answer, or of one choice of it, and counts what they use."""
+    """Runs the generations of one answer, or of one choice of it, and counts their tokens."""
 
     def __init__(
         self,
@@ -77,31 +97,34 @@ class Generator:
         metrics: Metrics,
         *,
         aligner: LogprobAligner | None = None,
-        observe: Callable[[EngineOutput], None] | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`observe` sees each output before the parser does; `aligner` is told of text that no token stands for."""
+        """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens."""
         self.model = model
         self.tokens = TokenCount()
         self.counts_prompt = True
-        """Whether the next generation's prompt is counted: of choices that share one prompt, only the first counts it."""
+        """Whether the next generation's prompt is counted. Of choices that share a prompt, only the first counts it."""
         self.stop_reason: str | int | None = None
-        """The stop string or token that ended the last generation, where one did."""
+        """The stop string or token that ended the last generation, if any."""
         self.context = 0
-        """Tokens of the last generation: of its prompt, and of what it made."""
+        """Length of the last generation in tokens, prompt and output together."""
         self._settings = settings
+        self._checked: Turn | None = None
+        """The last turn whose schemas were checked against the limits."""
         self._metrics = metrics
         self._aligner = aligner
-        self._observe = observe
+        self._observer = observer
 
     @property
     def spent(self) -> bool:
-        """Whether the answer has all the tokens that it may have."""
+        """Whether the answer has reached its token limit."""
         limit = self._settings.sampling.max_tokens
         return limit is not None and self.tokens.output >= limit
 
     @property
     def _stops_in_text(self) -> bool:
-        """Whether stop strings are looked for here. Upstreams at message level, which count their tokens at the end, do it."""
+        """Whether the gateway matches stop strings. Message-level upstreams, which report their tokens at the end, do
+        it themselves."""
         settings = self._settings
         return bool(
             settings.sampling.stop
@@ -110,9 +133,17 @@ class Generator:
         )
 
     async def prepare(self, turn: Turn) -> Generation:
-        """Everything that the engine is asked, made from `turn`."""
+        """Create the engine request for `turn`."""
         settings = self._settings
+        last = self._checked
+        if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
+            check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)
+            self._checked = turn
+        if settings.media is not None:
+            turn = await with_media(turn, settings.media)
         rendered = await render(self.model.renderer, turn, size=settings.size)
+        if isinstance(rendered.prompt, TokensPrompt) and rendered.prompt.media:
+            check_media(rendered.prompt.media, self.model.engine)
         output_format = self.model.output_format
         sampling = settings.sampling
         limit = sampling.max_tokens
@@ -134,9 +165,9 @@ class Generator:
             constraint=self._constraint(turn, rendered),
             adapter=self.model.adapter,
             cache_salt=settings.cache_salt,
+            owner=settings.owner,
             priority=settings.priority,
             trace_headers=settings.trace_headers,
-            multi_modal=rendered.multi_modal,
             hints=settings.hints,
             turn=turn,
             tail=rendered.tail,
@@ -144,7 +175,7 @@ class Generator:
         return Generation(turn=turn, rendered=rendered, request=request)
 
     async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
-        """The first generation, which the engine has looked at; shortened where `truncate` allows it and it must be."""
+        """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed."""
         generation: Generation | None = None
         try:
             generation = await self.prepare(turn)
@@ -153,15 +184,15 @@ class Generator:
             if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
                 settings = self._settings
                 if generation is not None:
-                    await name_fault(
+                    await locate_fault(
                         error,
                         generation.request,
                         settings.structure,
                         self.model.engine,
-                        settings.places,
+                        settings.tool_params,
                     )
                 raise
-            # The fewest turns to leave out, by halving: each try renders the whole prompt.
+            # Find the smallest number of turns to leave out by bisection; each attempt renders the whole prompt.
             low, high = 1, len(turn_starts(turn.items)) - 1
             found: Generation | None = None
             while low <= high:
@@ -187,41 +218,45 @@ class Generator:
         return generation
 
     def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
-        """What the engine shall enforce. Strict arguments of calls that the model need not make are the one thing that is
-        left to the model where an engine cannot: most clients ask for them by default.
-        """
+        """The constraint for the engine. Only strict arguments of optional calls may be left unenforced if an engine
+        cannot enforce them, because most clients set `strict` by default."""
         settings = self._settings
-        try:
-            constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
-        except InvalidRequest as error:
-            if error.param == "structured_outputs":
-                error.param = settings.places.text
-            raise
+        constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
         if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
             return None
         return constraint
 
+    def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
+        """Begin the observation of a generation. Returns what is called with each output before the parser, if
+        anything."""
+        aligner, observer = self._aligner, self._observer
+        if aligner is not None:
+            aligner.begin()
+            aligner.skip(generation.rendered.prefill)
+        if observer is not None:
+            observer.begin(generation)
+            return observer.see
+        return None if aligner is None else aligner.push
+
     async def run(
         self,
         generation: Generation,
-        write: Callable[[Sequence[Delta]], OutT],
-        end: Callable[[Sequence[Delta], FinishReason], OutT],
-        sink: Callable[[OutT], Awaitable[None]],
+        writer: GenerationWriter[OutT],
+        sink: Sink[OutT],
     ) -> None:
-        """Make the call. `write` turns deltas into what `sink` takes, if it is not empty; `end` does so with the last
-        ones. Raises `GatewayError` where the engine fails, after all that it gave is written.
-        """
-        # In a task of its own, which each token resumes: its stack is short, and those of all callers wait.
-        await asyncio.create_task(self._run(generation, write, end, sink))
+        """Run the generation. Its output goes through `writer` to `sink`. Raises `GatewayError` if the engine fails,
+        after all its output was written."""
+        # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
+        await asyncio.create_task(self._run(generation, writer, sink))
 
     async def _run(
         self,
         generation: Generation,
-        write: Callable[[Sequence[Delta]], OutT],
-        end: Callable[[Sequence[Delta], FinishReason], OutT],
-        sink: Callable[[OutT], Awaitable[None]],
+        writer: GenerationWriter[OutT],
+        sink: Sink[OutT],
     ) -> None:
-        """See `run`. The body of the loop is the path of every token."""
+        """See `run`. The loop body runs for every token."""
+        write = writer.feed
         request, rendered = generation.request, generation.rendered
         turn = generation.turn
         parser = self.model.output_format.parser(
@@ -232,7 +267,8 @@ class Generator:
                 parse_tools=bool(turn.tools) and turn.tool_choice != "none",
             )
         )
-        observe, read = self._observe, parser.feed
+        observe = self._begin(generation)
+        read = parser.feed
         count = PromptCount(request)
         generated = 0
         finish: FinishReason | None = None
@@ -249,9 +285,6 @@ class Generator:
             else None
         )
         try:
-            if self._aligner is not None:
-                self._aligner.begin()
-                self._aligner.skip(rendered.prefill)
             if rendered.prefill:
                 begun = read(EngineOutput(text=rendered.prefill))
                 if begun and (out := write(begun)):
@@ -272,7 +305,7 @@ class Generator:
                         deltas = stops.read(deltas, searching=searching)
                         if stops.matched is not None:
                             kept, finish = deltas, "stop"
-                    if (out := write(deltas)) and (taken := sink(out)) is not TAKEN:
+                    if (out := write(deltas)) and (taken := sink(out)) is not ACCEPTED:
                         await taken
                     if finish is not None:
                         self.stop_reason = output.stop_reason
@@ -294,7 +327,7 @@ class Generator:
                 held = [*stops.read(held), *stops.rest()]
                 if stops.matched is not None:
                     finish, self.stop_reason = "stop", stops.matched
-            if out := end(held, finish):
+            if out := writer.end(held, finish):
                 await sink(out)
         finally:
             tokens = self.tokens
@@ -311,7 +344,8 @@ class Generator:
 
 
 def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
-    """`deltas` up to the end of the first call in them, which `parallel_tool_calls: false` makes the last; None if none ends."""
+    """`deltas` up to the end of the first call in them, after which `parallel_tool_calls: false` stops; None if no call
+    ends."""
     for index, delta in enumerate(deltas):
         if isinstance(delta, CallEnded):
             return deltas[: index + 1]
@@ -319,7 +353,7 @@ def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
 
 
 def variant(first: Generation, index: int) -> Generation:
-    """The same generation for a further choice: under an id of its own, and with another seed."""
+    """The same generation for a further choice, with its own id and seed."""
     if index == 0:
         return first
     sampling = first.request.sampling

@@ -1,4 +1,4 @@
-"""What a request says that does not change what is asked for, but how it is served: handed to engines that pass requests on."""
+"""Request hints that affect how a request is served, not its answer. Passed to engines that forward requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = (
 
 
 def hints_of(request: ResponseRequest | ChatRequest) -> dict[str, str]:
-    """Those that the client sent, by the API's names; besides, `verbosity` and `reasoning_summary`."""
+    """The hints that the client sent, by their API names, plus `verbosity` and `reasoning_summary`."""
     given = {name: getattr(request, name, None) for name in _NAMES}
     if isinstance(request, ChatRequest):
         given["verbosity"] = request.verbosity

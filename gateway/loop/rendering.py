@@ -1,27 +1,35 @@
-"""Making prompts without holding up everybody else's streams."""
+"""Rendering prompts without blocking the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 
-from gateway.protocols import PromptRenderer, RenderedPrompt, Turn
+import msgspec
+
+from gateway.protocols import ApartRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
 from gateway.wire.content import text_of
 
 IN_THREAD = 200_000
-"""Characters of conversation beyond which rendering and tokenizing leave the event loop."""
+"""Conversation size, in characters, above which rendering and tokenizing run in a thread."""
 
 
 async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> RenderedPrompt:
-    """The prompt of `turn`. `size` is that of the request's body in bytes: what came with it, tools among them."""
+    """Render `turn`. `size` is the size of the request body in bytes, including its tools."""
+    if turn.chat_template is not None and isinstance(renderer, ApartRenderer):
+        return await renderer.render_apart(turn)
     if size + _size_of(turn) > IN_THREAD:
         return await asyncio.to_thread(renderer.render, turn)
     return renderer.render(turn)
 
 
 def _size_of(turn: Turn) -> int:
-    """About how many characters the items have; those of the request's own body may be counted twice."""
-    size = 0
+    """Approximate number of characters of the items, their results and the tools, including the gateway's tools.
+    Content of the request body may be counted twice."""
+    size = sum(len(record.result) for record in turn.results.values())
+    for tool in turn.tools:
+        size += len(tool.description or "")
+        size += len(msgspec.json.encode(tool.parameters)) if tool.parameters else 0
     for item in turn.items:
         match item:
             case items.Message():
@@ -35,5 +43,5 @@ def _size_of(turn: Turn) -> int:
             case items.CustomToolCall():
                 size += len(item.input)
             case _:
-                pass
+                size += len(msgspec.json.encode(item))
     return size

@@ -1,4 +1,4 @@
-"""How to sample for one request."""
+"""Sampling settings of one request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import Sampling
-from gateway.serving.served import ServedModel
+from gateway.runtime.services import ServedModel
 from gateway.wire.sampling import SamplingParameters
 
 _CHOSEN = (
@@ -25,7 +25,7 @@ def sampling_of(
     logprobs: int | None,
     prompt_logprobs: int | None = None,
 ) -> Sampling:
-    """The request's settings before the configured ones, before the model's recommended ones, before the engine's own."""
+    """Merge sampling settings. Precedence: the request, the configuration, the model's recommendation."""
     defaults = model.config.sampling
     return Sampling(
         **_chosen(request, model),
@@ -42,7 +42,7 @@ def sampling_of(
 
 
 def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
-    """`sampling` with the configured settings, then the model's recommended ones, where it says nothing."""
+    """`sampling`, completed by the configured settings and then by the model's recommended ones."""
     most = sampling.max_tokens
     return msgspec.structs.replace(
         sampling,
@@ -68,8 +68,8 @@ def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stops:
         raise InvalidRequest(
-            "Invalid 'stop': an empty string is everywhere, and cannot be stopped at. Leave it out.",
-            param="stop" if isinstance(stop, str) else f"stop[{stops.index('')}]",
+            "Invalid 'stop': an empty string cannot be a stop string. Leave it out.",
+            param="stop" if isinstance(stop, str) else ("stop", stops.index("")),
             code="invalid_value",
         )
     return stops

@@ -1,15 +1,15 @@
-"""Handing on what is made: a sink takes what is ready at once, and awaiting what it returns is the back-pressure."""
+"""Sinks: consumers of output. Awaiting what a sink returns applies back-pressure."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
 
-class Taken:
-    """What a sink returns that has taken all it was given: there is nothing to wait for.
+class Accepted:
+    """Returned by a sink that has accepted everything: there is nothing to wait for.
 
-    Nearly every token ends here. To await it costs next to nothing, and whoever has tokens to hand on compares with `TAKEN`
-    instead, which costs nothing; a sink that is a coroutine function makes a coroutine each time.
+    This is the result for nearly every token. Awaiting it is cheap, and comparing with `ACCEPTED` instead is free; a
+    sink that is a coroutine function creates a coroutine each time.
     """
 
     __slots__ = ()
@@ -18,4 +18,4 @@ class Taken:
         yield from ()
 
 
-TAKEN = Taken()
+ACCEPTED = Accepted()

@@ -1,4 +1,4 @@
-"""What the engine shall enforce on the final text, where a request says more than a format's text formats do."""
+"""Constraints on the final text that a format's text formats cannot express."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _STAND_IN: dict[str, Any] = {"const": "litegate: here the final text begins"}
 def enforced(
     output_format: OutputFormat, turn: Turn, tail: Tail, structure: Constraint | None
 ) -> Constraint | None:
-    """What the raw output must look like. `structure`, if given, is put where the format has the final text.
+    """The constraint on the raw output. `structure`, if given, is inserted where the format has the final text.
 
-    The format is asked for a JSON schema that stands in for it: so each one, with its own reasoning and markers, takes
-    patterns, choices and grammars without knowing them.
+    The format is asked for a constraint with a placeholder JSON schema, which is then replaced. Formats, with their own
+    reasoning and markers, thus support patterns, choices and grammars without special code.
     """
     if structure is None:
         return output_format.constraint(turn, tail=tail)
@@ -31,7 +31,7 @@ def enforced(
     if constraint is None or replaced == constraint:
         raise Unsupported(
             "This model's output format has no place for a structure of the final text together with this tool_choice.",
-            param="structured_outputs",
+            param=("text", "format"),
         )
     return replaced
 

@@ -1,4 +1,4 @@
-"""`truncation: auto`: leaving out the oldest whole turns of a conversation that is too long for the model."""
+"""`truncation: auto`: dropping the oldest whole turns of a conversation that exceeds the model's context."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gateway.wire.items import Item, Message
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
-    """Where the turns of a conversation begin: at the first of the user's messages that stand together.
+    """The indices at which the turns of a conversation begin: the first of each run of consecutive user messages.
 
-    What the model does in answer to them, its calls and their outputs, belongs to the turn: a call is never left without
-    its output, nor an output without its call. The last turn is the present request.
+    The model's answer, with its calls and their outputs, belongs to the same turn, so calls and outputs are never
+    separated. The last turn is the current request.
     """
     starts: list[int] = []
     inside_user = False
@@ -24,7 +24,7 @@ def turn_starts(items: Sequence[Item]) -> list[int]:
 
 
 def without_oldest(items: Sequence[Item], turns: int) -> list[Item]:
-    """`items` without the oldest `turns` turns; what stands before the first turn (system messages) stays."""
+    """`items` without the oldest `turns` turns. Items before the first turn (system messages) are kept."""
     starts = turn_starts(items)
     head = items[: starts[0]] if starts else items
     kept = items[starts[turns] :] if turns < len(starts) else ()

@@ -1,4 +1,4 @@
-"""Counting tokens: of one prompt, and of all generations of an answer."""
+"""Token counts of one prompt, and of all generations of an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 
 class TokenCount:
-    """What an answer has used so far, over all its generations."""
+    """The tokens used by an answer so far, over all its generations."""
 
     def __init__(self) -> None:
         self.input = 0
@@ -28,7 +28,7 @@ class TokenCount:
 
 
 def total(counts: Iterable[TokenCount]) -> TokenCount:
-    """All of them together."""
+    """The sum of all counts."""
     whole = TokenCount()
     for count in counts:
         whole.input += count.input
@@ -39,8 +39,8 @@ def total(counts: Iterable[TokenCount]) -> TokenCount:
 
 
 class PromptCount:
-    """A generation's prompt tokens, as the engine has them, else as the prompt has them; and what an engine at message level
-    says of its output."""
+    """A generation's prompt tokens, as reported by the engine or else from the rendered prompt; and the output counts
+    that a message-level engine reports."""
 
     def __init__(self, request: EngineRequest) -> None:
         prompt = request.prompt

@@ -1,1 +1,1 @@
-"""Connecting, on behalf of requests, to hosts that only the request knows: for plugins that fetch."""
+"""Restricted connections to hosts that are named in requests, for plugins that fetch."""

@@ -1,4 +1,4 @@
-"""HTTP within limits and to checked addresses only: transports for `httpx2`, which plugins that import this depend on."""
+"""HTTP transports for `httpx2` with size limits and address checks. Plugins that import this must depend on `httpx2`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gateway.net.guard import AddressRefused, HostGuard
 
 
 class TooLarge(httpx2.StreamError):
-    """A body that is larger than it may be."""
+    """A body exceeds the limit."""
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects to the very addresses that the guard has checked, for each request anew, redirected ones too.
+    """Connects only to addresses that the guard has checked, separately for each request, including redirects.
 
-    The name is resolved here and the connection made to an address: a name that means something else a moment later
-    (DNS rebinding) changes nothing. TLS still checks the certificate against the name.
+    The name is resolved once, and the connection is made to the resulting address, which prevents DNS rebinding. TLS
+    still checks the certificate against the name.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, guard: HostGuard) -> None:
@@ -45,7 +45,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             try:
                 return await self._inner.handle_async_request(there)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                failure = error  # nothing was sent: the next address may do
+                failure = error  # nothing was sent, so try the next address
         assert failure is not None, "a host without addresses is an OSError"
         raise failure
 
@@ -54,9 +54,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class LimitedTransport(httpx2.AsyncBaseTransport):
-    """Refuses bodies beyond a size, and compressed ones, whose size cannot be known. Streams of events are not counted:
-    whoever reads them limits each event.
-    """
+    """Rejects bodies above a size, and compressed bodies, whose size is unknown. Event streams are not limited; their
+    reader must limit each event."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Embeddings: what stands beside `Engine` for engines whose models turn texts into vectors."""
+"""Embeddings: the protocol of engines whose models turn texts into vectors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 EmbeddingInput: TypeAlias = str | Sequence[int]
-"""Token ids, for every engine with a tokenizer: the gateway has tokenized what was text. For others, what the client sent."""
+"""Token ids, if the engine has a tokenizer: the gateway has tokenized any text. Otherwise what the client sent."""
 
 
 class EmbeddingInfo(Struct, frozen=True, kw_only=True):
-    """What is known of a model's vectors."""
+    """Properties of a model's vectors."""
 
     dimensions: int | None = None
-    """Numbers in a vector; None: only the engine's upstream knows."""
+    """Length of a vector. None if only the engine's upstream knows."""
     shorter: bool | tuple[int, ...] | None = False
-    """Whether a request may ask for fewer (Matryoshka): any number, or these. None: the engine decides as it is asked."""
+    """Whether a request may ask for shorter vectors (Matryoshka): any length, or only the given ones. None: the engine
+    decides per request."""
     max_input_tokens: int | None = None
-    """The longest single input; None: only the engine's upstream knows."""
+    """Maximum length of one input. None if only the engine's upstream knows."""
 
 
 class EmbeddingRequest(Struct, frozen=True, kw_only=True):
@@ -28,42 +29,42 @@ class EmbeddingRequest(Struct, frozen=True, kw_only=True):
 
     request_id: str
     inputs: Sequence[EmbeddingInput]
-    """At least one, and none of them is empty."""
+    """At least one input; none is empty."""
     dimensions: int | None = None
-    """How many numbers each vector shall have; within what `EmbeddingInfo` allows."""
+    """Requested vector length, within what `EmbeddingInfo` allows."""
     adapter: str | None = None
     priority: int = 0
     """Lower runs earlier, as in vLLM."""
     user: str | None = None
-    """Whom the client asks for: for engines that pass requests on. Others ignore it."""
+    """The client's end-user id. For engines that forward requests; others ignore it."""
     trace_headers: Mapping[str, str] | None = None
 
 
 class EmbeddingResult(Struct, frozen=True, kw_only=True):
-    """One vector for each input, in their order."""
+    """One vector per input, in the order of the inputs."""
 
     vectors: Sequence[array[float]]
-    """Arrays of type code `f`: 32-bit floats."""
+    """Arrays of type code `f` (32-bit floats)."""
     prompt_tokens: int
-    """Of all inputs together."""
+    """Sum over all inputs."""
 
 
 @runtime_checkable
 class EmbeddingEngine(Protocol):
-    """What an `Engine` has besides, if its capabilities have `embeddings`.
+    """The additional methods of an `Engine` whose capabilities include `embeddings`.
 
-    An engine whose model does nothing else has neither `tokens` nor `messages` among its capabilities: it is never asked
-    to generate.
+    An engine whose model only embeds has neither `tokens` nor `messages` among its capabilities, and is never asked to
+    generate.
     """
 
     @property
     def embedding(self) -> EmbeddingInfo: ...
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
-        """All vectors of `request`; a vector of fewer dimensions is cut, and has length 1 again.
+        """Embed all inputs. A vector that is shortened to fewer dimensions is normalized to length 1 again.
 
-        Cancelling the task that awaits it aborts the request in the engine. What cannot be embedded raises
-        `InvalidRequest`, whose `param` is `input`, or `input[3]` for one of several; a failure of this request raises
-        `EngineError`; a dead engine raises `EngineUnavailable`.
+        Cancelling the awaiting task aborts the request in the engine. Raises `InvalidRequest` for an input that cannot
+        be embedded (`param` is `input`, or `input[3]` for one of several), `EngineError` if this request fails, and
+        `EngineUnavailable` if the engine is down.
         """
         ...

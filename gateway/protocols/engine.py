@@ -1,42 +1,46 @@
-"""Engines: what generates, what it is asked, what it answers."""
+"""Engines: the protocol, its requests and its outputs."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from gateway.constraints import Constraint
 from gateway.deltas import Delta
-from gateway.protocols.prompt import Prompt, Tail, Turn
+from gateway.protocols.prompt import Prompt, Tail, TokensPrompt, Turn
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
-    """What is known of a loaded model from its own metadata. `None` and empty mean unknown."""
+    """Metadata of a loaded model. `None` and empty mean unknown."""
 
     name: str
     engine: str
     architecture: str | None = None
-    """As the weights say: `Qwen3ForCausalLM` (Hugging Face) or `qwen3` (GGUF)."""
+    """Architecture name in the weights: `Qwen3ForCausalLM` (Hugging Face) or `qwen3` (GGUF)."""
     model_type: str | None = None
     path: str | None = None
     max_model_len: int | None = None
-    """Prompt and output together."""
+    """Maximum length of prompt and output together."""
     chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
     description: str | None = None
     sampling: Sampling | None = None
-    """What the model's makers recommend (its generation config): used where request and configuration are silent."""
+    """The model authors' recommendation (generation config). Used for what request and configuration leave open."""
     adapters: tuple[str, ...] = ()
-    """LoRA adapters, each served as a model of its own name."""
+    """Names of the LoRA adapters. Each is served as a model of its own."""
+    placeholders: Literal["template", "none"] = "template"
+    """How prompts of tokens say where an image stands: by a placeholder token that the chat template writes, or only by
+    `PlacedMedia.at`, for engines that add the image's tokens themselves."""
 
 
 Capability: TypeAlias = Literal[
     "tokens",  # generates, and takes TokensPrompt
-    "messages",  # generates, and takes ChatPrompt; an engine with neither only embeds
+    "messages",  # generates, and takes ChatPrompt; an engine with neither only embeds or reranks
     "logprobs",
     "prompt_logprobs",
     "json_schema",
@@ -47,8 +51,10 @@ Capability: TypeAlias = Literal[
     "structure",  # the whole constraint tree: Sequence, OneOf, Repeat, FreeText
     "triggered",  # Triggered
     "adapters",
-    "images",
+    "images",  # takes images in prompts
+    "audio",  # takes sounds in prompts
     "embeddings",  # is an EmbeddingEngine
+    "rerank",  # is a ScoringEngine
 ]
 
 
@@ -72,10 +78,11 @@ class Sampling(Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool = False
     logit_bias: dict[int, float] | None = None
     logprobs: int | None = None
-    """Log probabilities of the sampled tokens, and of this many most likely alternatives (0: the sampled alone)."""
+    """Return log probabilities of the sampled tokens and of this many most likely alternatives (0: only the sampled
+    tokens)."""
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
-    """Whether the engine leaves special tokens out of the text. Formats that read them say False."""
+    """Whether the engine removes special tokens from the text. False for formats that parse them."""
 
 
 class EngineRequest(Struct, frozen=True, kw_only=True):
@@ -87,23 +94,39 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     constraint: Constraint | None = None
     adapter: str | None = None
     cache_salt: str | None = None
+    """The client's own value. Engines separate their caches by `prefix_salt`."""
+    owner: str = ""
+    """Keyed hash of the request's owner; "" if the server has no keys. Prefix caches are not shared between owners."""
     priority: int = 0
     """Lower runs earlier, as in vLLM."""
     trace_headers: Mapping[str, str] | None = None
-    multi_modal: Mapping[str, Any] | None = None
     hints: Mapping[str, str] = {}
-    """What the client said of how it wants to be served, by the API's names (`user`, `service_tier`, `prompt_cache_key`,
-    …): for engines that pass requests on. Others ignore it."""
+    """Client hints by their API names (`user`, `service_tier`, `prompt_cache_key`, …). For engines that forward
+    requests; others ignore them."""
     turn: Turn | None = None
-    """What the prompt was made from, for engines that answer without a model (the scripted one). Others ignore it."""
+    """The turn that the prompt was rendered from. For engines without a model (the scripted one); others ignore it."""
     tail: Tail = "unknown"
+
+    @property
+    def prefix_salt(self) -> str | None:
+        """Cache key that requests must have in common to share a prefix cache: the owner and the client's own salt.
+
+        None if the cache may be shared with everyone. A client cannot choose a salt that gives it another owner's key.
+        """
+        return self.scoped_to_owner(self.cache_salt or "") or None
+
+    def scoped_to_owner(self, value: str) -> str:
+        """Make a client's value unique to its owner. Returns it unchanged if the server has no keys."""
+        if not self.owner:
+            return value
+        return hashlib.sha256(f"{self.owner}\0{value}".encode()).hexdigest()[:32]
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "error", "abort", "content_filter"]
 
 
 class TopLogprob(Struct, frozen=True, gc=False):
-    """One alternative at a position."""
+    """One alternative token at a position."""
 
     token_id: int
     token: str
@@ -128,9 +151,9 @@ class TokenLogprob(Struct, frozen=True):
 
 
 class EngineOutput(Struct, kw_only=True, gc=False):
-    """What an engine has newly generated; never cumulative.
+    """New output of an engine; never cumulative.
 
-    One output may carry many tokens, and text may lag behind tokens (a held stop string, half a character).
+    One output may carry many tokens, and text may lag behind tokens (a held stop string, part of a character).
     `finish_reason` is set on the last output and only there. `stop_reason` is the stop string or token that ended it.
     """
 
@@ -140,25 +163,26 @@ class EngineOutput(Struct, kw_only=True, gc=False):
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     prompt_tokens: int | None = None
-    """The prompt's length: on the first or the last output, where the engine knows it better than `len(token_ids)`."""
+    """The prompt's length. Set on the first or the last output, if the engine knows it better than `len(token_ids)`."""
     cached_tokens: int | None = None
-    """How many prompt tokens came from the engine's prefix cache: on the first or the last output."""
+    """Number of prompt tokens taken from the engine's prefix cache. Set on the first or the last output."""
     prompt_logprobs: Sequence[TokenLogprob | None] | None = None
     deltas: Sequence[Delta] | None = None
-    """On every output of engines at message level, whose upstream has parsed already, and only there. Then `text` is empty,
-    or, where there are `logprobs`, the answer's text alone, to which the `start` of its `TextDelta`s refers."""
+    """Parsed output. Set on every output of message-level engines (whose upstream parses), and only there. `text` is
+    then empty; or, if there are `logprobs`, it is the answer's text alone, to which the `start` of each `TextDelta`
+    refers."""
     output_tokens: int | None = None
-    """The whole output's tokens, as the upstream has counted them: on the last output of engines at message level, with
-    `prompt_tokens`; what all `token_ids` add up to elsewhere."""
+    """Total number of output tokens, as counted by the upstream. Set on the last output of message-level engines,
+    together with `prompt_tokens`. For other engines it is the sum of all `token_ids`."""
     reasoning_tokens: int | None = None
-    """Likewise, those of them that are reasoning."""
+    """The part of `output_tokens` that is reasoning."""
 
 
 class Tokenizer(Protocol):
     """An engine's own tokenizer. Methods are synchronous, thread-safe, and do not touch the network."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Token ids of `text`; special tokens written in the text become their ids."""
+        """Token ids of `text`. Special tokens written in the text become their ids."""
         ...
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
@@ -166,12 +190,34 @@ class Tokenizer(Protocol):
         ...
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that one token adds to a text; raises ValueError for an id outside the vocabulary."""
+        """The bytes that one token adds to a text. Raises ValueError for an id outside the vocabulary."""
+        ...
+
+
+class AddedToken(Struct, frozen=True, kw_only=True):
+    """A string that a tokenizer always encodes as one token."""
+
+    id: int
+    special: bool
+    """Whether `skip_special_tokens` removes it."""
+
+
+@runtime_checkable
+class KnowsAddedTokens(Protocol):
+    """A `Tokenizer` that lists its added tokens.
+
+    Renderers keep these strings from being encoded as tokens in untrusted text (`gateway.engines.origins`). If a
+    tokenizer does not list them, the control tokens of well-known families are tried.
+    """
+
+    @property
+    def added_tokens(self) -> Mapping[str, AddedToken]:
+        """The tokens by their text. Empty if the tokenizer reads every text as ordinary text."""
         ...
 
 
 class Engine(Protocol):
-    """Something that generates. Opened once at start-up, used by many requests at once."""
+    """A generating, embedding or reranking backend. Opened once at start-up; serves many requests concurrently."""
 
     @property
     def info(self) -> ModelInfo: ...
@@ -185,21 +231,33 @@ class Engine(Protocol):
         ...
 
     async def check(self, request: EngineRequest) -> None:
-        """Refuse at once what `generate` would refuse: raises `InvalidRequest` (with `param`) or `EngineUnavailable`.
+        """Check a request without starting it. Raises what `generate` would: `InvalidRequest` (with `param`) or
+        `EngineUnavailable`.
 
-        Called before the response starts, so that a bad request is a 400 and not a failed stream. Starts nothing.
+        Called before the response starts, so that a bad request is answered with 400 instead of a failed stream.
         """
         ...
 
     def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`.
+        """Generate the output for `request`.
 
         The last output, and only the last, has a finish reason. Closing the generator, or cancelling the task that
-        awaits it, aborts the request in the engine. What the engine refuses raises `InvalidRequest`; a failure of this
-        request raises `EngineError`; a dead engine raises `EngineUnavailable`, for every running request.
+        awaits it, aborts the request in the engine. Raises `InvalidRequest` if the engine rejects the request,
+        `EngineError` if this request fails, and `EngineUnavailable`, for every running request, if the engine is down.
         """
         ...
 
     async def health(self) -> None:
-        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not. Cheap; polled."""
+        """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason. Polled, so it must
+        be cheap."""
+        ...
+
+
+@runtime_checkable
+class CountingEngine(Protocol):
+    """An `Engine` whose prompts may be longer than their token ids, because of images or sounds."""
+
+    async def count(self, prompt: TokensPrompt) -> int:
+        """The length of `prompt` in tokens, as `EngineOutput.prompt_tokens` will tell. Raises `InvalidRequest` for media
+        that it does not take."""
         ...

@@ -1,4 +1,4 @@
-"""What an engine may tell of itself, beyond what it must."""
+"""Optional protocols for engines that report metrics or a description of their parts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 
 class MetricSample(Protocol):
-    """One value, in Prometheus' terms."""
+    """One value, in the terms of Prometheus."""
 
     @property
     def name(self) -> str:
-        """A counter's name has no `_total`."""
+        """Metric name. A counter's name has no `_total` suffix."""
         ...
 
     @property
@@ -22,7 +22,7 @@ class MetricSample(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The model's name is added under `model`."""
+        """Metric labels. The gateway adds the model's name as `model`."""
         ...
 
     @property
@@ -31,10 +31,10 @@ class MetricSample(Protocol):
 
 @runtime_checkable
 class MeasuredEngine(Protocol):
-    """An engine with metrics of its own, which `/metrics` shows."""
+    """An engine with its own metrics, which are exposed at `/metrics`."""
 
     def metrics(self) -> Sequence[MetricSample]:
-        """The values now; asked at each scrape, so it must be cheap."""
+        """The current values. Called at each scrape, so it must be cheap."""
         ...
 
 

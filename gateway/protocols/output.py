@@ -1,4 +1,4 @@
-"""Output formats: how a model family's raw output is read, written and enforced."""
+"""Output formats: how a model family's raw output is parsed, written and constrained."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from gateway.protocols.prompt import Tail, ToolDefinition, Turn
 
 
 class ParserContext(Struct, frozen=True, kw_only=True):
-    """What a parser may know of the request that it serves."""
+    """What a parser knows about the request."""
 
     tail: Tail = "unknown"
     tools: Mapping[str, ToolDefinition] = {}
-    """By name. Formats with typed arguments coerce by their schemas. Empty: no tool was offered."""
+    """Tools by name. Formats with untyped arguments convert them by these schemas. Empty if no tool was offered."""
     tokenizer: Tokenizer | None = None
     parse_tools: bool = True
-    """False where `tool_choice` is `none`, or nothing was offered: call syntax is then text."""
+    """False if `tool_choice` is `none` or no tool was offered: call syntax is then ordinary text."""
 
 
 class OutputParser(Protocol):
-    """One incremental machine per generation, for reasoning, text and calls together.
+    """One incremental parser per generation, for reasoning, text and calls together.
 
-    Decides on the characters (or tokens) that it has consumed, never on where an output ended: any cutting of the same
-    output gives the same items. Each character is read once. Never raises on model output: what it cannot read is text.
-    One-shot is `feed` and then `finish`.
+    The result depends on the characters (or tokens) consumed, never on how the output was chunked. Each character is
+    read once. Never raises on model output: what cannot be parsed becomes text. Parsing a complete output is `feed`
+    followed by `finish`.
     """
 
     reasoning_tokens: int
-    """Output tokens that began inside reasoning, so far."""
+    """Number of output tokens so far that began inside reasoning."""
     recoveries: int
-    """How often the output was malformed and something had to be guessed or shown as text."""
+    """Number of times that malformed output was repaired or returned as text."""
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
-        """The deltas that `output` completes, in order; holds back only what may still become a marker."""
+        """The deltas that `output` completes, in order. Holds back only what may still become a marker."""
         ...
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
-        """The output has ended: what was held is given out. Nothing may be fed after it."""
+        """Handle the end of the output and return what was held back. `feed` must not be called afterwards."""
         ...
 
 
@@ -66,7 +66,7 @@ class CallPiece(Struct, frozen=True, tag="call"):
 
 
 class RawPiece(Struct, frozen=True, tag="raw"):
-    """Text to be written as it stands, for `OutputFormat.write`."""
+    """Text to be written verbatim, for `OutputFormat.write`."""
 
     text: str
 
@@ -75,7 +75,7 @@ Piece: TypeAlias = ReasoningPiece | TextPiece | CallPiece | RawPiece
 
 
 class OutputFormat(Protocol):
-    """One model family's output syntax: how it is read, how it is written, how it is enforced. Stateless."""
+    """One model family's output syntax: parsing, writing and constraining. Stateless."""
 
     @property
     def name(self) -> str: ...
@@ -94,7 +94,7 @@ class OutputFormat(Protocol):
         ...
 
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
-        """What the raw output must look like so that `turn`'s tool choice and text format hold; None: anything goes.
+        """The constraint on the raw output that enforces `turn`'s tool choice and text format; None if there is none.
 
         Raises `Unsupported` for a choice that this format cannot express.
         """
@@ -102,9 +102,9 @@ class OutputFormat(Protocol):
 
 
 @runtime_checkable
-class SpeaksFormat(Protocol):
-    """An engine that writes output itself instead of a model, and so must know the format (the scripted engine)."""
+class FormatAwareEngine(Protocol):
+    """An engine that writes raw output itself, without a model, and so must know the format (the scripted engine)."""
 
     def speak(self, output_format: OutputFormat) -> None:
-        """Write outputs in this format from now on. Called once, before the first request."""
+        """Write output in this format. Called once, before the first request."""
         ...

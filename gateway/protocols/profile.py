@@ -1,4 +1,4 @@
-"""Model profiles: which renderer and format a model speaks."""
+"""Model profiles: the renderer and output format of a model."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from msgspec import Struct
 
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
-    """Which renderer and output format a model speaks, by their registered names."""
+    """The registered names of a model's renderer and output format."""
 
     renderer: str | None = None
     parser: str | None = None
     reasoning: str | None = None
     tools: str | None = None
-    """`reasoning` and `tools` name the two halves where a model mixes families; then `parser` is None."""
+    """`reasoning` and `tools` name separate formats for a model that mixes families; `parser` is then None."""
     why: str = ""
     """One phrase for the log and `gateway models`: what in the metadata decided."""
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The configuration of a plugin that has none."""
+    """The configuration of a plugin that takes none."""

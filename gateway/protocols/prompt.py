@@ -1,4 +1,4 @@
-"""Prompts: a turn of the conversation, and what a renderer makes of it."""
+"""Prompts: a turn of the conversation and the prompt rendered from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from gateway.constraints import Constraint
+from gateway.protocols.media import Media, MediaKind, MediaSource, PlacedMedia
 from gateway.wire.items import Item
 
 
@@ -15,35 +16,37 @@ class TokensPrompt(Struct, frozen=True, kw_only=True):
     """A prompt as the engine's own token ids."""
 
     token_ids: Sequence[int]
+    media: Sequence[PlacedMedia] = ()
+    """Images and sounds, in the order of the prompt. Only for engines with the capability `images` or `audio`."""
 
 
 class ChatPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt for engines that work at message level: messages and tools in the shapes of the API that the engine speaks,
-    which its renderer knows; Chat Completions' for the contract kit."""
+    """A prompt for message-level engines: messages and tools in the shapes of the API that the engine speaks, which its
+    renderer knows. For the contract kit these are Chat Completions' shapes."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] = ()
     tool_choice: Any = None
     extra: dict[str, Any] = {}
-    """Further fields that say what the turn says, under that API's names."""
+    """Further request fields that the turn implies, by that API's names."""
 
 
 Prompt: TypeAlias = TokensPrompt | ChatPrompt
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """A tool as the model is told of it, whoever runs it."""
+    """A tool as presented to the model, whoever runs it."""
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    """JSON schema of the arguments' object; None means: no arguments."""
+    """JSON schema of the arguments object. None: the tool takes no arguments."""
     strict: bool = False
     kind: Literal["function", "custom", "builtin"] = "function"
-    """custom: free text, told to models of function style as one string parameter `input`. builtin: a name that the
-    model family knows by itself (Harmony's `python`, `browser`, `container`)."""
+    """custom: free text, presented to function-calling models as one string parameter `input`. builtin: a name that the
+    model family was trained with (Harmony's `python`, `browser`, `container`)."""
     grammar: Constraint | None = None
-    """custom: what the free text must look like."""
+    """For custom tools: the constraint on the free text."""
     namespace: str | None = None
 
 
@@ -57,7 +60,7 @@ ToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 
 
 class TextFormat(Struct, frozen=True, kw_only=True):
-    """What the final text must be (`text.format`, `response_format`)."""
+    """The required format of the final text (`text.format`, `response_format`)."""
 
     kind: Literal["text", "json_object", "json_schema"] = "text"
     name: str | None = None
@@ -67,18 +70,18 @@ class TextFormat(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """What the citation marks `【<cursor>†L<line>-L<line>】` of one cursor stand for."""
+    """The source that the citation marks `【<cursor>†L<line>-L<line>】` of one cursor refer to."""
 
     cursor: int
     url: str
     title: str = ""
     lines: tuple[int, int] | None = None
-    """The first and the last line that are of this source, where the cursor's lines are of several; None: all."""
+    """First and last line that come from this source, if the cursor's lines have several sources; None: all lines."""
 
 
 class FileSource(Struct, frozen=True, kw_only=True):
-    """What the citation mark `【<mark>】`, or `【<mark>†…】`, stands for: two numbers with a colon (`4:0`), by custom those
-    of a call and of one of its results."""
+    """The uploaded file that the citation mark `【<mark>】`, or `【<mark>†…】`, refers to. A mark is two numbers with a
+    colon (`4:0`), by convention the numbers of a call and of one of its results."""
 
     mark: str
     file_id: str
@@ -86,42 +89,42 @@ class FileSource(Struct, frozen=True, kw_only=True):
 
 
 class ContainerFileSource(Struct, frozen=True, kw_only=True):
-    """A file in a container, which a link of the model's to `sandbox:<path>` stands for."""
+    """A file in a container, which a `sandbox:<path>` link in the model's output refers to."""
 
     path: str
-    """`/mnt/data/plot.png`."""
+    """Absolute path in the container: `/mnt/data/plot.png`."""
     container_id: str
     file_id: str
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """A call that the gateway has run, as the model knows it. Its item may show less, and be called otherwise."""
+    """A call that the gateway has run, as the model saw it. The call's item may show less, or under another name."""
 
     name: str
-    """As the model was told."""
+    """The name that the model saw."""
     arguments: str
-    """As the model wrote them."""
+    """The arguments as the model wrote them."""
     result: str
-    """What the model read."""
+    """The result that the model read."""
     sources: Sequence[Source] = ()
-    """What the result lets the model cite."""
+    """Sources that the result lets the model cite."""
     files: Sequence[FileSource] = ()
-    """Likewise, of uploaded files."""
+    """Uploaded files that the result lets the model cite."""
     container_files: Sequence[ContainerFileSource] = ()
-    """Likewise, of files in containers."""
+    """Files in containers that the model may link to."""
     hidden: dict[str, Any] = {}
-    """What its item would show where the request includes it, and does not: `outputs`, `results`, `sources`."""
+    """Fields of the item that are shown only if the request includes them (`outputs`, `results`, `sources`)."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """All that one call of the model depends on. Rendering the same turn twice gives the same prompt."""
+    """The complete input of one generation. Rendering the same turn twice gives the same prompt."""
 
     items: Sequence[Item]
     """The conversation so far, oldest first; never changed in place."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: the calls among `items` that the gateway has run and whose items do not show what the model read."""
+    """By item id: gateway-run calls among `items` whose items do not show what the model read."""
     instructions: str | None = None
-    """Of this request alone."""
+    """Instructions of this request only."""
     tools: Sequence[ToolDefinition] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
@@ -132,38 +135,58 @@ class Turn(Struct, frozen=True, kw_only=True):
     documents: Sequence[dict[str, Any]] = ()
     add_generation_prompt: bool = True
     continue_final_message: bool = False
+    media: Mapping[MediaSource, Media] | None = None
+    """The images and sounds of `items`, by the source of their parts (`media_source`). None: the model takes none."""
     today: str | None = None
-    """ISO date, for families whose prompt names one; None: say no date."""
+    """ISO date for families whose prompt names one; None: omit the date."""
 
 
 Tail: TypeAlias = Literal["text", "reasoning", "unknown"]
-"""Where the output starts: in the answer's text, inside reasoning, or as the parser's own default has it."""
+"""Where the output starts: in the answer's text, inside reasoning, or at the parser's default."""
 
 
 class RenderedPrompt(Struct, frozen=True, kw_only=True):
-    """What a renderer makes of a turn."""
+    """A rendered turn."""
 
     prompt: Prompt
     tail: Tail = "unknown"
     prefill: str = ""
-    """The beginning of the output where it is part of the prompt; fed to the parser before the engine's first output,
-    and not counted."""
+    """Output text that the prompt already contains. Fed to the parser first, and not counted as output."""
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
-    multi_modal: Mapping[str, Any] | None = None
 
 
 class PromptRenderer(Protocol):
-    """Everything that depends on how a model family is prompted. Stateless, thread-safe."""
+    """Renders prompts for one model family. Stateless and thread-safe."""
 
     def render(self, turn: Turn) -> RenderedPrompt:
-        """The prompt of `turn`. Raises `InvalidRequest` for what the family cannot express, naming the parameter."""
+        """Render `turn`. Raises `InvalidRequest`, naming the parameter, for what the family cannot express."""
         ...
 
 
 @runtime_checkable
-class KnowingRenderer(Protocol):
-    """A `PromptRenderer` of models that know some tools by themselves."""
+class ApartRenderer(Protocol):
+    """A `PromptRenderer` that accepts chat templates from requests."""
+
+    async def render_apart(self, turn: Turn) -> RenderedPrompt:
+        """Like `render`, for a turn with a `chat_template`. The template is evaluated in a separate process that can be
+        killed."""
+        ...
+
+
+@runtime_checkable
+class MediaRenderer(Protocol):
+    """A `PromptRenderer` that places images or sounds in prompts of tokens."""
+
+    @property
+    def media_kinds(self) -> frozenset[MediaKind]:
+        """What it places. `Turn.media` is filled with the kinds that the engine takes too."""
+        ...
+
+
+@runtime_checkable
+class BuiltinToolRenderer(Protocol):
+    """A `PromptRenderer` for models that were trained with built-in tools."""
 
     def knows_tool(self, name: str) -> bool:
         """Whether the models were trained with a tool of this name."""

@@ -1,4 +1,4 @@
-"""What the gateway does for the plugins that it has opened."""
+"""The services that the gateway offers to the plugins it has opened."""
 
 from __future__ import annotations
 
@@ -8,39 +8,65 @@ from typing import Protocol, runtime_checkable
 
 
 class Embedder(Protocol):
-    """A configured model that turns texts into vectors."""
+    """A configured embedding model."""
 
     @property
     def model(self) -> str:
-        """Its own name, where an alias may have been asked for."""
+        """The model's own name, even if an alias was asked for."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
-        """A vector for each text, of length 1: their scalar products are their cosines. Arrays of type code `f`.
+        """One vector per text, each of length 1, so that scalar products are cosines. Arrays of type code `f`.
 
-        A text that is longer than the model takes at once is embedded in parts, and its vector is the mean of theirs. It
-        waits in the model's queue, and is limited in time and counted, as requests of clients are. Raises what they are
-        told: `RateLimited` where the queue is full, `EngineUnavailable`, `EngineError`, `DeadlineExceeded`, and
-        `InvalidRequest` for a text that cannot be embedded. Cancelling the task that awaits it aborts it in the engine.
+        A text longer than the model's limit is embedded in parts; its vector is the mean of theirs. The request waits
+        in the model's queue, and is limited in time and counted like a client's. Raises `RateLimited` if the queue is
+        full, `EngineUnavailable`, `EngineError`, `DeadlineExceeded`, and `InvalidRequest` for a text that cannot be
+        embedded. Cancelling the awaiting task aborts the request in the engine.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """A configured reranking model."""
+
+    @property
+    def model(self) -> str:
+        """The model's own name, even if an alias was asked for."""
+        ...
+
+    async def scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:
+        """The relevance of each document to `query`, in the order of the documents; higher is more relevant.
+
+        The request waits in the model's queue, and is limited in time and counted like a client's. Raises `RateLimited`
+        if the queue is full, `EngineUnavailable`, `EngineError`, `DeadlineExceeded`, and `InvalidRequest` for a text that
+        is empty or too long for the model. Cancelling the awaiting task aborts the request in the engine.
         """
         ...
 
 
 class GatewayServices(Protocol):
-    """What a plugin may use of the gateway, as long as it is open."""
+    """The gateway as seen by a plugin that is open."""
 
     def embedder(self, model: str) -> Embedder:
-        """The model of that name or alias. Raises `ConfigurationError` where there is none, or where it does not embed."""
+        """The embedding model with that name or alias. Raises `ConfigurationError` if there is none or it does not
+        embed."""
+        ...
+
+    def reranker(self, model: str) -> Reranker:
+        """The reranking model with that name or alias. Raises `ConfigurationError` if there is none or it does not
+        rerank."""
         ...
 
 
 @runtime_checkable
-class UsesServices(Protocol):
-    """A `ToolServer`, `ToolServers`, `Front` or resource that uses what the gateway has."""
+class ServicesUser(Protocol):
+    """A `ToolServer`, `Api` or resource that uses services of the gateway."""
 
     def use(self, services: GatewayServices) -> None:
-        """Called once: when all models, resources, fronts and tools are open, before the first request. Must not block.
+        """Receive the services. Called once, when all models, resources, APIs and tools are open and before the first
+        request.
 
-        The `tools` of a server may have been asked for before. May raise `ConfigurationError`, which stops the start.
+        Must not block. The `tools` of a server may have been listed before. May raise `ConfigurationError`, which stops
+        the start.
         """
         ...

@@ -1,8 +1,8 @@
-"""Stores: where responses, their event logs, conversations and chat completions live.
+"""Stores: responses, their event logs, conversations and chat completions.
 
-Values are immutable. Everything is bounded in time and size: a response goes with its items and its events together, and
-never while it is queued or in progress. An owner sees only what is theirs: what another stored is a miss. A miss is None
-or False, never an exception; a store that does not answer raises `StoreUnavailable`.
+Values are immutable. Everything is bounded in time and size. A response is evicted together with its items and its
+events, and never while it is queued or in progress. Records are visible to their owner only; another owner's record
+counts as missing. A miss is None or False, never an exception. A store that does not answer raises `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from gateway.wire.stored_chat import StoredChatCompletion
 Order: TypeAlias = Literal["asc", "desc"]
 
 UNFINISHED: Final[frozenset[ResponseStatus]] = frozenset(("queued", "in_progress"))
-"""The statuses of a response that is still being made."""
+"""The statuses of a response that is not finished."""
 
 
 class StoredResponse(Struct, frozen=True, kw_only=True):
-    """A response with all that later requests may ask of it."""
+    """A response with everything that later requests may need."""
 
     response: Response
     input: Sequence[Item]
-    """The items of this request alone, each with an id."""
+    """The items of this request only, each with an id."""
     previous_response_id: str | None = None
     conversation_id: str | None = None
     owner: str | None = None
-    """Who may see it: the owner's key id, or None in anonymous mode."""
+    """Key id of the owner; None in anonymous mode. Only the owner can see the record."""
     streamed: bool = False
-    """Made with `stream: true` in the background: it has an event log that may be read."""
+    """Whether it was created with `stream: true` in the background, and so has an event log that can be read."""
     request: bytes | None = None
-    """The request's body, where an orphan may have to be run again."""
+    """The request's body, if the response may have to be run again after its process died."""
     attempt: int = 0
-    """How often it was begun anew, because the owner of its run had died. An owner that was taken for dead and is not has an
-    attempt that is over: the store takes nothing more from it."""
+    """How often the run was restarted because its process was taken for dead. The store accepts nothing from earlier
+    attempts, whose process may in fact still be alive."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: what the model wrote and read of those calls of this response whose items do not show it."""
+    """By item id: what the model wrote and read in those calls of this response whose items do not show it."""
 
     @property
     def id(self) -> str:
@@ -51,20 +51,20 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
 
 
 class ItemPage(Struct, frozen=True, kw_only=True):
-    """A part of a list of items, in the order asked for."""
+    """Part of a list of items, in the requested order."""
 
     items: Sequence[Item]
     has_more: bool
 
 
 class StoredCompletion(Struct, frozen=True, kw_only=True):
-    """A chat completion that was made with `store: true`."""
+    """A chat completion that was created with `store: true`."""
 
     completion: StoredChatCompletion
     messages: Sequence[JsonObject]
-    """Of its request, each with an id, as they are listed."""
+    """The messages of its request, each with an id, as they are listed."""
     owner: str | None = None
-    """Who may see it: the owner's key id, or None in anonymous mode."""
+    """Key id of the owner; None in anonymous mode. Only the owner can see the record."""
 
     @property
     def id(self) -> str:
@@ -72,17 +72,25 @@ class StoredCompletion(Struct, frozen=True, kw_only=True):
 
 
 class CompletionPage(Struct, frozen=True, kw_only=True):
-    """A part of a list of completions, in the order asked for."""
+    """Part of a list of completions, in the requested order."""
 
     completions: Sequence[StoredChatCompletion]
     has_more: bool
+
+
+class ConversationBounds(Struct, frozen=True):
+    """Size limits of one conversation."""
+
+    items: int
+    bytes: int
+    """Total size of all items as the store counts it; approximately their size as JSON."""
 
 
 class Responses(Protocol):
     """Responses and their histories."""
 
     async def put(self, record: StoredResponse) -> None:
-        """Keep `record` under its response's id, replacing what was there."""
+        """Store `record` under its response's id, replacing any earlier one."""
         ...
 
     async def advance(
@@ -92,47 +100,47 @@ class Responses(Protocol):
         expected: Collection[ResponseStatus],
         attempt: int | None = None,
     ) -> bool:
-        """Replace the stored record if its status is among `expected`, and its attempt is `attempt` (by default the new
-        record's), atomically; False, and no change, if not.
+        """Atomically replace the stored record if its status is among `expected` and its attempt is `attempt` (default:
+        the new record's). Returns False, without a change, otherwise.
 
-        It is how a response reaches a terminal status exactly once, whoever tries.
+        This ensures that a response reaches a terminal status exactly once, whichever process sets it.
         """
         ...
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None: ...
 
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
-        """All items up to and including that response's output, oldest first; None where it is not stored.
+        """All items up to and including that response's output, oldest first; None if the response is not stored.
 
-        Costs time in proportion to its length, in a bounded number of round trips. A response keeps its ancestors'
-        items alive: evicting or deleting an ancestor does not break its descendants. A response of a conversation has
-        its own input and output alone here: what came before is the conversation's.
+        Takes time proportional to the length, in a bounded number of round trips. A response keeps its ancestors' items
+        alive: evicting or deleting an ancestor does not break its descendants. For a response of a conversation only
+        its own input and output are returned; earlier items belong to the conversation.
         """
         ...
 
     async def find_items(
         self, item_ids: Collection[str], *, owner: str | None = None
     ) -> Mapping[str, Item]:
-        """Items of stored responses, inputs and outputs alike, by their ids; what is not found is left out.
+        """Items of stored responses, inputs and outputs alike, by id. Ids that are not found are left out.
 
-        For `item_reference`, with which clients name what they have seen in any stored response. A bounded number of
-        round trips.
+        Resolves `item_reference`, with which clients name items of any stored response. A bounded number of round
+        trips.
         """
         ...
 
     async def find_results(
         self, item_ids: Collection[str], *, owner: str | None = None
     ) -> Mapping[str, CallRecord]:
-        """The `results` of stored responses for these items; what is not found is left out.
+        """The `results` of stored responses for these items. Ids that are not found are left out.
 
-        As with their items, a response keeps the results of its ancestors' calls: they are found until the last response
-        that goes on from them is gone. A response that nothing goes on from, or that is of a conversation, takes its
-        own along. Finding keeps: the responses live on as if they were got. A bounded number of round trips.
+        Like items, results of ancestors' calls are kept until the last response that continues from them is gone. The
+        results of a response that has no descendants, or that belongs to a conversation, are removed together with it.
+        A lookup renews the responses' lifetime, as getting them does. A bounded number of round trips.
         """
         ...
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
-        """Forget a response, its items and its events; False where there was none. Readers of its events are ended."""
+        """Delete a response, its items and its events; False if there was none. Ends the readers of its events."""
         ...
 
 
@@ -142,75 +150,78 @@ class EventLogs(Protocol):
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
     ) -> bool:
-        """Add events to a response's log, in one round trip; `last` says that the log ends with them.
+        """Append events to a response's log in one round trip; `last` marks the end of the log.
 
-        False, and no change, for a response that was deleted meanwhile, whose log has ended, or that has ended itself, unless these are its last: once a
-        response has its terminal status, an owner that was taken for dead adds nothing but what ends the log. Likewise where
-        the stored attempt is not `attempt`.
+        Returns False, without a change, if the response was deleted, its log has ended, or the stored attempt is not
+        `attempt`. The same holds if the response has a terminal status and these events are not the last: an owner that
+        was taken for dead can then only end the log.
         """
         ...
 
     async def count_events(self, response_id: str) -> int:
-        """How many events the log has: the next one's sequence number."""
+        """Number of events in the log, which is the sequence number of the next one."""
         ...
 
     def read_events(
         self, response_id: str, *, after: int = -1
     ) -> AsyncGenerator[Sequence[bytes], None]:
-        """The events whose sequence number is above `after`: those that are logged, then those that come.
+        """Events with a sequence number above `after`: the logged ones, then new ones as they are appended.
 
-        Without gap or duplicate; what is there at once comes in one batch. Ends after the log's last event, or when the
-        response is deleted. Waits without polling. Any number of readers at once.
+        There are no gaps or duplicates; available events come in one batch. Ends after the log's last event, or when
+        the response is deleted. Waits without polling. Any number of concurrent readers.
         """
         ...
 
 
 Append: TypeAlias = Callable[[Sequence[bytes], bool], bool | None]
-"""Adds events to one log; the second argument says that they are its last."""
-Heard: TypeAlias = Callable[[bool | StoreUnavailable], None]
-"""Hears what `append_events` would have returned or raised."""
+"""Appends events to one log. The second argument marks them as the last."""
+Notification: TypeAlias = Callable[[bool | StoreUnavailable], None]
+"""Receives what `append_events` would have returned or raised."""
 
 
 @runtime_checkable
-class AppendsSoon(Protocol):
-    """What a store may have beside `append_events`: appending without waiting, which spares a task's step for each token."""
+class BufferedAppends(Protocol):
+    """Optional addition to `append_events`: appending without awaiting, which saves a task switch per token."""
 
-    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
-        """What adds events to the log of a stored response, as `append_events` does: for the one who runs it.
+    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
+        """Return a function that appends to the log of a stored response, for the process that runs it.
 
-        It returns True or False where that is done at once. Else None, and `heard` is called once from the event loop, in
-        the order of the calls. Where one fails, those that wait behind it fail with it, and are not written. `advance`,
-        `append_events` and `count_events` of the same response wait until all is heard of.
+        The function returns True or False, like `append_events`, if the write completes at once. Otherwise it returns
+        None, and `heard` is called once from the event loop, in the order of the calls. If a write fails, those queued
+        behind it fail with it and are not written. `advance`, `append_events` and `count_events` of the same response
+        wait for all pending writes.
         """
         ...
 
 
 class Leases(Protocol):
-    """Who runs what: so that a replica can tell a dead owner from a slow one."""
+    """Leases on running responses, so that a replica can tell a dead owner from a slow one."""
 
     async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
-        """`holder` runs these responses, for `seconds` from now unless it says so again. One round trip."""
+        """Lease these responses to `holder` for `seconds` from now; renews an existing lease. One round trip."""
         ...
 
     async def release(self, holder: str, response_id: str) -> None:
-        """`holder` runs this response no more."""
+        """End `holder`'s lease on this response."""
         ...
 
     async def take_orphans(
         self, holder: str, *, seconds: float, limit: int = 100
     ) -> Sequence[StoredResponse]:
-        """Responses whose lease has run out, each leased to `holder` from now on: no two callers get one.
+        """Take over the responses whose lease has expired: each is leased to `holder`, and no two callers get the same
+        one.
 
-        Unfinished ones, and streamed ones that have ended while their log has not.
+        Returns unfinished responses, and streamed ones that have ended while their log has not.
         """
         ...
 
     async def request_cancel(self, response_id: str) -> None:
-        """Ask whoever runs the response to cancel it."""
+        """Ask the process that runs the response to cancel it."""
         ...
 
     def cancel_requests(self) -> AsyncGenerator[str, None]:
-        """Ids of responses that anybody asks to cancel, from the first `anext` on; endless. One reader per process."""
+        """Ids of responses whose cancellation is requested, starting with the first `anext`. Endless. One reader per
+        process."""
         ...
 
 
@@ -220,7 +231,7 @@ class Conversations(Protocol):
     async def put_conversation(
         self, conversation: Conversation, *, owner: str | None = None
     ) -> None:
-        """Keep a conversation, new or changed; its items stay as they are."""
+        """Store a conversation, new or changed. Its items do not change."""
         ...
 
     async def get_conversation(
@@ -228,15 +239,21 @@ class Conversations(Protocol):
     ) -> Conversation | None: ...
 
     async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
-        """Forget a conversation and its items."""
+        """Delete a conversation and its items."""
         ...
 
     async def append_items(
-        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+        self,
+        conversation_id: str,
+        items: Sequence[Item],
+        *,
+        owner: str | None = None,
+        bounds: ConversationBounds | None = None,
     ) -> bool:
-        """Add items at the end, all of them next to each other; False where there is no such conversation.
+        """Append items contiguously; False if there is no such conversation.
 
-        An item whose id is in the conversation already is not added twice.
+        An item whose id is already in the conversation is not added twice. Raises `ConversationFull`, without adding
+        anything, if the conversation would exceed `bounds`.
         """
         ...
 
@@ -249,9 +266,10 @@ class Conversations(Protocol):
         order: Order = "asc",
         owner: str | None = None,
     ) -> ItemPage | None:
-        """A page of a conversation's items: those that follow the item `after`, in `order`; all where `limit` is None.
+        """A page of a conversation's items: those that follow the item `after`, in `order`; all of them if `limit` is
+        None.
 
-        None where there is no such conversation, or no item `after` in it.
+        None if there is no such conversation, or no item `after` in it.
         """
         ...
 
@@ -265,10 +283,10 @@ class Conversations(Protocol):
 
 
 class Completions(Protocol):
-    """Chat completions that their clients asked to keep."""
+    """Stored chat completions."""
 
     async def put_completion(self, record: StoredCompletion) -> None:
-        """Keep `record` under its completion's id, replacing what was there; it is then the latest."""
+        """Store `record` under its completion's id, replacing any earlier one. It becomes the latest."""
         ...
 
     async def get_completion(
@@ -278,7 +296,7 @@ class Completions(Protocol):
     async def update_completion(
         self, completion_id: str, metadata: Mapping[str, str], *, owner: str | None = None
     ) -> StoredCompletion | None:
-        """Replace a completion's metadata, atomically; the completion as it is then. Its place in lists stays."""
+        """Atomically replace a completion's metadata and return the completion. Its position in lists does not change."""
         ...
 
     async def delete_completion(self, completion_id: str, *, owner: str | None = None) -> bool: ...
@@ -293,16 +311,42 @@ class Completions(Protocol):
         metadata: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> CompletionPage | None:
-        """A page of an owner's completions that follow the one named `after`, by the time at which they were put.
+        """A page of an owner's completions that follow the completion `after`, in the order in which they were stored.
 
-        Only those of `model`, and only those whose metadata has all pairs of `metadata`. Costs time in proportion to how
-        many it passes over. None where there is no completion `after`.
+        Only completions of `model` whose metadata has all pairs of `metadata`. Takes time proportional to the number of
+        completions scanned. None if there is no completion `after`.
         """
         ...
 
 
-class ResponseStore(Responses, EventLogs, Leases, Conversations, Completions, Protocol):
-    """Everything that a gateway keeps."""
+class SharedValues(Protocol):
+    """Small named values shared by all gateways that use the same store. Used to claim what may happen only once."""
+
+    async def compare_and_set(
+        self,
+        name: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        seconds: float,
+        owner: str | None = None,
+    ) -> bytes | None:
+        """Atomically set the value `name` for `seconds` if it is `expected` now (None: not set).
+
+        Returns the value afterwards, which is `value` only if it was set. A value is kept until it expires and is never
+        evicted. Does nothing if the owner has too many values, or too large ones, for another. Values are not empty.
+        """
+        ...
+
+    async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
+        """The value `name`; None if it is not set."""
+        ...
+
+
+class ResponseStore(
+    Responses, EventLogs, Leases, Conversations, Completions, SharedValues, Protocol
+):
+    """All storage of a gateway."""
 
     @property
     def shared(self) -> bool:
@@ -310,5 +354,5 @@ class ResponseStore(Responses, EventLogs, Leases, Conversations, Completions, Pr
         ...
 
     async def health(self) -> None:
-        """Return if the store answers; raise `StoreUnavailable` if not. Cheap; polled."""
+        """Return if the store answers; otherwise raise `StoreUnavailable`. Polled, so it must be cheap."""
         ...

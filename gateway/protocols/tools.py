@@ -2,163 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from gateway.protocols.prompt import (
-    CallRecord,
-    ContainerFileSource,
-    FileSource,
-    Source,
-    ToolDefinition,
-)
+from gateway.protocols.prompt import CallRecord, ToolDefinition
+from gateway.protocols.tool_results import ToolResult
 from gateway.wire.items import Item
 from gateway.wire.tools import Tool
 
 
-class ServedTool(Struct, frozen=True, kw_only=True):
-    """A tool that a tool server runs. `call` is given its `definition`'s name, whatever the model is told."""
+class ServerTool(Struct, frozen=True, kw_only=True):
+    """A tool that a tool server runs. `call` receives the name in `definition`, even if the model sees another."""
 
     definition: ToolDefinition
     builtin: ToolDefinition | None = None
-    """What models are told that know it by themselves (Harmony's `browser.search`): see `KnowingRenderer`."""
+    """Definition for models that were trained with the tool (Harmony's `browser.search`); see `BuiltinToolRenderer`."""
     time_limit: float = 60.0
-    """Seconds for one call; past it the call fails with a result that says so."""
+    """Seconds for one call. A call that takes longer fails with a result that says so."""
     output_limit: int = 262_144
-    """Bytes of UTF-8 that the model reads of one result; the rest is cut off, with a note that says so."""
+    """Maximum size of one result, in bytes of UTF-8. A longer result is truncated, with a note for the model."""
     request_type: str | None = None
-    """The tool type by which a request asks for it (`code_interpreter`, `web_search`; dated and preview variants are
-    asked for by the same); None: every request has it."""
+    """The tool type with which a request asks for it (`code_interpreter`, `web_search`; dated and preview variants
+    count as the same). None: every request has the tool."""
     item_type: Literal[
         "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call", "shell_call"
     ] = "mcp_call"
-    """As which kind of item and event family the call is shown; `shell_call` with its `shell_call_output`, whose
-    container is named by the server's label."""
+    """The type of the call's item and events. A `shell_call` is followed by its `shell_call_output`; its container is
+    named by the server's label."""
     needs_approval: bool = False
-    """Whether the client approves each call first, where its request does not say."""
+    """Whether calls require the client's approval, if the request does not say."""
     counted_as: str | None = None
-    """Its name in the metrics, where its own must not make a time series: requests can bring any name."""
+    """Name in the metrics, for tools whose own name comes from requests and must not create time series."""
     hints: Mapping[str, Any] = {}
-    """What the server says of the tool besides: MCP's `annotations` (`readOnlyHint`, `title`, …)."""
+    """Further properties reported by the server: MCP's `annotations` (`readOnlyHint`, `title`, …)."""
 
 
-class ToolResult(Struct, frozen=True, kw_only=True):
-    """What a call gave. `text` is what the model reads, also for a failed call."""
+def _unreported() -> None:
+    """The default of `ToolCall.report_progress`."""
 
-    text: str
-    failed: bool = False
-    fault: Literal["arguments", "unavailable", "time_limit", "max_uses"] | None = None
-    """Why it failed, where that is one of these."""
-    details: dict[str, Any] = {}
-    """What the item of this `item_type` shows besides, by the API's field names (`outputs`, `results`, `action`)."""
-    sources: Sequence[Source] = ()
-    """What the marks in `text` stand for: where the model repeats one, the answer gets an annotation."""
-    files: Sequence[FileSource] = ()
-    """Likewise, for marks of uploaded files."""
-    container_files: Sequence[ContainerFileSource] = ()
-    """Files in containers that the model may link."""
+
+class ToolCall(Struct, frozen=True):
+    """A call to run."""
+
+    name: str
+    """The tool's name, as in the definition of its `ServerTool`."""
+    arguments: dict[str, Any] = {}
+    """What the model wrote, as far as it is a JSON object. It is not checked against the tool's schema."""
+    report_progress: Callable[[], None] = _unreported
+    """Reports that the call is making progress. A stream then repeats the event of the call's state: `searching`,
+    `interpreting`, or `in_progress` of an mcp_call; at most one a second. To be called in the event loop. Does not
+    extend the tool's time limit."""
 
 
 class ToolSession(Protocol):
     """One response's use of a tool server."""
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Run a tool. Failure is a `ToolResult` with `failed`; an exception is turned into one and logged.
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Run a tool. A failure is a `ToolResult` with `failed`; an exception is logged and turned into one.
 
-        Cancelling the awaiting task stops the call. Calls may run at once.
+        Cancelling the awaiting task stops the call. Calls may run concurrently.
         """
         ...
 
 
-class ToolServer(Protocol):
-    """A set of tools that the gateway runs. Opened once at start-up."""
+class SessionContext(Struct, frozen=True, kw_only=True):
+    """What a tool server is told of the response that uses it."""
 
-    @property
-    def label(self) -> str:
-        """`server_label` of the mcp_call items."""
-        ...
-
-    async def tools(self) -> Sequence[ServedTool]:
-        """The tools offered now."""
-        ...
-
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        """Opened at a response's first call to this server, left when the response ends, however it ends."""
-        ...
-
-
-@runtime_checkable
-class ContinuingToolServer(Protocol):
-    """A `ToolServer` whose sessions go on where those of earlier responses ended."""
-
-    def session_after(
-        self, response_id: str, calls: Mapping[str, CallRecord]
-    ) -> AbstractAsyncContextManager[ToolSession]:
-        """Called in place of `session`. `calls` has the conversation's earlier calls, of any tool, by item id."""
-        ...
+    owner: str | None = None
+    """The request's owner. State that is kept between requests must be separated by it."""
+    entry: Tool | None = None
+    """The entry of the request's `tools` that selects the server (`filters`, `container`); None if the server's tools
+    are offered without one."""
+    items: Sequence[Item] = ()
+    """The conversation's items, oldest first. Clients may have written them: look up what they name as `owner`'s."""
+    response_id: str = ""
+    """Set for `session`."""
+    calls: Mapping[str, CallRecord] = {}
+    """All earlier calls, of any tool, by item id, oldest first: those of the conversation, then those that this
+    response ran before the session is opened. Set for `session`. Those of the conversation may be forged, like
+    `items`."""
 
 
-@runtime_checkable
-class FittingToolServer(Protocol):
-    """A `ToolServer` whose calls depend on the entry of `tools` that asks for it (`filters`, `container`)."""
+class ToolServer:
+    """A set of tools that the gateway runs. Opened once at start-up.
 
-    def for_entry(self, tool: Tool, *, owner: str | None) -> ToolServer:
-        """The server for one request. It has the same tools; does no network of its own.
-
-        Raises `GatewayError` with a `param` that is relative to the entry (`filters.allowed_domains`). `owner` is whose
-        request it is; what is kept between requests must be kept apart by it.
-        """
-        ...
-
-
-@runtime_checkable
-class ConversationToolServer(FittingToolServer, Protocol):
-    """A `FittingToolServer` that goes on with what the conversation has used (the container of an earlier call)."""
-
-    def for_conversation(
-        self, tool: Tool, items: Sequence[Item], *, owner: str | None
-    ) -> ToolServer:
-        """Called in place of `for_entry`, where there is a conversation: `items` are its own, oldest first.
-
-        Clients may have written them: what they name must be looked up as `owner`'s.
-        """
-        ...
-
-
-@runtime_checkable
-class OwnedToolServer(Protocol):
-    """A `ToolServer` that keeps things for whoever asks, with tools that every request has."""
-
-    def for_owner(self, owner: str | None) -> ToolServer:
-        """The server for one request of `owner` that has no entry for it. It has the same tools and label."""
-        ...
-
-
-@runtime_checkable
-class ToolServers(Protocol):
-    """Tool servers that requests choose from, each by an entry of its own `tools`. Opened once at start-up.
-
-    What `gateway_register_tools` may offer in place of a single `ToolServer`.
+    Derive a class, set `label`, and define `tools` and either `call` or `session`. All other methods have a default. A
+    method with a name that is nearly that of one of these is refused at start-up.
     """
 
-    @property
-    def request_type(self) -> str:
-        """The `type` of the entries that name these servers (`mcp`)."""
-        ...
+    label: str
+    """`server_label` of the mcp_call items; the container of code_interpreter_call and shell_call items."""
+    request_type: str | None = None
+    """Set if requests choose among several servers: the type of the entries of `tools` that do so (`mcp`). `check` then
+    returns the server that an entry selects; its `tools` are listed before the response begins."""
+
+    async def tools(self) -> Sequence[ServerTool]:
+        """The tools available now.
+
+        Called once, at start-up. For servers that `check` or `offered` return in place of a server with a
+        `request_type`: called for each request. These may raise `GatewayError`, which rejects the request; any other
+        exception means that the tools cannot be listed now: the response shows that, and continues without them.
+        """
+        return ()
 
     def offered(self) -> Sequence[ToolServer]:
-        """Those whose tools every request has. Asked at each request; their `tools` must answer at once or soon."""
-        ...
+        """For servers with a `request_type`: those servers whose tools every request has. Called for each request;
+        their `tools` must respond quickly."""
+        return ()
 
-    def for_request(self, tool: Tool, *, owner: str | None) -> ToolServer:
-        """The server that an entry of that type names. Does no network of its own: `tools` and `session` do.
+    def check(self, context: SessionContext) -> ToolServer | None:
+        """Check a request that has tools of this server, before its response begins.
 
-        Its `tools` may raise `GatewayError` for what must not be reached: the request is refused with that. Any other
-        exception means that the tools cannot be listed now: the response shows that and goes on without them. Raises
-        `InvalidRequest` or another `GatewayError`, with a `param` that is relative to the entry (`server_url`).
-        `owner` is whose request it is; what is kept between requests must be kept apart by it.
+        Returns the server to use for this request, if that is another one: it has the same tools, unless this server
+        has a `request_type`. Raises `GatewayError` with a `param` relative to the entry (`filters.allowed_domains`).
+        Does not access the network.
         """
-        ...
+        return None
+
+    def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
+        """Open a session. Entered at a response's first call to this server, and left when the response ends in any
+        way. The default is for servers that keep nothing for a response: their own `call` runs the calls."""
+        return nullcontext(self)
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Run a tool, as `ToolSession.call`."""
+        raise NotImplementedError

@@ -1,1 +1,1 @@
-"""The Responses API: from a request to a plan, its run, its events, its end, in the foreground and without a client."""
+"""The Responses API: planning, running and ending a response, in the foreground and in the background."""

@@ -1,7 +1,7 @@
-"""Background responses: the same run as a task of this process, which nobody has to wait for.
+"""Background responses: the same run as in the foreground, as a task of this process that needs no client.
 
-Each has a lease in the store, renewed by one heartbeat for all; where a process dies, another one finds its responses by
-their run-out leases and gives each its one terminal state.
+Each has a lease in the store, and one heartbeat renews all leases. If a process dies, another finds its responses by
+their expired leases and ends each with one terminal status.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ logger = logging.getLogger("gateway.responses.background")
 
 
 CANCEL_SECONDS = 2.0
-"""How long whoever runs a response has to hear that it is cancelled."""
+"""Seconds that the running process has to react to a cancellation."""
 
 ORPHANS_AT_ONCE = 100
 
 OPENING = 3
-"""Events that say nothing of the output: created, queued, in progress. Every attempt tells them alike."""
+"""Events before any output: created, queued, in progress. They are the same for every attempt."""
 
 MOST_ATTEMPTS = 3
-"""How often a response is begun that was running when its owner died: it may be what kills them."""
+"""Maximum number of attempts for a response whose owner died while it ran, since the response may be the cause."""
 
 OWNER_LOST = "owner_lost"
 _OWNER_LOST_MESSAGE = (
@@ -45,7 +45,7 @@ _OWNER_LOST_MESSAGE = (
 
 
 class _Running(msgspec.Struct, frozen=True, eq=False):
-    """A run, and the task that it is."""
+    """A run and its task."""
 
     run: ResponseRun
     task: asyncio.Task[None]
@@ -60,27 +60,28 @@ class BackgroundRuns:
         store: ResponseStore,
         *,
         lease_seconds: float,
-        made_again: Callable[[StoredResponse], Awaitable[ResponseRun]] | None = None,
+        max_bytes: int | None = None,
+        recreate_run: Callable[[StoredResponse], Awaitable[ResponseRun]] | None = None,
     ) -> None:
-        """`lease_seconds`: how long after its owner's death a response is given its end by somebody else, at the latest.
-
-        `made_again` prepares a run of a response whose owner has died, where such are run again.
-        """
+        """`lease_seconds`: maximum time after an owner's death until another process ends its responses. `max_bytes`:
+        limit per owner on the requests that are queued or running here. `recreate_run` prepares a new run for a
+        response whose owner has died, if such responses are run again."""
         self._store = store
-        self._made_again = made_again
-        # A lease and one search for those that ran out must fit.
+        self._recreate_run = recreate_run
+        self._max_bytes = max_bytes
+        # One lease and one scan for expired leases must fit into the time.
         self._lease_seconds = lease_seconds * 0.6
         self._search_seconds = lease_seconds * 0.3
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        """While inside: leases are renewed, requests to cancel are heard, orphans are found."""
+    async def maintenance(self) -> AsyncIterator[None]:
+        """While entered: renew leases, process cancellation requests, and search for orphaned responses."""
         watchers = [
-            asyncio.create_task(self._again_and_again(self._renew, self._lease_seconds / 3)),
-            asyncio.create_task(self._again_and_again(self._find_orphans, self._search_seconds)),
-            asyncio.create_task(self._again_and_again(self._hear_cancellations, 0.2)),
+            asyncio.create_task(self._run_repeatedly(self._renew, self._lease_seconds / 3)),
+            asyncio.create_task(self._run_repeatedly(self._find_orphans, self._search_seconds)),
+            asyncio.create_task(self._run_repeatedly(self._process_cancellations, 0.2)),
         ]
         try:
             yield
@@ -91,36 +92,49 @@ class BackgroundRuns:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start(self, run: ResponseRun) -> StoredResponse:
-        """Store a prepared run as queued, and run it from now on without its client; what was stored."""
+        """Store a prepared run as queued and run it independently of its client. Returns the stored record.
+
+        Raises `RateLimited` if the owner has too many queued or running responses, which a store never evicts.
+        """
         run.response.status = "queued"
         record = run.record()
         try:
-            # The lease first: whatever happens in between, what is stored has somebody who will look after it.
+            self._check_room(run)
+            # Take the lease first, so that a stored response always has an owner or an expiring lease.
             await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
             await self._store.put(record)
         except BaseException:
-            run.abandon()
+            run.scope.abandon()
             raise
         self._begin(run)
         return record
 
-    def _begin(self, run: ResponseRun, *, told: int = 0) -> None:
+    def _check_room(self, run: ResponseRun) -> None:
+        plans = [running.run.plan for running in self._running.values()]
+        held = sum(plan.size for plan in plans if plan.owner == run.plan.owner)
+        if self._max_bytes is not None and held and held + run.plan.size > self._max_bytes:
+            raise RateLimited(
+                f"Your background responses that wait or run have requests of {held} bytes; with this one it would be more "
+                f"than this server's limit of {self._max_bytes}. Wait until some have ended, or cancel some."
+            )
+
+    def _begin(self, run: ResponseRun, *, stored: int = 0) -> None:
         live = LiveLog()
-        task = asyncio.create_task(self._run(run, live, told))
+        task = asyncio.create_task(self._run(run, live, stored))
         self._running[run.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:
-        """The events of a response that is streamed and that this process runs, as they are stored."""
+        """The live log of a streamed response that this process runs."""
         running = self._running.get(response_id)
         return running.live if running is not None and running.run.plan.stream else None
 
     async def cancel(self, record: StoredResponse) -> StoredResponse:
-        """Cancel a background response, wherever it runs; what is already over is returned as it is."""
+        """Cancel a background response, whichever process runs it. A finished response is returned unchanged."""
         if record.response.status not in UNFINISHED:
             return record
         running = self._running.get(record.id)
         if running is not None:
-            running.run.cancel()
+            running.run.scope.cancel()
             await asyncio.wait((running.task,), timeout=CANCEL_SECONDS)
         else:
             await self._store.request_cancel(record.id)
@@ -130,25 +144,26 @@ class BackgroundRuns:
                 return current or record
             record = current
             await asyncio.sleep(0.05)
-        # Nobody hears: its owner is gone, or hangs. The status is set from here; whoever comes later finds it taken.
+        # No reaction: the owner is dead or hangs. Set the status here; a later attempt to set it fails.
         await self._end(record, "cancelled")
         if running is not None:
             running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
 
-    async def _run(self, run: ResponseRun, live: LiveLog, told: int) -> None:
-        """Run to the end. The lease is released where all is stored; else it runs out, and whoever sees the store first
-        ends what is open.
-        """
+    async def _run(self, run: ResponseRun, live: LiveLog, stored: int) -> None:
+        """Run to the end. The lease is released if everything was stored; otherwise it expires, and another process
+        ends the response."""
         response_id = run.response.id
         try:
-            writer = LogWriter(self._store, run, live, told)
+            writer = LogWriter(self._store, run, live, stored)
             await (run.run_framed(writer.write) if run.plan.stream else run.run(_drop))
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
-            logger.warning("background response %s lost its store: %s", response_id, error.message)
+            logger.warning(
+                "background response %s: the store is unavailable: %s", response_id, error.message
+            )
         except Exception:
-            # Nobody awaits this task: what is not told here is told nowhere.
+            # This task is not awaited, so exceptions must be logged here.
             logger.exception("background response %s broke", response_id)
         finally:
             del self._running[response_id]
@@ -158,12 +173,12 @@ class BackgroundRuns:
         if self._running:
             await self._store.lease(self._holder, list(self._running), seconds=self._lease_seconds)
 
-    async def _hear_cancellations(self) -> None:
+    async def _process_cancellations(self) -> None:
         async with aclosing(self._store.cancel_requests()) as requests:
             async for response_id in requests:
                 running = self._running.get(response_id)
                 if running is not None:
-                    running.run.cancel()
+                    running.run.scope.cancel()
 
     async def _find_orphans(self) -> None:
         while True:
@@ -172,7 +187,7 @@ class BackgroundRuns:
             )
             for record in taken:
                 if record.id in self._running:
-                    continue  # ours, and late: it is renewed by the taking
+                    continue  # our own lease expired; taking over renewed it
                 logger.warning("response %s lost its owner", record.id)
                 try:
                     if await self._run_again(record):
@@ -182,63 +197,68 @@ class BackgroundRuns:
                 except StoreUnavailable:
                     raise
                 except Exception:
-                    # One that cannot be read must not keep the others from their end.
+                    # A record that cannot be read must not block the others.
                     logger.exception("response %s cannot be ended", record.id)
             if len(taken) < ORPHANS_AT_ONCE:
                 return
 
     async def _run_again(self, record: StoredResponse) -> bool:
-        """Run an orphan of which nobody has seen any output, if that is wanted. False: it is to be ended.
+        """Run an orphaned response again if no output of it was visible and this is configured. False: it must be
+        ended.
 
-        Its owner may be slow and not dead. With the new attempt, the store takes nothing more from it.
+        Its owner may be slow instead of dead. Once the new attempt is stored, the store rejects the owner's writes.
         """
         began = record.response.status == "in_progress"
-        if self._made_again is None or record.request is None:
+        if self._recreate_run is None or record.request is None:
             return False
-        if record.response.status not in UNFINISHED or await self._told(record) > OPENING:
+        if record.response.status not in UNFINISHED or await self._stored_events(record) > OPENING:
             return False
         if began and record.attempt >= MOST_ATTEMPTS - 1:
             logger.warning("response %s has lost its owner too often", record.id)
             return False
         try:
-            run = await self._made_again(record)
+            run = await self._recreate_run(record)
         except RateLimited:
-            return True  # later, when its new lease has run out
+            return True  # retried when the new lease expires
         except StoreUnavailable:
             raise
         except GatewayError as error:
             logger.warning("response %s cannot be run again: %s", record.id, error.message)
             return False
-        if began and run.plan.toolset.served:
-            run.abandon()  # its tools may have been called
+        if began and run.plan.toolset.bound_tools:
+            run.scope.abandon()  # its tools may have been called
             return False
         run.attempt = record.attempt + 1
         run.response.status = "queued"
         claimed = run.record()
         try:
-            mine = await self._store.advance(claimed, expected=UNFINISHED, attempt=record.attempt)
-            told = await self._told(record) if mine else 0
+            # Compare-and-set: an owner that is slow, not dead, may have started it since and called tools.
+            mine = await self._store.advance(
+                claimed, expected={record.response.status}, attempt=record.attempt
+            )
+            stored = await self._stored_events(record) if mine else 0
         except BaseException:
-            run.abandon()
+            run.scope.abandon()
             raise
-        if not mine or told > OPENING:
-            run.abandon()
-            if mine:  # its owner has written while it was taken over
+        if not mine or stored > OPENING:
+            run.scope.abandon()
+            if mine:  # the owner wrote while it was taken over
                 await self._end(claimed, "failed")
-            await self._store.release(self._holder, record.id)
+                await self._store.release(self._holder, record.id)
+            # Otherwise the lease is left to expire: if the owner dies after all, the response is found again.
             return True
         logger.info("response %s is run here", record.id)
-        self._begin(run, told=told)
+        self._begin(run, stored=stored)
         return True
 
-    async def _told(self, record: StoredResponse) -> int:
+    async def _stored_events(self, record: StoredResponse) -> int:
         return await self._store.count_events(record.id) if record.streamed else 0
 
     async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> None:
-        """Give a response that nobody runs its terminal state and its log its end, as far as they lack it.
+        """End a response without an owner: set its terminal status and complete its log, as far as they are missing.
 
-        The state comes first: from then on a store takes nothing more from an owner that is not dead but slow, and the
-        log stands still. Whoever dies in between leaves what the next one can finish.
+        The status is set first: after that, the store rejects writes of an owner that is slow instead of dead, and the
+        log does not change. Crash-safe: each step can be resumed by another process.
         """
         if record.response.status in UNFINISHED:
             response = snapshot(record.response)
@@ -264,8 +284,8 @@ class BackgroundRuns:
             await self._store.advance(ended, expected=(final.status,))
         await self._store.append_events(record.id, closing, last=True, attempt=record.attempt)
 
-    async def _again_and_again(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
-        """Do `work` every so often; a store that is away is waited for."""
+    async def _run_repeatedly(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Call `work` repeatedly, at the interval `seconds`. Continues if the store is unavailable."""
         away = False
         while True:
             try:
@@ -276,10 +296,10 @@ class BackgroundRuns:
                     logger.warning("%s", error.message)
                 away = True
             except Exception:
-                # Without its watchers, a process would let its responses go, and never find the others'.
-                logger.exception("a watch over background responses broke; it goes on")
+                # The watcher must keep running: without it leases are not renewed and orphans are not found.
+                logger.exception("a watcher of background responses failed; it continues")
             await asyncio.sleep(seconds)
 
 
 async def _drop(events: Sequence[Event]) -> None:
-    """A background response that is not streamed has no log."""
+    """The sink of a background response that is not streamed: it has no log."""

@@ -1,4 +1,4 @@
-"""Compaction: a conversation becomes its user's messages and a summary of the rest, which the model writes and we seal."""
+"""Compaction: replaces a conversation by its user messages and an encrypted summary of the rest, written by the model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from gateway.errors import EngineError
 from gateway.responses.context_management import SUMMARY_REQUEST, without_trigger
 from gateway.responses.plan import Plan, make_plan
-from gateway.responses.sealing import is_summary
-from gateway.serving.served import Services
+from gateway.runtime.sealing import is_summary
+from gateway.runtime.services import Services
 from gateway.wire.decoding import missing
 from gateway.wire.ids import new_id
 from gateway.wire.items import Compaction, Item, Message
@@ -23,9 +23,9 @@ from gateway.wire.text import TextConfig
 async def plan_compaction(
     request: ResponseRequest, services: Services, *, size: int, owner: str | None
 ) -> Plan:
-    """The run that writes the summary; it is not stored. Raises what the client must be told.
+    """The plan of the run that writes the summary, which is not stored. Raises a `GatewayError` for an invalid request.
 
-    Where even the conversation is too long for the model, its oldest turns are left out of what is summarized.
+    If the conversation exceeds the model's context, its oldest turns are not part of the summary.
     """
     if not request.input and request.previous_response_id is None:
         raise missing("input", "Send the items to be compacted, or previous_response_id.")
@@ -47,19 +47,19 @@ async def plan_compaction(
 
 
 def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedResponse]:
-    """What makes the answer of the summary's response. It raises where there is no whole summary."""
+    """A function that builds the answer from the summary's response. It raises if the summary is missing or incomplete."""
 
     def shown(response: Response) -> CompactedResponse:
         said = [item for item in response.output if isinstance(item, Message)]
         summary = "".join(item.text for item in said)
         if response.status != "completed" or not summary or response.usage is None:
-            raise EngineError("The model came to no summary of the conversation. Try again.")
+            raise EngineError("The model did not produce a summary of the conversation. Try again.")
         output: list[Item] = [
             item
             for item in plan.turn.items[:-1]
             if isinstance(item, Message) and item.role == "user" and not is_summary(item)
         ]
-        sealed = services.sealer.seal(summary, plan.owner)
+        sealed = services.sealer.seal(summary, plan.owner, model=plan.model.name)
         output.append(Compaction(id=new_id("cmp_"), encrypted_content=sealed))
         return CompactedResponse(
             id=response.id, created_at=int(time.time()), output=output, usage=response.usage

@@ -1,4 +1,4 @@
-"""Settings that items of a conversation change from where they stand (`configuration_update`)."""
+"""Items that change settings from their position in the conversation on (`configuration_update`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.wire.text import Reasoning
 
 
 def with_updates(request: ResponseRequest, context: Sequence[Item]) -> ResponseRequest:
-    """`request` with the settings that the latest updates in `context` have made, each setting for itself.
+    """`request` with the settings of the latest updates in `context`, each setting separately.
 
-    They come before the request's own: an update is there so that what is sent with every request can stay as it is.
+    Updates take precedence over the request's own settings, which can thus remain the same in each request.
     """
     reasoning, text = request.reasoning, request.text
     for item in context:

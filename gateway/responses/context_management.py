@@ -1,17 +1,19 @@
-"""A response that compacts what it goes on from: `context_management`, and `compaction_trigger` items.
+"""Compaction within a response: `context_management`, and `compaction_trigger` items.
 
-The model writes a summary as the response's first item, and goes on from that; what was before is in no prompt again. After a
-trigger the summary is all that the response makes.
+The model writes a summary as the response's first item and continues from it; earlier items are no longer part of the
+prompt. With a trigger, the response consists of the summary only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
+from gateway.assembly.assembler import ResponseAssembler
+from gateway.assembly.item_builders import EventList
 from gateway.deltas import Delta, TextDelta
 from gateway.errors import EngineError, InvalidRequest, Unsupported
 from gateway.loop.generation import (
@@ -20,21 +22,19 @@ from gateway.loop.generation import (
     GenerationSettings,
     Generator,
 )
+from gateway.loop.media import prompt_length
 from gateway.loop.truncation import turn_starts
+from gateway.loop.writers import Sink
+from gateway.metrics import Metrics
 from gateway.protocols import FinishReason, TextFormat, TokensPrompt, Turn
-from gateway.responses.sealing import Replaces, compacted_context, is_summary
-from gateway.serving.metrics import Metrics
-from gateway.serving.served import ServedModel
+from gateway.runtime.sealing import Replaces, compacted_context, is_summary
+from gateway.runtime.services import ServedModel
 from gateway.wire.content import InputText
 from gateway.wire.items import CompactionTrigger, Item, Message
 from gateway.wire.request import ResponseRequest
 
-if TYPE_CHECKING:
-    from gateway.responses.assembler import ResponseAssembler
-    from gateway.responses.open_item import Out
-
 DEFAULT_SHARE = 0.75
-"""Of the model's context: where an entry has no `compact_threshold`."""
+"""Default threshold, as a share of the model's context, if an entry has no `compact_threshold`."""
 
 SUMMARY_REQUEST = Message(
     role="user",
@@ -50,31 +50,31 @@ SUMMARY_REQUEST = Message(
 
 
 class Seal(Protocol):
-    """Seals a summary for the response's owner; see `Sealer.seal`."""
+    """Encrypts a summary for the response's owner; see `Sealer.seal`."""
 
     def __call__(self, text: str, *, replaces: Replaces, kept: Sequence[Message]) -> str: ...
 
 
-class WantedCompaction(Struct, frozen=True):
-    """When a response compacts what it goes on from."""
+class CompactionSettings(Struct, frozen=True):
+    """When a response compacts its history."""
 
     threshold: int | None
-    """Tokens of the prompt beyond which it does; None: at once, and does nothing else."""
+    """Prompt length in tokens above which it compacts. None: compact at once, and do nothing else."""
 
     @property
     def replaces(self) -> Replaces:
         return "context" if self.threshold is None else "all"
 
 
-def wanted_compaction(request: ResponseRequest, model: ServedModel) -> WantedCompaction | None:
-    """What a request asks for, if it does. Raises for what cannot be."""
+def compaction_settings(request: ResponseRequest, model: ServedModel) -> CompactionSettings | None:
+    """The settings that a request asks for, if any. Raises a `GatewayError` if they cannot be applied."""
     sent = request.input or []
     for index, item in enumerate(sent):
         if isinstance(item, CompactionTrigger):
             if index + 1 < len(sent):
                 raise InvalidRequest(
                     "A compaction_trigger must be the last item of the input: it compacts what is before it.",
-                    param=f"input[{index}]",
+                    param=("input", index),
                     code="invalid_value",
                 )
             if index == 0 and not (request.previous_response_id or request.conversation):
@@ -82,7 +82,7 @@ def wanted_compaction(request: ResponseRequest, model: ServedModel) -> WantedCom
                     "There is nothing to compact. Send the items before the compaction_trigger, or previous_response_id.",
                     param="input",
                 )
-            return WantedCompaction(None)
+            return CompactionSettings(None)
     entries = request.context_management or ()
     if not entries:
         return None
@@ -97,33 +97,34 @@ def wanted_compaction(request: ResponseRequest, model: ServedModel) -> WantedCom
         if (length := model.info.max_model_len) is None:
             raise InvalidRequest(
                 f"The length of the context of '{model.name}' is not known here, so compact_threshold must be sent.",
-                param="context_management[0].compact_threshold",
+                param=("context_management", 0, "compact_threshold"),
                 code="missing_required_parameter",
             )
         threshold = int(length * DEFAULT_SHARE)
-    return WantedCompaction(threshold)
+    return CompactionSettings(threshold)
 
 
 def without_trigger(sent: Sequence[Item]) -> list[Item]:
-    """A request's items but for its trigger, which is none of the conversation."""
+    """A request's items without its trigger, which is not part of the conversation."""
     return [item for item in sent if not isinstance(item, CompactionTrigger)]
 
 
 class Compactor:
-    """The calls of the model that write a response's summaries, where there are to be some."""
+    """Runs the generations that write a response's summaries, if needed."""
 
     def __init__(
         self,
-        wanted: WantedCompaction,
+        wanted: CompactionSettings,
         model: ServedModel,
         settings: GenerationSettings,
         metrics: Metrics,
         *,
         truncate: bool,
+        seal: Seal,
     ) -> None:
-        """`settings` are those of the response, whose limits and stops do not hold for a summary; `truncate` holds for the
-        prompts of the response.
-        """
+        """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
+        the response's prompts. `seal` encrypts the summaries."""
+        self._seal = seal
         sampling = msgspec.structs.replace(
             settings.sampling,
             max_tokens=None,
@@ -139,21 +140,22 @@ class Compactor:
         own = msgspec.structs.replace(settings, sampling=sampling)
         self._wanted = wanted
         self._threshold = wanted.threshold
+        self._model = model
         self._writer = Generator(model, own, metrics)
         self._truncate = truncate
         self._begun: tuple[Turn, Sequence[Message], Generation] | None = None
-        """What is to be summarized, what of it is kept, and the call that does it."""
+        """The turn to summarize, the messages to keep, and the summarizing generation."""
         self.tokens = self._writer.tokens
 
     async def begin(self, generator: Generator, turn: Turn) -> Generation | None:
-        """The generation of `turn`, which the engine has looked at; None where it is to be compacted first: see `run`.
+        """The generation of `turn`, accepted by the engine; None if the history must be compacted first, by `run`.
 
-        Raises what a client must be told by HTTP status.
+        Raises a `GatewayError` that is to be answered with an HTTP status.
         """
         kept: Sequence[Message] = ()
         if (threshold := self._threshold) is not None:
             kept = kept_messages(turn.items)
-            if not _is_more(turn.items, kept):
+            if not _exceeds(turn.items, kept):
                 return await generator.fitting(turn, truncate=self._truncate)
             try:
                 first = await generator.fitting(turn)
@@ -161,7 +163,7 @@ class Compactor:
                 if error.code != CONTEXT_LENGTH_EXCEEDED:
                     raise
             else:
-                if _length(first) <= threshold:
+                if await self._length(first) <= threshold:
                     return first
         asked = msgspec.structs.replace(
             turn,
@@ -172,7 +174,7 @@ class Compactor:
             add_generation_prompt=True,
             continue_final_message=False,
         )
-        # What is too long even for a summary is summarized without its oldest turns.
+        # If the conversation is too long even for the summary, its oldest turns are left out.
         self._begun = turn, kept, await self._writer.fitting(asked, truncate=True)
         return None
 
@@ -180,56 +182,73 @@ class Compactor:
         self,
         assembler: ResponseAssembler,
         generator: Generator,
-        sink: Callable[[Out], Awaitable[None]],
-        seal: Seal,
+        sink: Sink[EventList],
     ) -> Generation | None:
-        """Write the summary; the generation that goes on from it, or None where there is none to be.
+        """Write the summary. Returns the generation that continues from it, or None if there is none.
 
-        Raises `GatewayError` where there is no summary, or not a whole one.
+        Raises `GatewayError` if the summary is missing or incomplete.
         """
         assert self._begun is not None, "begin comes before run"
         turn, kept, asked = self._begun
         wanted = self._wanted
         await sink(assembler.open_compaction())
         summary = await self._summary(asked, assembler, sink)
-        sealed = seal(summary, replaces=wanted.replaces, kept=kept)
+        sealed = self._seal(summary, replaces=wanted.replaces, kept=kept)
         await sink(assembler.end_compaction(sealed))
         if wanted.threshold is None:
             return None
         context = compacted_context(summary, wanted.replaces, kept)
         after = msgspec.structs.replace(turn, items=context)
         generation = await generator.fitting(after, truncate=self._truncate)
-        # What stays may be beyond the threshold by itself: it must not be compacted for each call of a tool.
-        self._threshold = max(wanted.threshold, 2 * _length(generation))
+        # What remains may exceed the threshold itself; do not compact again for every tool call.
+        self._threshold = max(wanted.threshold, 2 * await self._length(generation))
         return generation
+
+    async def _length(self, first: Generation) -> int:
+        """The length of a prompt in tokens. Raises if the gateway does not know it."""
+        prompt = first.request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported(
+                "The engine of this model counts its tokens itself, so no threshold can be kept here. Send a"
+                " compaction_trigger item when it is time.",
+                param="context_management",
+            )
+        return await prompt_length(prompt, self._model.engine)
 
     async def _summary(
         self,
         asked: Generation,
         assembler: ResponseAssembler,
-        sink: Callable[[Out], Awaitable[None]],
+        sink: Sink[EventList],
     ) -> str:
-        said: list[str] = []
-        reasons: list[FinishReason] = []
-
-        def write(deltas: Sequence[Delta]) -> Out:
-            begun = bool(said)
-            said.extend(delta.text for delta in deltas if isinstance(delta, TextDelta))
-            return assembler.compacting() if said and not begun else []
-
-        def end(deltas: Sequence[Delta], reason: FinishReason) -> Out:
-            reasons.append(reason)
-            return write(deltas)
-
-        await self._writer.run(asked, write, end, sink)
-        summary = "".join(said).strip()
-        if reasons != ["stop"] or not summary:
-            raise EngineError("The model came to no summary of the conversation. Try again.")
+        writer = _SummaryWriter(assembler)
+        await self._writer.run(asked, writer, sink)
+        summary = "".join(writer.said).strip()
+        if writer.reason != "stop" or not summary:
+            raise EngineError("The model did not produce a summary of the conversation. Try again.")
         return summary
 
 
+class _SummaryWriter:
+    """Collects a summary. Implements `gateway.loop.writers.GenerationWriter`."""
+
+    def __init__(self, assembler: ResponseAssembler) -> None:
+        self.said: list[str] = []
+        self.reason: FinishReason | None = None
+        self._assembler = assembler
+
+    def feed(self, deltas: Sequence[Delta]) -> EventList:
+        begun = bool(self.said)
+        self.said.extend(delta.text for delta in deltas if isinstance(delta, TextDelta))
+        return self._assembler.compacting() if self.said and not begun else []
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
+        self.reason = reason
+        return self.feed(held)
+
+
 def kept_messages(context: Sequence[Item]) -> list[Message]:
-    """What stays as it is beside a summary of `context`: who gives instructions, and what the user has said last."""
+    """The messages that are kept beside a summary of `context`: instructions, and the user's latest messages."""
     kept = [
         item
         for item in context
@@ -243,19 +262,7 @@ def kept_messages(context: Sequence[Item]) -> list[Message]:
     return kept
 
 
-def _is_more(context: Sequence[Item], kept: Sequence[Message]) -> bool:
-    """Whether there is more in `context` than what is kept, and what was compacted before."""
+def _exceeds(context: Sequence[Item], kept: Sequence[Message]) -> bool:
+    """Whether `context` has more than the kept messages and an earlier compaction."""
     own = [each for each in context if not (isinstance(each, Message) and is_summary(each))]
     return len(own) > len(kept)
-
-
-def _length(first: Generation) -> int:
-    """Tokens of a prompt; raises where the gateway does not know them."""
-    prompt = first.request.prompt
-    if not isinstance(prompt, TokensPrompt):
-        raise Unsupported(
-            "The engine of this model counts its tokens itself, so no threshold can be kept here. Send a compaction_trigger "
-            "item when it is time.",
-            param="context_management",
-        )
-    return len(prompt.token_ids)

@@ -1,4 +1,4 @@
-"""What a response goes on from: the history that its request names, and the items that it refers to."""
+"""The history of a response: earlier items that its request continues from or refers to."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.errors import InvalidRequest, NotFound
-from gateway.protocols import UNFINISHED, CallRecord, ResponseStore, StoredResponse
+from gateway.errors import ConversationFull, InvalidRequest, NotFound
+from gateway.protocols import (
+    UNFINISHED,
+    CallRecord,
+    ConversationBounds,
+    ResponseStore,
+    StoredResponse,
+)
+from gateway.responses.context_management import without_trigger
+from gateway.responses.input_checks import check_ids, check_outputs
+from gateway.runtime.sealing import open_items
+from gateway.runtime.services import Services
+from gateway.tools.requested import items_without_credentials
 from gateway.wire import items
+from gateway.wire.common import encode
 from gateway.wire.content import ReasoningText
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
@@ -17,9 +29,38 @@ _RESULT_APART = items.WebSearchCall | items.CodeInterpreterCall | items.FileSear
 """Calls whose items do not show what the model read."""
 
 
+async def conversation_of(
+    request: ResponseRequest,
+    services: Services,
+    model: str,
+    owner: str | None,
+    known: Sequence[items.Item] | None,
+) -> tuple[Sequence[items.Item], Sequence[items.Item]]:
+    """The history of a request, and the request's own items, each checked and with an id. `known` is the history, if it
+    is not in the store."""
+    check_ids(request.input or ())
+    sent = items_without_credentials(assign_ids(without_trigger(request.input or ())))
+    own = open_items(sent, services.sealer, owner, model=model)
+    history = await history_of(request, services.store, owner) if known is None else known
+    own = await resolve_references(own, history, services.store, owner)
+    if request.conversation is not None:
+        check_room([*history, *own], services.conversation_bounds)
+    check_outputs(own, history)
+    return history, own
+
+
 def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
-    """The items of a request, each with an id and a status: the client's own where it sent them."""
+    """The items of a request, each with an id and a status. Ids sent by the client are kept."""
     return [items.with_id(item, new_id) for item in sent]
+
+
+def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:
+    """Raise `ConversationFull`, before the model is called, if the items cannot be added to the conversation."""
+    number, size = len(context), sum(len(encode(item)) for item in context)
+    if number >= bounds.items or size > bounds.bytes:
+        error = ConversationFull.beyond(bounds.items, bounds.bytes)
+        error.at = ("conversation",)
+        raise error
 
 
 async def resolve_references(
@@ -28,7 +69,7 @@ async def resolve_references(
     store: ResponseStore | None,
     owner: str | None,
 ) -> list[items.Item]:
-    """Replace each `item_reference` by the item that it names: of this response's history, or of any stored response."""
+    """Replace each `item_reference` by its item, from this response's history or any stored response."""
     wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
     if not wanted:
         return list(own)
@@ -45,14 +86,14 @@ async def resolve_references(
             raise NotFound(
                 f"Item with id '{item.id}' not found. Send the item itself; items are known only of responses that are "
                 "stored.",
-                param=f"input[{index}].id",
+                param=("input", index, "id"),
                 code="item_not_found",
             )
     return resolved
 
 
-def with_thoughts(context: Sequence[items.Item]) -> list[items.Item]:
-    """A conversation as the model reads it: of reasoning whose text did not come with it, the summary stands for the text."""
+def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
+    """The conversation as the model reads it. Reasoning without its text is represented by its summary."""
     return [
         msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
         if isinstance(item, items.Reasoning)
@@ -66,7 +107,7 @@ def with_thoughts(context: Sequence[items.Item]) -> list[items.Item]:
 async def kept_results(
     context: Sequence[items.Item], store: ResponseStore | None, owner: str | None
 ) -> Mapping[str, CallRecord]:
-    """What the model read of those calls in `context` whose items do not show it."""
+    """The results that the model read in calls of `context` whose items do not show them."""
     wanted = {item.id for item in context if isinstance(item, _RESULT_APART)}
     if not wanted or store is None:
         return {}
@@ -76,7 +117,7 @@ async def kept_results(
 async def history_of(
     request: ResponseRequest, store: ResponseStore | None, owner: str | None
 ) -> Sequence[items.Item]:
-    """What the request goes on from, oldest first. Raises where there is no such history, or not yet."""
+    """The items that the request continues from, oldest first. Raises if the history does not exist or is not finished."""
     if store is None:
         return ()
     if request.conversation_id is not None:

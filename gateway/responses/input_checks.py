@@ -1,25 +1,23 @@
-"""What a request's own items must keep among each other and towards what they go on from."""
+"""Consistency checks of a request's items, among each other and with the history."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
 from gateway.wire import items
 
 _GIVEN_ID = re.compile(r"[a-z]+_")
 _MAY_REPEAT = (items.ItemReference, items.Reasoning, items.LocalShellCallOutput)
-"""The id of a local shell's output is that of its call."""
-_PLACE = re.compile(r"input\[(\d+)\]")
+"""The id of a local shell's output is the id of its call."""
 
 
 def check_ids(sent: Sequence[items.Item]) -> None:
-    """Refuse an id that two items have: the model would read one thing twice.
+    """Raise for duplicate item ids: the model would read an item twice.
 
-    References may repeat; so may reasoning, of which some clients send each part as an item of its own, and ids that no
-    server gave, such as the `__fake_id__` that openai-agents writes everywhere.
+    References may repeat. So may reasoning, because some clients send each part as a separate item, and ids that no
+    server issued, such as the `__fake_id__` of openai-agents.
     """
     seen: set[str] = set()
     for index, item in enumerate(sent):
@@ -28,16 +26,16 @@ def check_ids(sent: Sequence[items.Item]) -> None:
         if item.id in seen:
             raise InvalidRequest(
                 f"Duplicate item found with id '{item.id}'. Remove duplicate items from your input and try again.",
-                param=f"input[{index}].id",
+                param=("input", index, "id"),
                 code="duplicate_item_id",
             )
         seen.add(item.id)
 
 
 def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> None:
-    """Refuse the output of a call that nobody made: no prompt can say what it answers.
+    """Raise for the output of an unknown call, which cannot be rendered.
 
-    Which type of call it is does not matter: Codex answers a local shell's call as a function's.
+    The types of call and output need not match: Codex answers a local shell call with a function's output.
     """
     if not any(_answers(item) for item in own):
         return
@@ -48,12 +46,12 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
             raise InvalidRequest(
                 f"No tool call found for the output with call_id '{call}'. Send the call before its output, or name the "
                 "response that made it as previous_response_id.",
-                param=f"input[{index}].call_id",
+                param=("input", index, "call_id"),
             )
 
 
 def _made_by(item: items.Item) -> set[str]:
-    """What the output of a call may name it by; empty for anything else."""
+    """The ids by which an output can refer to this call; empty for other items."""
     match item:
         case items.LocalShellCall():
             return {item.call_id, item.id}
@@ -70,7 +68,7 @@ def _made_by(item: items.Item) -> set[str]:
 
 
 def _answers(item: items.Item) -> str | None:
-    """The call that an output names; None for anything else, and for a search that was not the client's."""
+    """The call id that an output refers to; None for other items, and for searches that the client did not run."""
     match item:
         case items.LocalShellCallOutput():
             return item.call_id or item.id
@@ -84,22 +82,3 @@ def _answers(item: items.Item) -> str | None:
             return item.call_id
         case _:
             return None
-
-
-@contextmanager
-def told_by_own_place(before: int, *, brought_by: str) -> Iterator[None]:
-    """Whoever reads a whole conversation names an item by its place in it; the client knows its own items only.
-
-    `before` is how many items come before the request's own, and `brought_by` the parameter that brought them, which an
-    error about one of them is told of.
-    """
-    try:
-        yield
-    except InvalidRequest as error:
-        found = _PLACE.match(error.param or "")
-        if found is None or error.param is None or not before:
-            raise
-        index = int(found[1]) - before
-        rest = error.param[found.end() :]
-        error.param = brought_by if index < 0 else f"input[{index}]{rest}"
-        raise

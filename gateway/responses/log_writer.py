@@ -1,4 +1,4 @@
-"""From a background run to its event log, and from there to the clients that this process serves."""
+"""Writing a background run's events to its log, and notifying clients of this process."""
 
 from __future__ import annotations
 
@@ -7,73 +7,84 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 
 from gateway.errors import StoreUnavailable
-from gateway.loop.sinks import TAKEN
-from gateway.protocols import AppendsSoon, ResponseStore
+from gateway.loop.sinks import ACCEPTED
+from gateway.protocols import BufferedAppends, ResponseStore
 from gateway.responses.live_log import LiveLog
-from gateway.responses.run import Ready, ResponseRun
+from gateway.responses.run import ResponseRun
+from gateway.responses.turns import Ready
 from gateway.wire.common import ENCODER
 from gateway.wire.events import ENDS, json_of_frame
 
 _encode = ENCODER.encode
-_MOST_UNHEARD = 64
-"""Writes of one run that may be under way in the store; then the run waits for the first of them."""
+_MOST_PENDING = 64
+"""Maximum number of pending writes of one run; beyond it, the run waits for the first of them."""
 
 
 class LogWriter:
-    """Writes a run's events to its log. What a failed write may have left out goes with the next one.
+    """Writes a run's events to its log. Events that a failed write may have lost are repeated with the next write.
 
-    The run goes on while a store that can appends; clients are told of an event when it is stored, and not before.
+    The run continues while a store with buffered appends writes. Clients receive an event only after it is stored.
     """
 
     __slots__ = (
-        "_append", "_failed", "_live", "_next", "_response_id", "_run", "_store", "_told", "_unheard",
-        "_unsure", "_unsure_from", "_waiting",
+        "_append",
+        "_failed",
+        "_live",
+        "_next",
+        "_pending",
+        "_response_id",
+        "_run",
+        "_store",
+        "_stored",
+        "_unconfirmed",
+        "_unconfirmed_from",
+        "_waiting",
     )  # fmt: skip
 
-    def __init__(self, store: ResponseStore, run: ResponseRun, live: LiveLog, told: int) -> None:
-        """`told`: how many of the first events are in the log already."""
+    def __init__(self, store: ResponseStore, run: ResponseRun, live: LiveLog, stored: int) -> None:
+        """`stored`: number of events that the log already has."""
         self._store = store
         self._run = run
         self._response_id = run.response.id
         self._append = (
-            store.open_log(self._response_id, self._hear, attempt=run.attempt)
-            if isinstance(store, AppendsSoon)
+            store.open_log(self._response_id, self._on_outcome, attempt=run.attempt)
+            if isinstance(store, BufferedAppends)
             else None
         )
         self._live = live
-        self._told = live.count = told
+        self._stored = live.count = stored
         self._next = 0
-        """The next event's number."""
-        self._unheard: deque[tuple[int, Sequence[bytes], bytes | None, bool]] = deque()
-        """What the store was given and has not answered, in order: number, events, frame of one, whether it is the end."""
-        self._unsure: Sequence[bytes] = ()
-        """Of these it is not known whether they are stored; the first has the number `_unsure_from`."""
-        self._unsure_from = 0
+        """Sequence number of the next event."""
+        self._pending: deque[tuple[int, Sequence[bytes], bytes | None, bool]] = deque()
+        """Pending writes in order: first number, events, frame if it is one event, whether they are the last."""
+        self._unconfirmed: Sequence[bytes] = ()
+        """Events that may or may not be stored; the first has the number `_unconfirmed_from`."""
+        self._unconfirmed_from = 0
         self._failed: StoreUnavailable | None = None
-        """Why, where the run has not been told."""
+        """The error that was not yet raised to the run, if any."""
         self._waiting: asyncio.Future[None] | None = None
 
     def write(self, ready: Ready) -> Awaitable[None]:
-        """Have events stored; the last ones are stored when what is returned was awaited.
+        """Write events. The last ones are stored once the returned awaitable completes.
 
-        Raises `StoreUnavailable` there, also for what was written before.
+        It raises `StoreUnavailable`, also for earlier writes.
         """
-        if type(ready) is not bytes or self._append is None or self._unsure or self._told:
+        if type(ready) is not bytes or self._append is None or self._unconfirmed or self._stored:
             return self._write(ready)
-        # Nearly always: one token, of which the store takes care without being waited for.
+        # Fast path: a single token, which the store accepts without waiting.
         number = self._next
         self._next = number + 1
         one = (json_of_frame(ready),)
         added = self._append(one, False)
         if added:
-            self._live.tell_one(number, ready)
+            self._live.publish_one(number, ready)
         elif added is None:
-            self._unheard.append((number, one, ready, False))
-            if len(self._unheard) >= _MOST_UNHEARD:
-                return self._until_heard(False)
+            self._pending.append((number, one, ready, False))
+            if len(self._pending) >= _MOST_PENDING:
+                return self._wait_until_stored(False)
         else:
             self._refused()
-        return TAKEN
+        return ACCEPTED
 
     async def _write(self, ready: Ready) -> None:
         if isinstance(ready, bytes):
@@ -82,81 +93,81 @@ class LogWriter:
             first, encoded = ready[0].sequence_number, list(map(_encode, ready))
             last = type(ready[-1]) in ENDS
         self._next = first + len(encoded)
-        if self._told:
-            first, encoded = max(first, self._told), encoded[max(0, self._told - first) :]
+        if self._stored:
+            first, encoded = max(first, self._stored), encoded[max(0, self._stored - first) :]
             if not encoded:
                 return
-            self._told = 0
-        if self._unsure:
-            first, encoded = await self._sure(first, encoded, last)
+            self._stored = 0
+        if self._unconfirmed:
+            first, encoded = await self._missing_events(first, encoded, last)
         if self._append is None:
-            await self._wait_for(first, encoded, last)
+            await self._write_unbuffered(first, encoded, last)
             return
         added = self._append(encoded, last)
         if added:
-            self._live.tell(first, encoded, last)
+            self._live.publish(first, encoded, last)
         elif added is None:
-            self._unheard.append((first, encoded, None, last))
-            if last or len(self._unheard) >= _MOST_UNHEARD:
-                await self._until_heard(last)
+            self._pending.append((first, encoded, None, last))
+            if last or len(self._pending) >= _MOST_PENDING:
+                await self._wait_until_stored(last)
         else:
             self._refused()
         if last:
-            self._append = None  # it may refer to this; then nobody but the garbage collector would end the two
+            self._append = None  # break the reference cycle
 
-    async def _wait_for(self, first: int, encoded: Sequence[bytes], last: bool) -> None:
-        """By a store that has to be waited for."""
-        self._unsure, self._unsure_from = encoded, first
+    async def _write_unbuffered(self, first: int, encoded: Sequence[bytes], last: bool) -> None:
+        """Write to a store without buffered appends."""
+        self._unconfirmed, self._unconfirmed_from = encoded, first
         added = await self._store.append_events(
             self._response_id, encoded, last=last, attempt=self._run.attempt
         )
-        self._unsure = ()
+        self._unconfirmed = ()
         if added:
-            self._live.tell(first, encoded, last)
+            self._live.publish(first, encoded, last)
         else:
             self._refused()
 
-    def _hear(self, outcome: bool | StoreUnavailable) -> None:
-        first, encoded, frame, last = self._unheard.popleft()
+    def _on_outcome(self, outcome: bool | StoreUnavailable) -> None:
+        first, encoded, frame, last = self._pending.popleft()
         if outcome is True:
             if frame is not None:
-                self._live.tell_one(first, frame)
+                self._live.publish_one(first, frame)
             else:
-                self._live.tell(first, encoded, last)
+                self._live.publish(first, encoded, last)
         elif outcome is False:
             self._refused()
         else:
-            if not self._unsure:
-                self._unsure_from = first
-            self._unsure = [*self._unsure, *encoded]
+            if not self._unconfirmed:
+                self._unconfirmed_from = first
+            self._unconfirmed = [*self._unconfirmed, *encoded]
             self._failed = outcome
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    async def _until_heard(self, last: bool) -> None:
-        while self._unheard if last else len(self._unheard) >= _MOST_UNHEARD:
+    async def _wait_until_stored(self, last: bool) -> None:
+        while self._pending if last else len(self._pending) >= _MOST_PENDING:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
         if last and self._failed is not None:
             raise self._failed
 
     def _refused(self) -> None:
-        """Somebody else has ended the response, or taken it away: nobody waits for this run."""
+        """Handle a rejected write: another process has ended or taken over the response, so this run stops."""
         self._live.end()
-        self._run.cancel()
+        self._run.scope.cancel()
 
-    async def _sure(
+    async def _missing_events(
         self, first: int, encoded: Sequence[bytes], last: bool
     ) -> tuple[int, list[bytes]]:
-        """What is not in the log and should be, up to these events, and the number of its first."""
-        # None is lost where asking fails, or where the run is to hear of the failure first.
-        self._unsure = [*self._unsure, *encoded]
+        """The missing events, up to and including the given ones, and the number of the first."""
+        # Keep the events if the query fails, or if the run must first receive an earlier failure.
+        self._unconfirmed = [*self._unconfirmed, *encoded]
         failed, self._failed = self._failed, None
         if failed is not None and not last:
             raise failed
         count = await self._store.count_events(self._response_id)
-        if count < self._unsure_from:
+        if count < self._unconfirmed_from:
             raise StoreUnavailable("The store has lost events of this response.")
-        left = list(self._unsure[count - self._unsure_from :])
-        self._unsure = ()
+        left = list(self._unconfirmed[count - self._unconfirmed_from :])
+        self._unconfirmed = ()
         return count, left

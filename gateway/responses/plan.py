@@ -1,46 +1,45 @@
-"""From a decoded request to what has to be run: the plan of one response."""
+"""Planning: turns a decoded request into the plan of one response."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.hints import hints_of
 from gateway.loop.sampling import sampling_of
 from gateway.protocols import (
     Sampling,
+    SessionContext,
     TextFormat,
     Turn,
 )
 from gateway.responses.configuration_updates import with_updates
 from gateway.responses.context_management import (
-    WantedCompaction,
-    wanted_compaction,
-    without_trigger,
+    CompactionSettings,
+    compaction_settings,
 )
 from gateway.responses.history import (
-    assign_ids,
-    history_of,
+    conversation_of,
     kept_results,
-    resolve_references,
-    with_thoughts,
+    with_readable_reasoning,
 )
-from gateway.responses.input_checks import check_ids, check_outputs, told_by_own_place
-from gateway.responses.sealing import open_compactions, open_items
-from gateway.serving.served import ServedModel, Services
-from gateway.tools.client_run import brought_tools
+from gateway.responses.params import request_path
+from gateway.runtime.sealing import open_compactions
+from gateway.runtime.services import ServedModel, Services
+from gateway.tools.client_run import client_tools_of
 from gateway.tools.requested import (
     ApprovedCall,
     approved_calls,
-    items_without_credentials,
     list_request_tools,
     new_listings,
+    server_addresses,
     without_credentials,
 )
 from gateway.tools.toolset import Toolset, build_toolset
@@ -50,18 +49,19 @@ from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import ConversationReference, Response
 from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.tools import Tool
 
 
 class Plan(Struct, kw_only=True):
-    """All that is decided about a response before it runs."""
+    """Everything that is decided about a response before it runs."""
 
     model: ServedModel
     response: Response
-    """As `response.created` will show it."""
+    """The response as `response.created` shows it."""
     input: Sequence[items.Item]
-    """This request's own items, each with an id."""
+    """The request's own items, each with an id."""
     history: Sequence[items.Item]
-    """What it goes on from, oldest first."""
+    """The items that it continues from, oldest first."""
     turn: Turn
     toolset: Toolset
     sampling: Sampling
@@ -71,9 +71,9 @@ class Plan(Struct, kw_only=True):
     conversation_id: str | None
     wants_logprobs: bool
     seals_reasoning: bool
-    """Whether reasoning items shall carry `encrypted_content`."""
+    """Whether reasoning items carry `encrypted_content`."""
     summarizes_reasoning: bool
-    """Whether reasoning items shall carry their text as a summary too."""
+    """Whether reasoning items carry their text also as a summary."""
     owner: str | None
     previous_response_id: str | None
     max_tool_calls: int | None
@@ -82,29 +82,32 @@ class Plan(Struct, kw_only=True):
     trace_headers: Mapping[str, str] | None
     hints: Mapping[str, str]
     truncate: bool
-    """Whether the oldest turns may be left out of a prompt that is too long."""
+    """Whether the oldest turns may be dropped from a prompt that is too long."""
     size: int
-    """Bytes of the request's body: a hint of how long rendering takes."""
+    """Size of the request body in bytes. A hint for how long rendering takes."""
     listings: Sequence[items.McpListTools] = ()
-    """Tool lists that the response shows before anything else; without ids."""
+    """Tool lists that the response shows first; without ids."""
     include: Sequence[str] = ()
-    """What the request wants to see of items besides."""
+    """The request's `include` values."""
     approved: Sequence[ApprovedCall] = ()
-    """Calls that are run before the model is asked."""
+    """Calls that are run before the first generation."""
+    addresses: Mapping[str, str] = {}
+    """See `server_addresses`."""
     body: bytes | None = None
-    """The request's body, where it is stored with the response."""
+    """The request body, if it is stored with the response."""
     generates: bool = True
-    """Whether the model is asked at all; if not, the response is there to be gone on from."""
-    compaction: WantedCompaction | None = None
-    """Whether, and when, it summarizes what it goes on from."""
+    """Whether the model is called at all. If not, the response only extends the conversation."""
+    compaction: CompactionSettings | None = None
+    """Whether, and when, the response compacts its history."""
 
-    def faults_told(self) -> AbstractContextManager[None]:
-        """Has errors about the turn's items name them by their places in the request."""
+    def request_params(self) -> AbstractContextManager[None]:
+        """A context in which errors about the turn name the parameters of the request."""
         before = len(self.turn.items) - len(self.input)
-        return told_by_own_place(before, brought_by=_history_param(self.conversation_id))
+        logprobs = "top_logprobs" if self.response.top_logprobs else "include"
+        return _request_params(before, self.input, self.conversation_id, logprobs=logprobs)
 
 
-# What is known and would change the answer if it were passed over.
+# Parameters that are known but unsupported, and would change the answer if ignored.
 _REFUSED = {
     "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
     "moderation": "Moderation is not available on this server. Leave the parameter out.",
@@ -120,43 +123,38 @@ async def make_plan(
     trace_headers: Mapping[str, str] | None = None,
     unstored: Mapping[str, Sequence[items.Item]] | None = None,
 ) -> Plan:
-    """Decide everything about a response. Raises what the client must be told, with the parameter that is at fault.
+    """Plan a response. Raises a `GatewayError` that names the invalid parameter.
 
-    `unstored` has the histories of responses that the request may go on from besides those that are stored, by their ids.
+    `unstored` has the histories of responses that are not stored but that the request may continue from, by id.
     """
     known = (unstored or {}).get(request.previous_response_id or "")
     _refuse(request, services, goes_on=known is not None)
     model = services.model(request.model)
-    check_ids(request.input or ())
-    sent = items_without_credentials(assign_ids(without_trigger(request.input or ())))
-    own = open_items(sent, services.sealer, owner)
-    history = await history_of(request, services.store, owner) if known is None else known
-    own = await resolve_references(own, history, services.store, owner)
-    check_outputs(own, history)
+    history, own = await conversation_of(request, services, model.name, owner, known)
     request = with_updates(request, [*history, *own])
+    conversation_id, reasoning = request.conversation_id, request.reasoning
+    text_format, logprobs = _text_format(request), _logprobs(request)
     offered, tools = services.offered_tools[model.name], request.tools or ()
-    requested = await list_request_tools(tools, offered.choices, owner=owner)
-    brought = brought_tools(history, own)
-    toolset = build_toolset(
-        tools,
-        request.tool_choice,
-        offered,
-        requested,
-        brought,
-        renderer=model.renderer,
-        owner=owner,
-        items=[*history, *own],
-    )
-    services.omitted_tools.tell(toolset.omitted)
-    text_format = _text_format(request)
-    logprobs = _logprobs(request)
+    context = SessionContext(owner=owner, items=[*history, *own])
+    requested = await list_request_tools(tools, offered.choices, context)
+    with _request_params(len(history), own, conversation_id):
+        toolset = build_toolset(
+            tools,
+            request.tool_choice,
+            offered,
+            requested,
+            client_tools_of(context.items),
+            renderer=model.renderer,
+            context=context,
+        )
+        opened = open_compactions(
+            [*history, *own], services.sealer, owner, model=model.name, own=len(history)
+        )
+    services.omitted_tools.report(toolset.omitted)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
-    reasoning = request.reasoning
-    with told_by_own_place(len(history), brought_by=_history_param(request.conversation_id)):
-        context = open_compactions([*history, *own], services.sealer, owner, own=len(history))
     turn = Turn(
-        items=with_thoughts(context),
+        items=with_readable_reasoning(opened),
         results=await kept_results([*history, *own], services.store, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
@@ -170,10 +168,19 @@ async def make_plan(
             **(request.chat_template_kwargs or {}),
         },
     )
-    response = _skeleton(request, model, sampling, store=store)
+    addresses = server_addresses(tools)
+    listings = new_listings(requested, turn.items)
+    approved = approved_calls(
+        own,
+        history,
+        toolset.listed,
+        partial(services.approvals.check, owner=owner, addresses=addresses),
+    )
+    shown = without_credentials(tools)
+    hints = hints_of(request)
     return Plan(
         model=model,
-        response=response,
+        response=_skeleton(request, model, sampling, shown, conversation_id, store=store),
         input=own,
         history=history,
         turn=turn,
@@ -182,7 +189,7 @@ async def make_plan(
         store=store,
         stream=bool(request.stream),
         background=bool(request.background),
-        conversation_id=request.conversation_id,
+        conversation_id=conversation_id,
         wants_logprobs=logprobs is not None,
         seals_reasoning="reasoning.encrypted_content" in (request.include or ()),
         summarizes_reasoning=_summarizes(reasoning, model),
@@ -192,19 +199,20 @@ async def make_plan(
         cache_salt=request.cache_salt,
         priority=request.priority or 0,
         trace_headers=trace_headers,
-        hints=hints_of(request),
+        hints=hints,
         truncate=request.truncation == "auto",
         size=size,
         include=request.include or (),
-        listings=new_listings(requested, turn.items),
-        approved=approved_calls(own, history, toolset.listed),
+        listings=listings,
+        approved=approved,
+        addresses=addresses,
         generates=_generates(request),
         compaction=_compaction(request, model),
     )
 
 
 def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> None:
-    """Refuse what cannot be honoured, by itself or together. `goes_on`: the previous response is at hand."""
+    """Reject unsupported parameters and combinations. `goes_on`: the previous response is available."""
     for name, message in _REFUSED.items():
         if getattr(request, name, None):
             raise Unsupported(message, param=name)
@@ -231,7 +239,8 @@ def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> N
 
 
 def _check_window(request: ResponseRequest) -> None:
-    """A later completion window is for background responses that nobody follows (`background_options` of the OpenAI API)."""
+    """Check `background_options` (of the OpenAI API): a later completion window requires a background response that is
+    not streamed."""
     window = request.background_options.completion_window if request.background_options else None
     if window in (None, "soonest"):
         return
@@ -239,20 +248,35 @@ def _check_window(request: ResponseRequest) -> None:
         raise InvalidRequest(
             f"A completion window of {window} is for background responses without a stream. "
             "Send background: true and leave stream out, or ask for 'soonest'.",
-            param="background_options.completion_window",
+            param=("background_options", "completion_window"),
             code="invalid_value",
         )
 
 
-def _history_param(conversation_id: str | None) -> str:
-    """The parameter that brings the items before the request's own."""
-    return "previous_response_id" if conversation_id is None else "conversation"
+def _request_params(
+    before: int,
+    own: Sequence[items.Item],
+    conversation_id: str | None,
+    *,
+    logprobs: str = "top_logprobs",
+) -> AbstractContextManager[None]:
+    """A context in which errors about a conversation name the parameters of the request. `before` is the number of
+    items that precede the request's `own` ones."""
+    return renamed_params(
+        partial(
+            request_path,
+            before=before,
+            own=len(own),
+            source_param="previous_response_id" if conversation_id is None else "conversation",
+            logprobs=logprobs,
+        )
+    )
 
 
-def _compaction(request: ResponseRequest, model: ServedModel) -> WantedCompaction | None:
-    wanted = wanted_compaction(request, model)
+def _compaction(request: ResponseRequest, model: ServedModel) -> CompactionSettings | None:
+    wanted = compaction_settings(request, model)
     if wanted is not None and wanted.threshold is not None and not _generates(request):
-        return None  # there is no prompt to be too long
+        return None  # there is no prompt
     return wanted
 
 
@@ -286,22 +310,26 @@ def _summarizes(reasoning: Reasoning | None, model: ServedModel) -> bool:
 
 
 def _logprobs(request: ResponseRequest) -> int | None:
-    """How many alternatives per token, or None where log probabilities were not asked for."""
+    """Number of alternatives per token; None if log probabilities were not requested."""
     if request.top_logprobs:
         return request.top_logprobs
     return 0 if "message.output_text.logprobs" in (request.include or ()) else None
 
 
 def _skeleton(
-    request: ResponseRequest, model: ServedModel, sampling: Sampling, *, store: bool
+    request: ResponseRequest,
+    model: ServedModel,
+    sampling: Sampling,
+    tools: list[Tool],
+    conversation_id: str | None,
+    *,
+    store: bool,
 ) -> Response:
-    """The response before anything is generated, with every field that the API promises."""
+    """The response before any output, with every field that the API requires. `tools` are shown without credentials."""
     return Response(
         id=new_id("resp_"),
         background=bool(request.background),
-        conversation=(
-            ConversationReference(id=request.conversation_id) if request.conversation_id else UNSET
-        ),
+        conversation=(ConversationReference(id=conversation_id) if conversation_id else UNSET),
         created_at=int(time.time()),
         model=model.name,
         status="in_progress",
@@ -322,7 +350,7 @@ def _skeleton(
         frequency_penalty=sampling.frequency_penalty or 0.0,
         text=request.text or TextConfig(),
         tool_choice=request.tool_choice or "auto",
-        tools=without_credentials(request.tools or ()),
+        tools=tools,
         top_logprobs=request.top_logprobs or 0,
         truncation=request.truncation or "disabled",
         user=request.user,

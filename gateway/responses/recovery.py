@@ -1,4 +1,4 @@
-"""Ending an event log whose writer has died: what it leaves open is closed, from what it tells and what was stored."""
+"""Completing an event log whose writer has died, from its events and the stored response."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.responses.told_item import (
-    Told,
+from gateway.assembly.item_events import (
+    ItemView,
     annotations_of,
     begun,
     part_like,
@@ -23,11 +23,11 @@ MakeEvent: TypeAlias = Callable[..., events.Event]
 
 
 def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[bytes], Response]:
-    """The events that end a log, and the final response that the last of them tells.
+    """The events that end a log, and the final response in the last of them.
 
-    `logged` is the whole log; `response` has its terminal status, and the output as far as it was stored. What the log
-    has told stands: its open items are ended as they were stored, else as incomplete with what had been written; stored
-    items that it lacks are told now.
+    `logged` is the whole log; `response` has its terminal status, and the output as far as it was stored. Logged events
+    are kept: open items are closed as they were stored, or else as incomplete with their logged content. Stored items
+    that are not in the log are added.
     """
     recovery = _Recovery([events.decode_event(event) for event in logged])
     if not logged:
@@ -47,11 +47,11 @@ def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[by
 
 
 class _Recovery:
-    def __init__(self, told: Sequence[events.AnyEvent]) -> None:
+    def __init__(self, view: Sequence[events.AnyEvent]) -> None:
         self.closing: list[events.Event] = []
-        self._next = len(told)
-        self._items: dict[int, Told] = {}
-        for event in told:
+        self._next = len(view)
+        self._items: dict[int, ItemView] = {}
+        for event in view:
             self._take(event)
 
     def next(self) -> int:
@@ -60,12 +60,12 @@ class _Recovery:
         return number
 
     def output(self) -> list[items.Item]:
-        """All items, in order; finished, once `close` was called."""
-        told = [self._items[index] for index in sorted(self._items)]
-        return [each.finished for each in told if each.finished is not None]
+        """All items in order; finished once `close` was called."""
+        view = [self._items[index] for index in sorted(self._items)]
+        return [each.finished for each in view if each.finished is not None]
 
     def begin(self, response: Response) -> None:
-        """Tell what comes before everything else, for a log that is empty."""
+        """Emit the initial events, for a log that is empty."""
         begun = msgspec.structs.replace(
             response,
             status="queued",
@@ -79,36 +79,36 @@ class _Recovery:
         self._add(events.ResponseQueued, response=begun)
 
     def close(self, stored: Sequence[items.Item]) -> None:
-        """End every open item, and tell of those that are stored and were not told of."""
-        # A part that is open ends first: calls that the server still ran may stand before it.
-        for index, told in sorted(self._items.items(), key=lambda pair: not pair[1].has_open_part):
-            if told.finished is None:
+        """Close every open item, and add stored items that are not in the log."""
+        # Close an item with an open part first: gateway-run calls that precede it may still have been running.
+        for index, view in sorted(self._items.items(), key=lambda pair: not pair[1].has_open_part):
+            if view.finished is None:
                 known = stored[index] if index < len(stored) else None
-                fits = known is not None and told.fits(known)
-                self._finish(index, told, known if known is not None and fits else told.cut_off())
+                fits = known is not None and view.fits(known)
+                self._finish(index, view, known if known is not None and fits else view.cut_off())
         for index in range(len(self._items), len(stored)):
-            told = self._items[index] = Told(begun(stored[index]))
-            self._add(events.OutputItemAdded, output_index=index, item=told.item)
-            self._finish(index, told, stored[index])
+            view = self._items[index] = ItemView(begun(stored[index]))
+            self._add(events.OutputItemAdded, output_index=index, item=view.item)
+            self._finish(index, view, stored[index])
 
     def _take(self, event: events.AnyEvent) -> None:
         if isinstance(event, events.OutputItemAdded):
-            self._items[event.output_index] = Told(event.item)
+            self._items[event.output_index] = ItemView(event.item)
             return
-        told = self._items.get(getattr(event, "output_index", -1))
-        if told is None:
-            return  # of the response as a whole
-        told.summary.take(event)
+        view = self._items.get(getattr(event, "output_index", -1))
+        if view is None:
+            return  # about the response as a whole
+        view.summary.take(event)
         match event:
             case events.OutputItemDone():
-                told.finished = event.item
+                view.finished = event.item
             case events.ContentPartAdded():
-                told.open, told.text, told.ended, told.annotations = event.part, "", False, []
+                view.open, view.text, view.ended, view.annotations = event.part, "", False, []
             case events.ContentPartDone():
-                told.parts.append(event.part)
-                told.open, told.text, told.ended, told.annotations = None, "", False, []
+                view.parts.append(event.part)
+                view.open, view.text, view.ended, view.annotations = None, "", False, []
             case events.OutputTextAnnotationAdded():
-                told.annotations.append(event.annotation)
+                view.annotations.append(event.annotation)
             case (
                 events.OutputTextDelta()
                 | events.RefusalDelta()
@@ -118,7 +118,7 @@ class _Recovery:
                 | events.McpCallArgumentsDelta()
                 | events.CodeInterpreterCallCodeDelta()
             ):
-                told.text += event.delta
+                view.text += event.delta
             case (
                 events.OutputTextDone()
                 | events.RefusalDone()
@@ -128,60 +128,60 @@ class _Recovery:
                 | events.McpCallArgumentsDone()
                 | events.CodeInterpreterCallCodeDone()
             ):
-                told.ended = True
+                view.ended = True
             case events.McpCallCompleted() | events.McpCallFailed():
-                told.run = True
+                view.run = True
             case events.ShellCallCommandAdded():
-                told.command = event.command
+                view.command = event.command
             case events.ShellCallCommandDelta():
-                told.command = (told.command or "") + event.delta
+                view.command = (view.command or "") + event.delta
             case events.ShellCallCommandDone():
-                told.commands.append(event.command)
-                told.command = None
+                view.commands.append(event.command)
+                view.command = None
             case _:
-                pass  # tells nothing that an item is made of
+                pass  # carries no item state
 
-    def _finish(self, index: int, told: Told, item: items.Item) -> None:
-        """Tell what is missing from `told` to `item`."""
+    def _finish(self, index: int, view: ItemView, item: items.Item) -> None:
+        """Emit the events between the logged state `view` and `item`."""
         delta: MakeEvent
         done: MakeEvent
         match item:
             case items.Message() | items.Reasoning():
                 for at, part in enumerate(parts_of(item)):
-                    if at >= len(told.parts):
-                        self._finish_part(index, item.id, at, part, told)
+                    if at >= len(view.parts):
+                        self._finish_part(index, item.id, at, part, view)
                 if isinstance(item, items.Reasoning):
                     cut_off = item.status == "incomplete"
-                    for make, fields in told.summary.missing(item.summary, cut_off=cut_off):
+                    for make, fields in view.summary.missing(item.summary, cut_off=cut_off):
                         self._add(make, item_id=item.id, output_index=index, **fields)
             case items.FunctionCall():
                 delta, done = events.FunctionCallArgumentsDelta, events.FunctionCallArgumentsDone
-                self._finish_text(index, told, item, delta, done, arguments=item.arguments)
+                self._finish_text(index, view, item, delta, done, arguments=item.arguments)
             case items.CustomToolCall():
                 delta, done = events.CustomToolCallInputDelta, events.CustomToolCallInputDone
-                self._finish_text(index, told, item, delta, done, input=item.input)
+                self._finish_text(index, view, item, delta, done, input=item.input)
             case items.McpCall():
                 delta, done = events.McpCallArgumentsDelta, events.McpCallArgumentsDone
-                self._finish_text(index, told, item, delta, done, arguments=item.arguments)
-                if not told.run:
+                self._finish_text(index, view, item, delta, done, arguments=item.arguments)
+                if not view.run:
                     failed = item.error is not None
                     end = events.McpCallFailed if failed else events.McpCallCompleted
                     self._add(end, item_id=item.id, output_index=index)
             case items.CodeInterpreterCall():
                 delta = events.CodeInterpreterCallCodeDelta
                 done = events.CodeInterpreterCallCodeDone
-                self._finish_text(index, told, item, delta, done, code=item.code or "")
+                self._finish_text(index, view, item, delta, done, code=item.code or "")
             case items.ShellCall():
-                self._finish_commands(index, told, item.action.commands)
+                self._finish_commands(index, view, item.action.commands)
             case _:
-                pass  # has no text that is told by itself
+                pass  # has no separately sent text
         self._add(events.OutputItemDone, output_index=index, item=item)
-        told.finished = item
+        view.finished = item
 
-    def _finish_commands(self, index: int, told: Told, commands: Sequence[str]) -> None:
-        for at in range(len(told.commands), len(commands)):
-            command, begun = commands[at], told.command
-            told.command = None
+    def _finish_commands(self, index: int, view: ItemView, commands: Sequence[str]) -> None:
+        for at in range(len(view.commands), len(commands)):
+            command, begun = commands[at], view.command
+            view.command = None
             where = {"output_index": index, "command_index": at}
             if begun is None:
                 self._add(events.ShellCallCommandAdded, command="", **where)
@@ -192,7 +192,7 @@ class _Recovery:
     def _finish_text(
         self,
         index: int,
-        told: Told,
+        view: ItemView,
         item: items.Item,
         delta: MakeEvent,
         done: MakeEvent,
@@ -200,18 +200,18 @@ class _Recovery:
     ) -> None:
         (text,) = whole.values()
         where = {"item_id": item.id, "output_index": index}
-        if not told.ended:
-            if rest := text[len(told.text) :]:
+        if not view.ended:
+            if rest := text[len(view.text) :]:
                 self._add(delta, delta=rest, **where)
             self._add(done, **where, **whole)
 
     def _finish_part(
-        self, index: int, item_id: str, at: int, part: content.OutputPart, told: Told
+        self, index: int, item_id: str, at: int, part: content.OutputPart, view: ItemView
     ) -> None:
         where = {"item_id": item_id, "output_index": index, "content_index": at}
-        if told.open is None:
+        if view.open is None:
             self._add(events.ContentPartAdded, part=part_like(part, ""), **where)
-        written, ended = told.text, told.ended
+        written, ended = view.text, view.ended
         text = text_of_part(part)
         rest = text[len(written) :]
         tell: tuple[MakeEvent, MakeEvent, dict[str, str]]
@@ -226,7 +226,7 @@ class _Recovery:
             if rest:
                 self._add(tell[0], delta=rest, **where)
             for number, annotation in enumerate(annotations_of(part)):
-                if number >= len(told.annotations):
+                if number >= len(view.annotations):
                     self._add(
                         events.OutputTextAnnotationAdded,
                         annotation_index=number,
@@ -235,8 +235,8 @@ class _Recovery:
                     )
             self._add(tell[1], **tell[2], **where)
         self._add(events.ContentPartDone, part=part, **where)
-        told.parts.append(part)
-        told.open, told.text, told.ended, told.annotations = None, "", False, []
+        view.parts.append(part)
+        view.open, view.text, view.ended, view.annotations = None, "", False, []
 
     def _add(self, event: MakeEvent, **fields: object) -> None:
         self.closing.append(event(sequence_number=self.next(), **fields))

@@ -1,11 +1,11 @@
-"""Running a background response whose process died before anybody had seen any output."""
+"""Running a background response again if its process died before any output was visible."""
 
 from __future__ import annotations
 
 from gateway.protocols import StoredResponse
 from gateway.responses.plan import Plan, make_plan
 from gateway.responses.run import ResponseRun
-from gateway.serving.served import Services
+from gateway.runtime.services import Services
 from gateway.tools.requested import items_without_credentials, without_credentials
 from gateway.wire.request import ResponseRequest, decode_response_request
 
@@ -13,9 +13,9 @@ from gateway.wire.request import ResponseRequest, decode_response_request
 def body_to_keep(
     plan: Plan, request: ResponseRequest, body: bytes, services: Services
 ) -> bytes | None:
-    """The body of a request that may have to be run again, to be stored with its response.
+    """The request body to store with a response that may have to be run again.
 
-    None where the configuration does not ask for it, and for requests with credentials in them, which are not stored.
+    None if this is not configured, or if the request contains credentials, which are not stored.
     """
     if not (plan.background and services.config.server.rerun_lost):
         return None
@@ -24,8 +24,8 @@ def body_to_keep(
     return None if secret else body
 
 
-async def made_again(record: StoredResponse, services: Services) -> ResponseRun:
-    """A prepared run that makes the stored response, under its own id. Raises `GatewayError` where it cannot be made here."""
+async def recreate_run(record: StoredResponse, services: Services) -> ResponseRun:
+    """A prepared run for the stored response, with the same id. Raises `GatewayError` if it cannot be run here."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
     plan = await make_plan(request, services, size=len(record.request), owner=record.owner)

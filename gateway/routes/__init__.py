@@ -1,1 +1,1 @@
-"""HTTP: requests are decoded, what they ask for is called, answers are encoded."""
+"""HTTP routes: decode requests, call the APIs, encode the answers."""

@@ -1,30 +1,24 @@
-"""Answers as ASGI applications: JSON, errors, and the stream and the plain answer of a running response."""
+"""Answers as ASGI applications: JSON, errors, and the answer of a run in one body."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import GatewayError, StoreUnavailable
-from gateway.loop.sinks import TAKEN
-from gateway.responses.live_log import LiveLog
-from gateway.responses.run import Ready, ResponseRun
-from gateway.routes.chunks import OneWrite, Silence, chunk_writer
-from gateway.serving.served import Services
+from gateway.errors import GatewayError
+from gateway.loop.run_scope import RunScope
+from gateway.uvicorn_internals.fast_path import SingleWrite
 from gateway.wire.common import encode
-from gateway.wire.events import SSE_DONE, TERMINAL, Event, sse_frame, sse_frame_of
-from gateway.wire.response import ErrorBody, ErrorEnvelope, Response
+from gateway.wire.response import error_body
 
 JSON = "application/json"
 DIRECT_SEND = "gateway.send"
 """Where the application keeps the server's own `send` in a request's scope."""
-STORE_RETRY_SECONDS = 0.5
-"""How long a stream waits before it asks a store that is away again."""
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -46,7 +40,7 @@ class JsonAnswer:
             (b"content-length", b"%d" % len(self.body)),
         ]
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
-        with OneWrite(direct(scope, send)):
+        with SingleWrite(direct(scope, send)):
             await send(start)
             await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
@@ -54,12 +48,6 @@ class JsonAnswer:
 def json_answer(body: object, *, status: int = 200) -> JsonAnswer:
     """`body`, a wire Struct, as JSON."""
     return JsonAnswer(encode(body), status)
-
-
-def error_body(error: GatewayError) -> bytes:
-    """`error` in OpenAI's envelope."""
-    body = ErrorBody(message=error.message, type=error.type, param=error.param, code=error.code)
-    return encode(ErrorEnvelope(error=body))
 
 
 def error_answer(error: GatewayError) -> ASGIResponse:
@@ -103,157 +91,30 @@ def direct(scope: Scope, send: Send) -> Send:
     return found
 
 
-class EventStream:
-    """A run's events as server-sent events, ended by `[DONE]`; what is ready at once is one write."""
-
-    def __init__(self, run: ResponseRun) -> None:
-        self._run = run
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        metrics = self._run.services.metrics
-        metrics.stream_opened()
-        try:
-            await while_connected(receive, self._stream(send, direct(scope, send)))
-        finally:
-            self._run.abandon()
-            metrics.stream_closed()
-
-    async def _stream(self, send_head: Send, send: Send) -> None:
-        silence = Silence()
-        write_chunk: Callable[[bytes], bool] | None = None
-        end = SSE_DONE
-
-        async def begin(body: bytes) -> None:
-            nonlocal write_chunk
-            with OneWrite(send):
-                await send_head(
-                    {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]}
-                )
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-            write_chunk = chunk_writer(send, silence)
-
-        def write(ready: Ready) -> Awaitable[None]:
-            nonlocal end
-            if isinstance(ready, bytes):
-                body = ready
-            else:
-                body = b"".join(map(sse_frame, ready))
-                if isinstance(ready[-1], TERMINAL):  # leaves in one write with what ends the stream
-                    end = body + SSE_DONE
-                    return TAKEN
-            if write_chunk is None:
-                return begin(body)
-            if write_chunk(body):
-                return TAKEN
-            return send({"type": "http.response.body", "body": body, "more_body": True})
-
-        def break_silence(comment: bytes) -> bool:
-            return write_chunk is not None and write_chunk(comment)
-
-        with silence.broken(break_silence, self._run.services.config.server.ping_interval):
-            await self._run.run_framed(write)
-        await send({"type": "http.response.body", "body": end, "more_body": False})
-
-
-class LogStream:
-    """A background response's event log as server-sent events: what is logged, then what comes, to its end."""
+class PlainAnswer:
+    """A run's answer in one body, or its error with the error's status. A client that leaves ends the run."""
 
     def __init__(
         self,
-        services: Services,
-        response_id: str,
+        run_scope: RunScope,
+        make: Callable[[], Awaitable[ASGIApp]],
         *,
-        after: int = -1,
-        live: LiveLog | None = None,
+        refuse: Callable[[GatewayError], ASGIApp] = error_answer,
     ) -> None:
-        """`live` has the events of a response that this process runs, as they come."""
-        self._services = services
-        self._response_id = response_id
-        self._live = live
-        self._at = max(after, -1)
-        """The number of the last event that was sent."""
+        """`make` runs, and returns the answer; it may raise `GatewayError`, which `refuse` answers or raises."""
+        self._run_scope = run_scope
+        self._make = make
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        metrics = self._services.metrics
-        metrics.stream_opened()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS]})
-            await while_connected(receive, self._stream(direct(scope, send)))
+            await while_connected(receive, self._answer(scope, receive, send))
         finally:
-            metrics.stream_closed()
+            self._run_scope.abandon()
 
-    async def _stream(self, send: Send) -> None:
-        silence = Silence()
-        write_chunk = chunk_writer(send, silence)
-        with silence.broken(write_chunk, self._services.config.server.ping_interval):
-            await self._follow(send, write_chunk)
-        await send({"type": "http.response.body", "body": SSE_DONE, "more_body": False})
-
-    async def _follow(self, send: Send, write_chunk: Callable[[bytes], bool]) -> None:
-        """Send all events, to the log's end."""
-        live = self._live
-        complete = False
-        if live is not None:
-            await self._copy(send, write_chunk, until=live)
-            follower = await live.follow(self._at, write_chunk)
-            self._at, complete = follower.at, follower.complete
-        while not complete:
-            try:
-                await self._copy(send, write_chunk)
-                complete = True
-            except StoreUnavailable:
-                if live is None:
-                    raise
-                # What was being followed has its end in the store, which comes back, or is given up by the client.
-                await asyncio.sleep(STORE_RETRY_SECONDS)
-
-    async def _copy(
-        self, send: Send, write_chunk: Callable[[bytes], bool], *, until: LiveLog | None = None
-    ) -> None:
-        """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
-        store = self._services.store
-        assert store is not None, "only what is stored has a log"
-        if until is not None and until.count <= self._at + 1:
-            return
-        async with aclosing(store.read_events(self._response_id, after=self._at)) as batches:
-            async for batch in batches:
-                self._at += len(batch)
-                body = b"".join(map(sse_frame_of, batch))
-                if not write_chunk(body):
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-                if until is not None and until.count <= self._at + 1:
-                    return
-
-
-class PlainAnswer:
-    """A run's final response as one JSON body; an error's envelope and status where it failed."""
-
-    def __init__(
-        self, run: ResponseRun, *, shown: Callable[[Response], object] | None = None
-    ) -> None:
-        """`shown` makes the body of the response, where that is not the response itself; it may raise `GatewayError`."""
-        self._run = run
-        self._shown = shown
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def answer() -> None:
-            response = await self._run.run(_discard)
-            await self._answer(response)(scope, receive, send)
-
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await while_connected(receive, answer())
-        finally:
-            self._run.abandon()
-
-    def _answer(self, response: Response) -> ASGIApp:
-        if self._run.error is not None:
-            return error_answer(self._run.error)
-        try:
-            return json_answer(response if self._shown is None else self._shown(response))
+            answer = await self._make()
         except GatewayError as error:
-            return error_answer(error)
-
-
-def _discard(events: Sequence[Event]) -> Awaitable[None]:
-    """The plain answer is the final response; nobody reads the events on the way."""
-    return TAKEN
+            answer = self._refuse(error)
+        await answer(scope, receive, send)

@@ -1,22 +1,17 @@
-"""Reading a request's body, within the server's limits."""
+"""Reading request bodies within the server's limits."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 
 from litestar.types import Receive
 
-from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge
+from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.routes.state import HttpRequest, services_of
 
-
-class UnsupportedMediaType(GatewayError):
-    """The body is not JSON, or is compressed: 415."""
-
-    status = 415
-    type = "invalid_request_error"
-    default_code = "unsupported_media_type"
+_JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
 
 
 class BodyTimeout(GatewayError):
@@ -28,19 +23,21 @@ class BodyTimeout(GatewayError):
 
 
 async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> bytes:
-    """The whole body of a JSON request, not yet decoded.
+    """The whole, undecoded body of a JSON request.
 
-    At most `server.max_body_bytes`, within `server.body_timeout` seconds; both are the server's configuration.
+    Limited to `server.max_body_bytes` bytes and `server.body_timeout` seconds.
     """
     headers = dict(request.scope["headers"])
-    media_type = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
-    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
+    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    # A request without a type has no body: `RequestGuard` checks that.
+    if media_type not in (b"application/json", b"") and not _JSON_TYPE.fullmatch(media_type):
         raise UnsupportedMediaType(
-            f"The content type '{media_type}' is not supported. Send 'application/json'."
+            f"The content type '{media_type.decode('latin-1')[:100]}' is not supported. Send JSON with the header "
+            "'content-type: application/json'."
         )
     config = services_of(request).config.server
     _check_headers(headers, config.max_body_bytes)
-    # One clock for all of it: to read a body part by part costs several times as much.
+    # One timeout for the whole body: a timeout per part costs several times as much.
     try:
         async with asyncio.timeout(config.body_timeout):
             body = await _whole(request.receive, config.max_body_bytes)
@@ -86,7 +83,7 @@ async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes,
 
 
 def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Refuse what need not be read: a body that is compressed, or says that it is longer than `limit`."""
+    """Reject by its headers a body that is compressed, or longer than `limit`."""
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedMediaType(
@@ -98,11 +95,11 @@ def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
 
 
 async def _part(receive: Receive) -> tuple[bytes, bool]:
-    """The next part of a body, and whether more comes."""
+    """The next part of a body, and whether more follows."""
     message = await receive()
     if message["type"] != "http.request":
-        # The client has gone. Nobody reads the answer, and nobody is at fault here.
-        raise InvalidRequest("The body is incomplete: its sender has gone.")
+        # The client has disconnected. Nobody reads the answer, and it is not an error of the server.
+        raise InvalidRequest("The body is incomplete: the client has disconnected.")
     return message.get("body", b""), message.get("more_body", False)
 
 

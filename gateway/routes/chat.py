@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 from gateway.chat.plan import make_chat_plan
 from gateway.chat.run import prepare_chat
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChoicesAnswer, ChunkStream
+from gateway.routes.choices import ChunkStream, whole_choices
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.chat import decode_chat_request
@@ -16,7 +16,7 @@ from gateway.wire.chat import decode_chat_request
 
 @post("/v1/chat/completions", status_code=200)
 async def create_chat_completion(request: HttpRequest) -> ASGIApp:
-    """Make a chat completion: streamed or plain."""
+    """Create a chat completion, streaming or not."""
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_chat_request(body)
@@ -30,4 +30,4 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
         trace_headers=trace_headers(request),
     )
     run = await prepare_chat(plan, services)
-    return ChunkStream(run) if plan.style.stream else ChoicesAnswer(run)
+    return ChunkStream(run) if plan.style.stream else whole_choices(run)

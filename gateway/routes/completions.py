@@ -7,21 +7,25 @@ from litestar.types import ASGIApp
 
 from gateway.completions.run import prepare_completion
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChoicesAnswer, ChunkStream
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.choices import ChunkStream, whole_choices
+from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.completions import decode_completion_request
 
 
 @post("/v1/completions", status_code=200)
 async def create_completion(request: HttpRequest) -> ASGIApp:
-    """Complete raw prompts: streamed or plain."""
+    """Complete raw prompts, streaming or not."""
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_completion_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/completions")
     run = await prepare_completion(
-        decoded, services, size=len(body), trace_headers=trace_headers(request)
+        decoded,
+        services,
+        size=len(body),
+        owner=owner_of(request),
+        trace_headers=trace_headers(request),
     )
-    return ChunkStream(run) if decoded.stream else ChoicesAnswer(run)
+    return ChunkStream(run) if decoded.stream else whole_choices(run)

@@ -10,10 +10,10 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.assembly.included import as_listed
+from gateway.errors import ConversationFull, InvalidRequest, NotFound, Unsupported
 from gateway.protocols import ResponseStore
 from gateway.responses.history import assign_ids
-from gateway.responses.included import as_listed
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_query, unknown_after
@@ -21,16 +21,17 @@ from gateway.routes.queries import has_unknown, include_of
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item, ItemReference
+from gateway.wire.listing import Deleted, listing
 from gateway.wire.request import decode_conversation_request
-from gateway.wire.response import Conversation, DeletedConversation, item_list
+from gateway.wire.response import Conversation
 
 MAX_ITEMS = 20
-"""How many items one request may add (OpenAI's limit)."""
+"""Maximum number of items added by one request (OpenAI's limit)."""
 
 
 @post("/v1/conversations", status_code=200)
 async def create_conversation(request: HttpRequest) -> ASGIApp:
-    """A new conversation, with the items that it begins with."""
+    """Create a conversation, with its initial items."""
     store, owner = _store(request), owner_of(request)
     decoded = decode_conversation_request(await read_body(request, may_be_empty=True) or b"{}")
     items = _new_items(decoded.items or [])
@@ -39,19 +40,24 @@ async def create_conversation(request: HttpRequest) -> ASGIApp:
     )
     await store.put_conversation(conversation, owner=owner)
     if items:
-        await store.append_items(conversation.id, items, owner=owner)
+        bounds = services_of(request).conversation_bounds
+        try:
+            await store.append_items(conversation.id, items, owner=owner, bounds=bounds)
+        except ConversationFull:
+            await store.delete_conversation(conversation.id, owner=owner)
+            raise
     return json_answer(conversation)
 
 
 @get("/v1/conversations/{conversation_id:str}")
 async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
-    """A conversation, without its items."""
+    """Retrieve a conversation, without its items."""
     return json_answer(await _conversation(request, conversation_id))
 
 
 @post("/v1/conversations/{conversation_id:str}", status_code=200)
 async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
-    """Change a conversation's metadata."""
+    """Replace a conversation's metadata."""
     conversation = await _conversation(request, conversation_id)
     decoded = decode_conversation_request(await read_body(request), require="metadata")
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
@@ -61,28 +67,33 @@ async def update_conversation(request: HttpRequest, conversation_id: FromPath[st
 
 @delete("/v1/conversations/{conversation_id:str}", status_code=200)
 async def delete_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
-    """Forget a conversation and its items."""
+    """Delete a conversation and its items."""
     deleted = await _store(request).delete_conversation(conversation_id, owner=owner_of(request))
     if not deleted:
         raise _unknown(conversation_id)
-    return json_answer(DeletedConversation(id=conversation_id))
+    return json_answer(Deleted(id=conversation_id, object="conversation.deleted"))
 
 
 @post("/v1/conversations/{conversation_id:str}/items", status_code=200)
 async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
-    """Add items at the end of a conversation."""
+    """Append items to a conversation."""
     await _conversation(request, conversation_id)
     include = _include(request)
     decoded = decode_conversation_request(await read_body(request), require="items")
     items = _new_items(decoded.items or [])
-    if not await _store(request).append_items(conversation_id, items, owner=owner_of(request)):
+    if not await _store(request).append_items(
+        conversation_id,
+        items,
+        owner=owner_of(request),
+        bounds=services_of(request).conversation_bounds,
+    ):
         raise _unknown(conversation_id)
-    return json_answer(item_list(await _shown(request, items, include), has_more=False))
+    return json_answer(listing(await _shown(request, items, include), has_more=False))
 
 
 @get("/v1/conversations/{conversation_id:str}/items")
 async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
-    """A page of a conversation's items."""
+    """List a page of a conversation's items."""
     await _conversation(request, conversation_id)
     include = _include(request, PAGED_BY)
     query = page_query(request.query_params, default_order="desc")
@@ -96,14 +107,14 @@ async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> AS
     if page is None:
         raise unknown_after(query.after) if query.after else _unknown(conversation_id)
     shown = await _shown(request, page.items, include)
-    return json_answer(item_list(shown, has_more=page.has_more))
+    return json_answer(listing(shown, has_more=page.has_more))
 
 
 @get("/v1/conversations/{conversation_id:str}/items/{item_id:str}")
 async def retrieve_item(
     request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
 ) -> ASGIApp:
-    """One item of a conversation."""
+    """Retrieve one item of a conversation."""
     include = _include(request)
     item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
     if item is None:
@@ -116,7 +127,7 @@ async def retrieve_item(
 async def delete_item(
     request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
 ) -> ASGIApp:
-    """Take one item out of a conversation; answers the conversation."""
+    """Delete one item of a conversation. Answers with the conversation."""
     owner = owner_of(request)
     if not await _store(request).delete_item(conversation_id, item_id, owner=owner):
         raise _unknown_item(item_id)
@@ -133,13 +144,14 @@ def _new_items(sent: list[Item]) -> list[Item]:
     for index, item in enumerate(sent):
         if isinstance(item, ItemReference):
             raise InvalidRequest(
-                "A conversation holds items themselves, not references.", param=f"items[{index}]"
+                "Item references cannot be added to a conversation. Send the items themselves.",
+                param=("items", index),
             )
     return assign_ids(sent)
 
 
 def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:
-    """What is to be included; `known` are the other parameters of the query."""
+    """The query's `include` values; `known` are its other parameters."""
     if has_unknown(request.query_params, known):
         services_of(request).metrics.unknown_parameters("/v1/conversations")
     return include_of(request.query_params)

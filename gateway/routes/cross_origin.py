@@ -1,4 +1,4 @@
-"""Pages of other origins (CORS): what they are told before there is a key, and what they may read."""
+"""Cross-origin requests (CORS): preflight requests, which have no key, and readable headers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 
 EXPOSED = ("x-request-id", "retry-after")
-"""What scripts may read beyond what every script may: clients show it in their errors."""
+"""Additional response headers that scripts may read; clients show them in their errors."""
 
 
 def cors_config(origins: Sequence[str]) -> CORSConfig | None:
-    """What Litestar does for `origins`; None: there is no CORS."""
+    """Litestar's configuration for `origins`; None disables CORS."""
     if not origins:
         return None
     return CORSConfig(allow_origins=list(origins), expose_headers=list(EXPOSED))
 
 
 def is_preflight(scope: Any) -> bool:
-    """Whether a browser asks if a page may ask: such a request never has a key (WHATWG Fetch, 4.8)."""
+    """Whether this is a browser's preflight request, which never has a key (WHATWG Fetch, 4.8)."""
     headers = Headers.from_scope(scope)
     return (
         scope["method"] == "OPTIONS"
@@ -30,7 +30,7 @@ def is_preflight(scope: Any) -> bool:
 
 
 def refusal_headers(config: CORSConfig | None, scope: Any) -> list[tuple[bytes, bytes]]:
-    """What an answer that does not come through Litestar needs, so that the page may read why it was refused."""
+    """CORS headers for an answer that does not come from Litestar, so that the page can read the error."""
     origin = Headers.from_scope(scope).get("origin")
     if config is None or origin is None or not config.is_origin_allowed(origin):
         return []

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from litestar import HttpMethod, get, route
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
-from gateway.errors import GatewayError, ServerShuttingDown
+from gateway.errors import GatewayError, PermissionDenied, ServerShuttingDown
+from gateway.metrics import CONTENT_TYPE
 from gateway.routes.answers import error_answer
-from gateway.routes.state import HttpRequest, services_of
-from gateway.serving.metrics import CONTENT_TYPE
+from gateway.routes.state import HttpRequest, owner_of, services_of
 
 _GET_OR_HEAD = (HttpMethod.GET, HttpMethod.HEAD)
-"""Some monitors ask with HEAD; the server leaves the body out."""
+"""Some monitors use HEAD; the server omits the body."""
 
 
 @route("/health", http_method=_GET_OR_HEAD)
 async def health(request: HttpRequest) -> ASGIApp:
-    """200 while the process lives."""
+    """200 while the process is running."""
     return ASGIResponse(body=b'{"status":"ok"}', media_type="application/json")
 
 
 @route("/ready", http_method=_GET_OR_HEAD)
 async def ready(request: HttpRequest) -> ASGIApp:
-    """200 while every engine and the store can serve; 503 with the reason of the first that cannot."""
+    """200 while every engine and the store can serve; otherwise 503 with the reason of the first that cannot.
+
+    Models that could not be opened and are not required are listed.
+    """
     services = services_of(request)
     checks = [model.engine.health() for model in services.models.values()]
     if services.store is not None:
@@ -38,10 +42,19 @@ async def ready(request: HttpRequest) -> ASGIApp:
         await asyncio.gather(*checks)
     except GatewayError as error:
         return error_answer(error)
-    return ASGIResponse(body=b'{"status":"ready"}', media_type="application/json")
+    body: dict[str, object] = {"status": "ready"}
+    if services.unopened:
+        body["unavailable_models"] = services.unopened
+    return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")
 
 
 @get("/metrics")
 async def metrics(request: HttpRequest) -> ASGIApp:
-    """Everything that is counted, in Prometheus' text format."""
-    return ASGIResponse(body=services_of(request).metrics.exposition(), media_type=CONTENT_TYPE)
+    """All metrics, in Prometheus' text format."""
+    services = services_of(request)
+    readers = services.config.server.metrics
+    if isinstance(readers, list) and owner_of(request) not in readers:
+        raise PermissionDenied(
+            "This API key may not read the metrics. Its name has to be in metrics under [server]."
+        )
+    return ASGIResponse(body=services.metrics.exposition(), media_type=CONTENT_TYPE)

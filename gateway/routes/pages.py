@@ -1,4 +1,4 @@
-"""Pagination as OpenAI has it: `after`, `limit`, `order`."""
+"""Pagination in OpenAI's style: `after`, `limit`, `order`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from msgspec import Struct
 from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.protocols import Order
 from gateway.wire.items import Item
-from gateway.wire.response import ItemList, item_list
+from gateway.wire.listing import Listing, listing
 
 PAGED_BY = ("after", "limit", "order")
-"""The query parameters of a page."""
+"""The query parameters of pagination."""
 
 
 class PageQuery(Struct, frozen=True, kw_only=True):
-    """Which part of a list is asked for."""
+    """The requested part of a list."""
 
     after: str | None
     limit: int
@@ -25,10 +25,10 @@ class PageQuery(Struct, frozen=True, kw_only=True):
 
 
 def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"]) -> PageQuery:
-    """The page that a query string asks for; raises `InvalidRequest` with the parameter that is wrong."""
+    """Parse the pagination parameters of a query string. Raises `InvalidRequest` with the wrong parameter."""
     if "before" in query:
         raise Unsupported(
-            "Lists go on after an item: send 'after', and 'order' to turn them round.",
+            "'before' is not supported. Use 'after', and 'order' to reverse the list.",
             param="before",
         )
     limit = query.get("limit", "20")
@@ -52,19 +52,19 @@ def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"
     )
 
 
-def page_of(items: Sequence[Item], query: PageQuery) -> ItemList:
-    """A page of a list that is at hand, oldest first."""
+def page_of(items: Sequence[Item], query: PageQuery) -> Listing:
+    """A page of a list that is in memory, oldest first."""
     ordered = list(items) if query.order == "asc" else list(reversed(items))
     if query.after is not None:
         ids = [item.id for item in ordered]
         if query.after not in ids:
             raise unknown_after(query.after)
         ordered = ordered[ids.index(query.after) + 1 :]
-    return item_list(ordered[: query.limit], has_more=len(ordered) > query.limit)
+    return listing(ordered[: query.limit], has_more=len(ordered) > query.limit)
 
 
 def unknown_after(after: str) -> NotFound:
-    """The item that a page should follow is not in the list."""
+    """The error for an `after` that is not in the list."""
     return NotFound(
         f"Item with id '{after[:100]}' not found.", param="after", code="item_not_found"
     )

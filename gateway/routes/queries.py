@@ -1,4 +1,4 @@
-"""Query strings: what the endpoints that retrieve have in common."""
+"""Query-string parsing shared by the GET endpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INCLUDE = re.compile(r"include(\[\d*\])?")
 
 
 def flag_of(query: Mapping[str, str], name: str) -> bool:
-    """A boolean; False where it is not there. Raises `InvalidRequest` for anything else."""
+    """A boolean parameter, False by default. Raises `InvalidRequest` for any other value."""
     value = query.get(name, "").lower()
     if value not in _FLAGS:
         raise InvalidRequest(
@@ -30,17 +30,17 @@ def flag_of(query: Mapping[str, str], name: str) -> bool:
 
 
 def include_of(query: MultiDict[str]) -> frozenset[str]:
-    """What is to be included; raises `InvalidRequest` for what cannot be.
+    """The `include` values. Raises `InvalidRequest` for an unsupported one.
 
-    SDKs write a list as `include`, or as `include[]`, again and again, or number it.
+    SDKs encode a list as repeated `include` or `include[]`, or with indices.
     """
     wanted = [value for name, value in query.multi_items() if _INCLUDE.fullmatch(name)]
     for index, value in enumerate(wanted):
         if value not in _INCLUDABLE:
-            raise not_among(f"include[{index}]", value, _INCLUDABLE)
+            raise not_among(("include", index), value, _INCLUDABLE)
     return frozenset(wanted)
 
 
 def has_unknown(query: MultiDict[str], known: Collection[str]) -> bool:
-    """Whether there is a parameter that the endpoint does not know; such are passed over, as unknown ones of a body are."""
+    """Whether there is an unknown parameter. Like unknown body parameters, these are ignored."""
     return any(name not in known and not _INCLUDE.fullmatch(name) for name in query)

@@ -10,29 +10,33 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from gateway.assembly.included import as_listed, with_included
 from gateway.errors import InvalidRequest, NotFound, Unsupported
+from gateway.loop.media import media_resolver, prompt_length, with_media
 from gateway.loop.rendering import render
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
 from gateway.responses.compaction import compacted, plan_compaction
-from gateway.responses.included import as_listed, with_included
 from gateway.responses.plan import make_plan
 from gateway.responses.rerun import body_to_keep
 from gateway.responses.run import ResponseRun
-from gateway.routes.answers import EventStream, LogStream, PlainAnswer, json_answer
+from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_of, page_query
 from gateway.routes.queries import flag_of, has_unknown, include_of
+from gateway.routes.response_answers import LogStream, final_response
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.streaming import EventStream
 from gateway.routes.trace import trace_headers
+from gateway.wire.listing import Deleted
 from gateway.wire.request import decode_response_request
-from gateway.wire.response import DeletedResponse, InputTokens
+from gateway.wire.response import InputTokens
 
 _RETRIEVED_BY = ("stream", "starting_after", "include_obfuscation")
 
 
 @post("/v1/responses", status_code=200)
 async def create_response(request: HttpRequest) -> ASGIApp:
-    """Make a response: streamed, plain, or in the background."""
+    """Create a response: streaming, non-streaming, or in the background."""
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body)
@@ -49,7 +53,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     run = ResponseRun(plan, services, quiet=not (plan.stream or plan.background))
     await run.prepare()
     if not plan.background:
-        return EventStream(run) if plan.stream else PlainAnswer(run)
+        return EventStream(run) if plan.stream else final_response(run)
     assert services.background is not None, (
         "a plan is in the background only where there is a store"
     )
@@ -61,9 +65,9 @@ async def create_response(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/responses/{response_id:str}")
 async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """A stored response; with `stream`, the events of a background one, from `starting_after` on.
+    """Retrieve a stored response; with `stream`, the events of a background response after `starting_after`.
 
-    `include` adds to what its own request included; events are as they were told.
+    `include` adds to the values of the original request. Events are returned as they were sent.
     """
     record = await _record(request, response_id)
     query = request.query_params
@@ -76,7 +80,9 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
             )
         response, seal = (
             record.response,
-            partial(services_of(request).sealer.seal, owner=record.owner),
+            partial(
+                services_of(request).sealer.seal, owner=record.owner, model=record.response.model
+            ),
         )
         if include:
             response.output = with_included(response.output, include, record.results, seal)
@@ -104,19 +110,19 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
 async def delete_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """Forget a stored response; one that is running is stopped."""
+    """Delete a stored response. Stops it if it is running."""
     record = await _record(request, response_id)
     store = _store(request)
     if record.response.status in UNFINISHED:
         await store.request_cancel(response_id)
     if not await store.delete(response_id, owner=owner_of(request)):
         raise _unknown(response_id)
-    return json_answer(DeletedResponse(id=response_id))
+    return json_answer(Deleted(id=response_id, object="response.deleted"))
 
 
 @post("/v1/responses/{response_id:str}/cancel", status_code=200)
 async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """Cancel a background response; one that is over is answered as it is."""
+    """Cancel a background response. A finished response is returned unchanged."""
     record = await _record(request, response_id)
     if not record.response.background:
         raise InvalidRequest(
@@ -131,7 +137,7 @@ async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> A
 
 @get("/v1/responses/{response_id:str}/input_items")
 async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """A page of the items that a response was made from."""
+    """List a page of the input items of a response."""
     record = await _record(request, response_id)
     include = include_of(request.query_params)
     query = page_query(request.query_params, default_order="desc")
@@ -149,7 +155,7 @@ async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> 
 
 @post("/v1/responses/input_tokens", status_code=200)
 async def count_input_tokens(request: HttpRequest) -> ASGIApp:
-    """How many tokens a request's prompt has, by the real renderer and tokenizer."""
+    """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body, require_input=False)
@@ -159,26 +165,28 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
         size=len(body),
         owner=owner_of(request),
     )
-    with plan.faults_told():
-        prompt = (await render(plan.model.renderer, plan.turn, size=len(body))).prompt
-    if not isinstance(prompt, TokensPrompt):
-        raise Unsupported(
-            f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
-            param="model",
-        )
-    return json_answer(InputTokens(input_tokens=len(prompt.token_ids)))
+    with plan.request_params():
+        turn = await with_media(plan.turn, media_resolver(plan.model, services, plan.owner))
+        prompt = (await render(plan.model.renderer, turn, size=len(body))).prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported(
+                f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
+                param="model",
+            )
+        length = await prompt_length(prompt, plan.model.engine)
+    return json_answer(InputTokens(input_tokens=length))
 
 
 @post("/v1/responses/compact", status_code=200)
 async def compact_response(request: HttpRequest) -> ASGIApp:
-    """A conversation made shorter: what goes into the next request in place of it."""
+    """Compact a conversation: returns the items that replace it in the next request."""
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body, require_input=False)
     plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
     run = ResponseRun(plan, services, quiet=True)
     await run.prepare()
-    return PlainAnswer(run, shown=compacted(plan, services))
+    return final_response(run, shown=compacted(plan, services))
 
 
 def _note_unknown(request: HttpRequest, known: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: those that were made with `store: true`."""
+"""/v1/chat/completions: stored completions (`store: true`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.errors import NotFound, Unsupported
+from gateway.errors import NotFound, ParamPath, Unsupported
 from gateway.protocols import ResponseStore, StoredCompletion
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import page_query
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.wire.listing import Deleted, Listing, listing
 from gateway.wire.request import decode_metadata
 from gateway.wire.stored_chat import (
-    ChatMessageList,
-    DeletedChatCompletion,
-    completion_list,
     decode_update,
 )
 
@@ -27,7 +25,7 @@ _METADATA = re.compile(r"metadata\[(.+)\]", re.DOTALL)
 
 @get("/v1/chat/completions")
 async def list_chat_completions(request: HttpRequest) -> ASGIApp:
-    """A page of the stored completions, of one model and with some metadata if that is asked for."""
+    """List a page of the stored completions, optionally filtered by model and metadata."""
     params = request.query_params
     query = page_query(params, default_order="asc")
     wanted = {
@@ -43,12 +41,12 @@ async def list_chat_completions(request: HttpRequest) -> ASGIApp:
     )
     if page is None:
         raise _unknown(query.after or "", param="after")
-    return json_answer(completion_list(list(page.completions), has_more=page.has_more))
+    return json_answer(listing(page.completions, has_more=page.has_more))
 
 
 @get("/v1/chat/completions/{completion_id:str}")
 async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
-    """A stored completion."""
+    """Retrieve a stored completion."""
     return json_answer((await _record(request, completion_id)).completion)
 
 
@@ -66,15 +64,15 @@ async def update_chat_completion(request: HttpRequest, completion_id: FromPath[s
 
 @delete("/v1/chat/completions/{completion_id:str}", status_code=200)
 async def delete_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
-    """Forget a stored completion and its messages."""
+    """Delete a stored completion and its messages."""
     if not await _store(request).delete_completion(completion_id, owner=owner_of(request)):
         raise _unknown(completion_id)
-    return json_answer(DeletedChatCompletion(id=completion_id))
+    return json_answer(Deleted(id=completion_id, object="chat.completion.deleted"))
 
 
 @get("/v1/chat/completions/{completion_id:str}/messages")
 async def list_chat_messages(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
-    """A page of the messages that a stored completion was made from."""
+    """List a page of the request messages of a stored completion."""
     query = page_query(request.query_params, default_order="asc")
     messages = list((await _record(request, completion_id)).messages)
     if query.order == "desc":
@@ -90,7 +88,7 @@ async def list_chat_messages(request: HttpRequest, completion_id: FromPath[str])
         messages = messages[ids.index(query.after) + 1 :]
     shown = messages[: query.limit]
     return json_answer(
-        ChatMessageList(
+        Listing(
             data=shown,
             first_id=shown[0]["id"] if shown else None,
             last_id=shown[-1]["id"] if shown else None,
@@ -100,7 +98,7 @@ async def list_chat_messages(request: HttpRequest, completion_id: FromPath[str])
 
 
 def _model(request: HttpRequest, name: str | None) -> str | None:
-    """The name that completions were made under, where an alias of it is asked for."""
+    """The model's own name, under which completions are stored, if `name` is an alias."""
     if not name:
         return None
     return services_of(request).aliases.get(name, name)
@@ -120,7 +118,7 @@ async def _record(request: HttpRequest, completion_id: str) -> StoredCompletion:
     return record
 
 
-def _unknown(completion_id: str, *, param: str | None = None) -> NotFound:
+def _unknown(completion_id: str, *, param: str | ParamPath = ()) -> NotFound:
     return NotFound(
         f"Chat completion with id '{completion_id[:100]}' not found. Only those made with store: true are kept.",
         param=param,

@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize, as vLLM has them."""
+"""/tokenize and /detokenize, compatible with vLLM."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import asyncio
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.chat.plan import in_chats_words, make_chat_plan
-from gateway.errors import GatewayError, InvalidRequest, Unsupported
+from gateway.chat.plan import make_chat_plan
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.loop.media import prompt_length, with_media
+from gateway.loop.rendering import render
 from gateway.protocols import Tokenizer, TokensPrompt
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
-from gateway.routes.state import HttpRequest, services_of
-from gateway.serving.served import ServedModel, Services
+from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.runtime.services import ServedModel, Services
 from gateway.wire.chat import convert_chat_request
 from gateway.wire.common import JsonObject
 from gateway.wire.completions import (
@@ -27,11 +29,11 @@ from gateway.wire.decoding import convert, decode_object, missing
 
 @post("/tokenize", status_code=200)
 async def tokenize(request: HttpRequest) -> ASGIApp:
-    """The tokens of a text, or of the prompt that a chat request makes."""
+    """The tokens of a text, or of the prompt of a chat request."""
     services = services_of(request)
     body = await read_body(request)
     raw = decode_object(body)
-    options = convert(raw, TokenizeOptions, "")
+    options = convert(raw, TokenizeOptions)
     model = services.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
@@ -40,13 +42,14 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
             options.prompt,
             add_special_tokens=options.add_special_tokens is not False,
         )
+        count = len(token_ids)
     elif raw.get("messages") is not None:
-        token_ids = await _chat_tokens(raw, services, len(body))
+        token_ids, count = await _chat_tokens(raw, services, len(body), owner_of(request))
     else:
         raise missing("prompt", "Send a text as prompt, or messages.")
     return json_answer(
         Tokens(
-            count=len(token_ids),
+            count=count,
             max_model_len=model.info.max_model_len,
             tokens=token_ids,
             token_strs=(
@@ -61,32 +64,34 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
 @post("/detokenize", status_code=200)
 async def detokenize(request: HttpRequest) -> ASGIApp:
     """The text of tokens."""
-    decoded = convert(decode_object(await read_body(request)), DetokenizeRequest, "")
+    decoded = convert(decode_object(await read_body(request)), DetokenizeRequest)
     tokenizer = _tokenizer(services_of(request).any_model(decoded.model))
     try:
         text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
     except (ValueError, IndexError, OverflowError) as error:
         raise InvalidRequest(
-            f"These are not all tokens of the model: {error}", param="tokens"
+            f"Some ids are not tokens of the model: {error}", param="tokens"
         ) from None
     return json_answer(Detokenized(prompt=text))
 
 
-async def _chat_tokens(raw: JsonObject, services: Services, size: int) -> list[int]:
-    plan = await make_chat_plan(convert_chat_request(raw), services, size=size)
-    try:
-        prompt = plan.model.renderer.render(plan.turn).prompt
-    except GatewayError as error:
-        raise in_chats_words(error, plan)  # noqa: B904 (the same error)
-    if not isinstance(prompt, TokensPrompt):
-        raise Unsupported("The engine of this model keeps its tokens to itself.", param="messages")
-    return list(prompt.token_ids)
+async def _chat_tokens(
+    raw: JsonObject, services: Services, size: int, owner: str | None
+) -> tuple[list[int], int]:
+    """The tokens of the prompt, and its length with images and sounds."""
+    plan = await make_chat_plan(convert_chat_request(raw), services, size=size, owner=owner)
+    with plan.request_params():
+        turn = await with_media(plan.turn, plan.settings.media)
+        prompt = (await render(plan.model.renderer, turn, size=size)).prompt
+        if isinstance(prompt, TokensPrompt):
+            return list(prompt.token_ids), await prompt_length(prompt, plan.model.engine)
+    raise Unsupported("The engine of this model keeps its tokens to itself.", param="messages")
 
 
 def _tokenizer(model: ServedModel) -> Tokenizer:
     tokenizer = model.engine.tokenizer
     if tokenizer is None:
         raise Unsupported(
-            f"The engine of '{model.name}' has no tokenizer of its own here.", param="model"
+            f"The engine of '{model.name}' does not expose a tokenizer.", param="model"
         )
     return tokenizer

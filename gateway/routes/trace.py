@@ -1,4 +1,4 @@
-"""What of a request's headers goes on to the engine."""
+"""Request headers that are forwarded to the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/responses as a WebSocket: many responses over one connection, and what is not stored kept for its next turn."""
+"""/v1/responses as a WebSocket: many responses over one connection, with unstored histories kept for the next turn."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 from litestar import WebSocket, websocket
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from gateway.errors import (
     AuthenticationError,
     GatewayError,
     InvalidRequest,
-    PermissionDenied,
     RateLimited,
     Unsupported,
 )
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.routes.answers import JSON, error_body
+from gateway.routes.answers import JSON
 from gateway.routes.state import services_in
-from gateway.serving.served import Services
+from gateway.runtime.services import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object, missing, not_among, wrong_type
 from gateway.wire.events import Event, WebSocketError, websocket_frame
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item
 from gateway.wire.request import convert_response_request
-from gateway.wire.response import ErrorBody
+from gateway.wire.response import ErrorBody, error_body
 
 logger = logging.getLogger("gateway.websocket")
 
@@ -38,18 +38,17 @@ Socket: TypeAlias = WebSocket[Any, Any, Any]
 
 MAX_LANES = 64
 MAX_WAITING = 16
-"""Requests of one lane that wait for the one before them."""
+"""Maximum number of queued requests per lane."""
 
 
 @websocket("/v1/responses")
 async def responses_socket(socket: Socket) -> None:
-    """Take `response.create` messages until the client leaves; what still runs is ended then."""
+    """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
     services = services_in(socket.app)
     try:
-        _check_origin(socket, services)
-        owner = services.doorkeeper.owner(socket.scope["path"], socket.scope["headers"])
-    except (AuthenticationError, PermissionDenied) as error:
-        await _refuse(socket, error)
+        owner = services.authenticator.owner(socket.scope["path"], socket.scope["headers"])
+    except AuthenticationError as error:
+        await refuse_handshake(error, socket.scope, socket.send)
         return
     await socket.accept(headers={"x-request-id": new_id("req_")})
     services.metrics.stream_opened()
@@ -59,43 +58,42 @@ async def responses_socket(socket: Socket) -> None:
         services.metrics.stream_closed()
 
 
-def _check_origin(socket: Socket, services: Services) -> None:
-    """A browser lets any page open a WebSocket to anywhere: whose pages may, is said as for CORS.
-
-    The server's own origin may, as it may over HTTP: Python's websocket-client sends it without being a browser.
-    """
-    allowed = services.config.server.cors_allow_origins
-    origin = socket.headers.get("origin")
-    if origin is None or origin.partition("://")[2] == socket.headers.get("host"):
-        return
-    if origin not in allowed and "*" not in allowed:
-        raise PermissionDenied(
-            f"Pages of {origin[:100]} may not use this server. Add the origin to cors_allow_origins under [server]."
-        )
-
-
-async def _refuse(socket: Socket, error: GatewayError) -> None:
-    """Answer the handshake with the error, as HTTP; where the server cannot, the connection is just refused."""
-    if "websocket.http.response" not in (socket.scope.get("extensions") or {}):
-        await socket.close()
+async def refuse_handshake(error: GatewayError, scope: Any, send: Any) -> None:
+    """Reject a handshake with an HTTP error; if the server does not support that, without one."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
     headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
     headers += [(b"content-type", JSON.encode()), (b"x-request-id", new_id("req_").encode())]
-    begin: Any = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}  # fmt: skip
-    body: Any = {"type": "websocket.http.response.body", "body": error_body(error)}
-    await socket.send(begin)
-    await socket.send(body)
+    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": error_body(error)})
 
 
 class _Lane:
-    """Requests that are answered one after the other: those of one `stream_id`, or of none."""
+    """Requests that are processed one at a time: those of one `stream_id`, or those without one."""
 
     def __init__(self, stream_id: str | None) -> None:
         self.stream_id = stream_id
-        self.waiting: deque[tuple[dict[str, Any], int]] = deque()
+        self.waiting: deque[bytes] = deque()
         self.task: asyncio.Task[None] | None = None
         self.latest: dict[str, Sequence[Item]] = {}
-        """The history up to the lane's latest response, by its id, where it is not stored."""
+        """The history up to the lane's latest response, by response id, if it is not stored."""
+        self.kept = 0
+        """Size of `latest` in bytes."""
+
+    def forget(self) -> int:
+        """Drop the history. Returns its size in bytes."""
+        size, self.kept, self.latest = self.kept, 0, {}
+        return size
+
+
+class _Begin(Struct):
+    """The fields that are read from a message when it arrives. Queued messages are kept encoded, because decoded ones
+    are many times as large."""
+
+    type: Any = None
+    stream_id: Any = None
 
 
 class _Connection:
@@ -105,6 +103,7 @@ class _Connection:
         self._owner = owner
         self._lanes: dict[str | None, _Lane] = {}
         self._sending = asyncio.Lock()
+        self._bytes = services.held_bytes.connection(owner)
 
     async def serve(self) -> None:
         try:
@@ -117,55 +116,79 @@ class _Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._bytes.close()
 
     async def _take(self, data: bytes) -> None:
-        """Read one message, and have it answered when its turn comes."""
+        """Read one message and queue it for its lane."""
         stream_id: str | None = None
         try:
-            raw = decode_object(data)
-            stream_id = _stream_id(raw)
-            kind = raw.pop("type", None)
-            if kind is None:
+            begin = _begin(data)
+            stream_id = _stream_id(begin.stream_id)
+            if begin.type is None:
                 raise missing("type", "It is 'response.create'.")
-            if kind != "response.create":
-                raise not_among("type", kind, ["response.create"])
-            lane = self._lane(stream_id)
+            if begin.type != "response.create":
+                raise not_among("type", begin.type, ["response.create"])
+            lane = self._queue_of(stream_id)
             if len(lane.waiting) >= MAX_WAITING:
                 raise RateLimited(
                     f"{MAX_WAITING} requests wait on this connection already. Wait for their answers."
                 )
+            if not self._make_room(len(data), lane):
+                raise RateLimited(
+                    "The requests and histories of this connection, or of all your connections, have too many bytes for one "
+                    "more. Wait for answers."
+                )
         except GatewayError as error:
             await self._send_error(error, stream_id)
             return
-        lane.waiting.append((raw, len(data)))
+        lane.waiting.append(data)
         if lane.task is None:
             lane.task = asyncio.create_task(self._work(lane))
 
-    def _lane(self, stream_id: str | None) -> _Lane:
+    def _make_room(self, size: int, lane: _Lane) -> bool:
+        """Reserve `size` bytes. If needed, drops histories of idle lanes, least recently used first."""
+        if self._bytes.take(size):
+            return True
+        for other in self._lanes.values():
+            if other is not lane and other.task is None and other.kept:
+                self._bytes.give_back(other.forget())
+                if self._bytes.take(size):
+                    return True
+        return False
+
+    def _queue_of(self, stream_id: str | None) -> _Lane:
         found = self._lanes.get(stream_id)
         if found is None:
             if len(self._lanes) >= MAX_LANES:
                 raise RateLimited(
                     f"This connection has {MAX_LANES} stream_ids already. Use one of them again, or a new connection."
                 )
-            found = self._lanes[stream_id] = _Lane(stream_id)
+            found = _Lane(stream_id)
+        else:
+            del self._lanes[stream_id]
+        self._lanes[stream_id] = found  # moves it to the end: most recently used
         return found
 
     async def _work(self, lane: _Lane) -> None:
         while lane.waiting:
-            raw, size = lane.waiting.popleft()
+            data = lane.waiting.popleft()
             try:
-                await self._respond(lane, raw, size)
+                await self._respond(lane, data)
             except GatewayError as error:
                 await self._send_error(error, lane.stream_id)
             except Exception:
-                # A mistake of ours: the client is told, and the connection goes on.
-                logger.exception("a response over a WebSocket broke")
+                # An internal error: report it to the client and keep the connection.
+                logger.exception("a response over a WebSocket failed")
                 internal = GatewayError("The server had an internal error on this request.")
                 await self._send_error(internal, lane.stream_id)
+            finally:
+                self._bytes.give_back(len(data))
         lane.task = None
 
-    async def _respond(self, lane: _Lane, raw: dict[str, Any], size: int) -> None:
+    async def _respond(self, lane: _Lane, data: bytes) -> None:
+        raw = decode_object(data)
+        del raw["type"]
+        raw.pop("stream_id", None)
         request = convert_response_request(raw)
         if request.background:
             raise Unsupported(
@@ -175,7 +198,7 @@ class _Connection:
         if request.unknown:
             self._services.metrics.unknown_parameters("/v1/responses")
         plan = await make_plan(
-            request, self._services, size=size, owner=self._owner, unstored=lane.latest
+            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
         )
         run = ResponseRun(plan, self._services)
 
@@ -187,10 +210,16 @@ class _Connection:
             await run.prepare()
             response = await run.run(write)
         finally:
-            run.abandon()
-        lane.latest = {}
+            run.scope.abandon()
+        self._bytes.give_back(lane.forget())
         if not plan.store and response.status in ("completed", "incomplete"):
-            lane.latest[response.id] = [*plan.history, *plan.input, *response.output]
+            self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
+
+    def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
+        """Keep `history` for the lane's next request, if it fits."""
+        size = len(encode(history))
+        if self._make_room(size, lane):
+            lane.latest, lane.kept = {response_id: history}, size
 
     async def _send(self, frame: bytes) -> None:
         message: Any = {"type": "websocket.send", "text": frame.decode()}
@@ -198,15 +227,26 @@ class _Connection:
             await self._socket.send(message)
 
     async def _send_error(self, error: GatewayError, stream_id: str | None) -> None:
-        body = ErrorBody(message=error.message, type=error.type, param=error.param, code=error.code)
-        told = WebSocketError(
-            status=error.status, error=body, stream_id=UNSET if stream_id is None else stream_id
+        socket_error = WebSocketError(
+            status=error.status,
+            error=ErrorBody.of(error),
+            stream_id=UNSET if stream_id is None else stream_id,
         )
-        await self._send(encode(told))
+        await self._send(encode(socket_error))
 
 
-def _stream_id(raw: dict[str, Any]) -> str | None:
-    stream_id = raw.get("stream_id")
+def _begin(data: bytes) -> _Begin:
+    try:
+        return _read_begin(data)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        decode_object(data)  # raises the same errors as for other requests
+        raise InvalidRequest("The message cannot be read.", code="invalid_json") from None
+
+
+_read_begin = msgspec.json.Decoder(_Begin).decode
+
+
+def _stream_id(stream_id: Any) -> str | None:
     if stream_id is None or isinstance(stream_id, str):
         if stream_id is not None and not 1 <= len(stream_id) <= 64:
             raise InvalidRequest("A stream_id has 1 to 64 characters.", param="stream_id")

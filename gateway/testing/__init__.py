@@ -1,9 +1,9 @@
-"""What plugin authors and client developers test with. The running gateway never imports it.
+"""Test support for plugin authors and client developers. The running gateway never imports it.
 
-`ScriptedEngine` answers by a scenario. The contract kits (`EngineContract`, `EmbeddingContract`,
-`OutputParserContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass one, give its
-fixture, and the inherited tests prove your plugin. `check_plugin` proves the installation. The kits need `pip install litegate[testing]`; the engine needs
-nothing.
+`ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
+`OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass
+one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
+need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gateway.testing.scenario import Rule, Scenario, load_scenario, parse_scenario
-from gateway.testing.scripted import ScriptedEngine
-from gateway.testing.tokenizer import ScriptedTokenizer
-
 if TYPE_CHECKING:
+    from gateway.plugins import load_plugins
     from gateway.testing.embedding_contract import EmbeddingContract
     from gateway.testing.engine_contract import EngineContract
     from gateway.testing.output_contract import OutputParserContract
     from gateway.testing.plugin_check import check_plugin
+    from gateway.testing.renderer_contract import RendererContract
+    from gateway.testing.score_contract import ScoreContract
+    from gateway.testing.scripted import (
+        Rule,
+        Scenario,
+        ScriptedEngine,
+        ScriptedTokenizer,
+        load_scenario,
+        parse_scenario,
+    )
     from gateway.testing.store_contract import ResponseStoreContract
     from gateway.testing.tool_contract import ToolServerContract
 
@@ -27,29 +34,46 @@ __all__ = [
     "EmbeddingContract",
     "EngineContract",
     "OutputParserContract",
+    "RendererContract",
     "ResponseStoreContract",
     "Rule",
     "Scenario",
+    "ScoreContract",
     "ScriptedEngine",
     "ScriptedTokenizer",
     "ToolServerContract",
     "check_plugin",
+    "load_plugins",
     "load_scenario",
     "parse_scenario",
 ]
 
-# Imported when asked for: they need pytest and hypothesis, which a server that runs the scripted engine has not.
-_KITS = {
+# Imported on demand: each needs packages of its own.
+_ORIGINS = {
     "EmbeddingContract": "gateway.testing.embedding_contract",
     "EngineContract": "gateway.testing.engine_contract",
     "OutputParserContract": "gateway.testing.output_contract",
+    "RendererContract": "gateway.testing.renderer_contract",
     "ResponseStoreContract": "gateway.testing.store_contract",
+    "ScoreContract": "gateway.testing.score_contract",
     "ToolServerContract": "gateway.testing.tool_contract",
     "check_plugin": "gateway.testing.plugin_check",
+    "load_plugins": "gateway.plugins",
+    **dict.fromkeys(
+        (
+            "Rule",
+            "Scenario",
+            "ScriptedEngine",
+            "ScriptedTokenizer",
+            "load_scenario",
+            "parse_scenario",
+        ),
+        "gateway.testing.scripted",
+    ),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _KITS:
-        return getattr(import_module(_KITS[name]), name)
+    if name in _ORIGINS:
+        return getattr(import_module(_ORIGINS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

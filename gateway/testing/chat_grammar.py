@@ -1,6 +1,6 @@
-"""The grammar of a stream of chat chunks, as a check that knows nothing of how they were made.
+"""Checks the grammar of a stream of chat chunks, independently of the code that writes them.
 
-Works on plain JSON (the `data:` of each server-sent event), so it can be held against any server.
+Works on plain JSON (the `data:` of each server-sent event), so it can be used with any server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REASONING = ("reasoning_content", "reasoning")
 
 
 def parse_chunks(body: bytes) -> list[Json]:
-    """The chunks of a finished SSE body; checks the framing and the closing `[DONE]`."""
+    """The chunks of a complete SSE body. Checks the framing and the closing `[DONE]`."""
     text = body.decode()
     _require(text.endswith(_DONE), "the stream does not end with [DONE]")
     frames = text.removesuffix(_DONE).split("\n\n")
@@ -31,12 +31,12 @@ def parse_chunks(body: bytes) -> list[Json]:
 
 
 def fold_chunks(chunks: Iterable[Json], *, includes_usage: bool = False) -> Json:
-    """Check a whole stream and return the completion that it adds up to, in the shape of the plain answer.
+    """Check a whole stream and return the equivalent completion, in the form of a non-streaming answer.
 
-    Raises `GrammarError` for: an id, model or time that changes; a choice whose first chunk has no role, or a later one that
-    has; more or less than one finish reason per choice, or anything after it; calls whose indices are not dense from 0, or
-    that go on after the next has begun; arguments that are not JSON where the calls are to be run; usage that was not asked
-    for, or is not in the last chunk alone where it was.
+    Raises `GrammarError` if an id, model or time changes; if a choice's first chunk has no role, or a later one has
+    one; if a choice does not have exactly one finish reason, in its last chunk; if the indices of calls are not dense
+    from 0, or a call continues after the next has begun; if arguments of calls to be run are not JSON; if usage was not
+    requested, or was requested and is not in the last chunk only.
     """
     every = list(chunks)
     _require(bool(every), "the stream is empty")

@@ -1,4 +1,4 @@
-"""What every engine that embeds promises, as tests to inherit. `gateway.testing.embedding_checks` has the promises."""
+"""The contract of embedding engines, as tests to inherit. The checks are in `gateway.checks.embedding_checks`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import ClassVar
 
 import pytest
 
+from gateway.checks import embedding_checks as checks
+from gateway.checks.engine_probe import NotClaimed, Probe
 from gateway.protocols import Engine
-from gateway.testing import embedding_checks as checks
-from gateway.testing.engine_probe import NotOffered, Probe
 
 
 @pytest.mark.anyio
 class EmbeddingContract:
-    """Subclass it, and give a fixture `engine`: an open engine whose capabilities have `embeddings`; the asynchronous
-    fixture may have any scope up to the module's.
-    """
+    """Subclass this and provide a fixture `engine`: an open engine whose capabilities include `embeddings`. The
+    asynchronous fixture may have any scope up to module scope."""
 
     bad_token_ids: ClassVar[Sequence[int]] = (-1, 2**40)
-    """Ids that are outside of the vocabulary."""
+    """Ids outside the vocabulary."""
     time_limit: ClassVar[float] = 60.0
-    """Seconds in which any single step must be over."""
+    """Time limit for any single step, in seconds."""
 
     @pytest.fixture(scope="module")
     @classmethod
@@ -29,16 +28,16 @@ class EmbeddingContract:
         return "asyncio"
 
     async def holds(self, engine: Engine, check: Callable[[Probe], Awaitable[None]]) -> None:
-        """Run one check; skips what the engine does not offer."""
+        """Run one check. Skips it if the engine does not claim the capability."""
         probe = Probe(engine, bad_token_ids=self.bad_token_ids, time_limit=self.time_limit)
-        checks.embedder(probe)  # an engine that does not embed has no business here
+        checks.embedder(probe)  # fails for an engine that does not embed
         try:
             await check(probe)
-        except NotOffered as error:
+        except NotClaimed as error:
             pytest.skip(str(error))
 
     async def test_it_says_what_it_is(self, engine: Engine) -> None:
-        await self.holds(engine, checks.embedding_says_what_it_is)
+        await self.holds(engine, checks.embedding_info_is_complete)
 
     async def test_each_input_gets_its_vector(self, engine: Engine) -> None:
         await self.holds(engine, checks.each_input_gets_its_vector)

@@ -1,4 +1,4 @@
-"""What every engine promises, as tests to inherit. `gateway.testing.engine_checks` has the promises themselves."""
+"""The contract of engines, as tests to inherit. The checks are in `gateway.checks.engine_checks`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.checks import engine_checks as checks
+from gateway.checks import engine_checks_media as media
+from gateway.checks import engine_checks_running as running
+from gateway.checks import engine_checks_steering as steering
+from gateway.checks.engine_probe import PROMPT, NotClaimed, Probe
+from gateway.checks.generating import CONSTRAINTS
 from gateway.constraints import Constraint
 from gateway.protocols import Capability, Engine, EngineRequest
-from gateway.testing import engine_checks as checks
-from gateway.testing import engine_checks_running as running
-from gateway.testing import engine_checks_steering as steering
-from gateway.testing.engine_probe import PROMPT, NotOffered, Probe
-from gateway.testing.generating import CONSTRAINTS
 
 
 @pytest.mark.anyio
 class EngineContract:
-    """Subclass it, and give a fixture `engine`: an open engine, whose asynchronous fixture may have any scope up to the
-    module's. With a model that seldom ends by itself, or a prompt that makes it talk, everything is tested.
+    """Subclass this and provide a fixture `engine`: an open engine. The asynchronous fixture may have any scope up to
+    module scope. To test everything, use a model that seldom ends by itself, or a prompt that leads to a long answer.
     """
 
     prompt: ClassVar[str] = PROMPT
-    """Something that the model answers with at least 24 tokens, if it may go on after its end token."""
+    """A prompt that produces at least 24 tokens if generation continues after the end token."""
     bad_token_ids: ClassVar[Sequence[int]] = (-1, 2**40)
-    """Ids that are outside of the vocabulary."""
+    """Ids outside the vocabulary."""
     time_limit: ClassVar[float] = 60.0
-    """Seconds in which any single step must be over."""
+    """Time limit for any single step, in seconds."""
+    image_text: ClassVar[str] = ""
+    """What the model's chat template writes for an image, for engines with the capability `images` whose
+    `ModelInfo.placeholders` is `template`."""
+    placeholder_index: ClassVar[int] = 0
+    """The placeholder's index among the tokens of `image_text`."""
 
     @pytest.fixture(scope="module")
     @classmethod
@@ -38,29 +44,31 @@ class EngineContract:
         return "asyncio"
 
     def probe(self, engine: Engine) -> Probe:
-        """What asks the engine."""
+        """The probe of the engine."""
         return Probe(
             engine,
             prompt=self.prompt,
             bad_token_ids=self.bad_token_ids,
             time_limit=self.time_limit,
+            image_text=self.image_text,
+            placeholder_index=self.placeholder_index,
         )
 
     def request(self, engine: Engine, **settings: Any) -> EngineRequest:
-        """A greedy request for 24 tokens, with a fresh id; `settings` are those of `Probe.request`."""
+        """A greedy request for 24 tokens, with a fresh id. `settings` are those of `Probe.request`."""
         return self.probe(engine).request(**settings)
 
     async def holds(
         self, engine: Engine, check: Callable[..., Awaitable[None]], *arguments: Any
     ) -> None:
-        """Run one check; skips what the engine does not offer."""
+        """Run one check. Skips it if the engine does not claim the capability."""
         try:
             await check(self.probe(engine), *arguments)
-        except NotOffered as error:
+        except NotClaimed as error:
             pytest.skip(str(error))
 
     async def test_it_says_what_it_is(self, engine: Engine) -> None:
-        await self.holds(engine, running.says_what_it_is)
+        await self.holds(engine, running.info_is_complete)
 
     async def test_a_running_engine_is_healthy(self, engine: Engine) -> None:
         await self.holds(engine, running.is_healthy)
@@ -104,6 +112,18 @@ class EngineContract:
 
     async def test_cancelling_aborts_and_the_engine_goes_on(self, engine: Engine) -> None:
         await self.holds(engine, running.cancelling_aborts)
+
+    async def test_images_are_seen(self, engine: Engine) -> None:
+        await self.holds(engine, media.images_are_seen)
+
+    async def test_images_are_seen_in_their_order(self, engine: Engine) -> None:
+        await self.holds(engine, media.images_are_in_order)
+
+    async def test_images_are_counted(self, engine: Engine) -> None:
+        await self.holds(engine, media.images_are_counted)
+
+    async def test_a_broken_image_fails_its_own_request_at_most(self, engine: Engine) -> None:
+        await self.holds(engine, media.a_broken_image_fails_alone)
 
     async def test_adapters_are_asked_for_by_name(self, engine: Engine) -> None:
         await self.holds(engine, running.adapters_generate)
@@ -157,7 +177,7 @@ class EngineContract:
         await self.holds(engine, steering.what_a_trigger_begins_is_enforced)
 
     async def test_the_tokenizer_takes_any_text_there_and_back(self, engine: Engine) -> None:
-        """Texts in normal form: some vocabularies normalise."""
+        """Texts are in normal form, because some vocabularies normalize."""
         await self.holds(engine, checks.the_tokenizer_goes_there_and_back)
         tokenizer = engine.tokenizer
         assert tokenizer is not None

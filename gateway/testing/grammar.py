@@ -1,6 +1,6 @@
-"""The grammar of a response's event stream, as a check that knows nothing of how the events were made.
+"""Checks the grammar of a response's event stream, independently of the code that writes it.
 
-Works on plain JSON (the `data:` of each server-sent event), so it can be held against any server.
+Works on plain JSON (the `data:` of each server-sent event), so it can be used with any server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STATUS = {
     "response.incomplete": {"incomplete", "cancelled"},
     "response.failed": {"failed"},
 }
-# Deltas and where their sum stands: (event that ends them, the field of it).
+# Delta events, with the event that ends them and its field that contains the whole text.
 _ENDS = {
     "response.output_text.delta": ("response.output_text.done", "text"),
     "response.refusal.delta": ("response.refusal.done", "refusal"),
@@ -37,11 +37,11 @@ _DONE_FIELD = dict(_ENDS.values())
 
 
 class GrammarError(AssertionError):
-    """An event stream breaks a rule; the message says which, and where."""
+    """An event stream violates a rule. The message says which one, and where."""
 
 
 def parse_sse(body: bytes) -> list[Json]:
-    """The events of a finished SSE body; checks the framing and the closing `[DONE]`."""
+    """The events of a complete SSE body. Checks the framing and the closing `[DONE]`."""
     text = body.decode()
     _require(text.endswith("data: [DONE]\n\n"), "the stream does not end with [DONE]")
     found: list[Json] = []
@@ -54,12 +54,12 @@ def parse_sse(body: bytes) -> list[Json]:
 
 
 def fold(stream: Iterable[Json]) -> Json:
-    """Check a whole stream and return the final response, rebuilt from the events and equal to what the last one says.
+    """Check a whole stream and return the final response, rebuilt from the events and equal to the last event's.
 
-    Raises `GrammarError` for: sequence numbers that are not dense from 0; anything but `response.created` first; an item
-    that is not added and done exactly once, under one id and index; items that overlap where the API has one open at a
-    time; parts out of order; deltas that do not add up; more or less than one terminal event, or one that is not last;
-    a final response that differs from what the stream told.
+    Raises `GrammarError` if sequence numbers are not dense from 0; if `response.created` is not first; if an item is
+    not added and done exactly once, with the same id and index; if items overlap that the API does not allow to
+    overlap; if parts are out of order; if deltas do not add up; if there is not exactly one terminal event, at the end;
+    or if the final response differs from the stream.
     """
     events = list(stream)
     _require(bool(events), "the stream is empty")
@@ -88,7 +88,7 @@ def fold(stream: Iterable[Json]) -> Json:
 
 
 def _without_item_id(event: Json) -> bool:
-    """Whether an event about an item names it by `output_index` alone, as the API has it."""
+    """Whether an event about an item identifies it by `output_index` only, as some events of the API do."""
     kind: str = event["type"]
     return kind.startswith("response.shell_call_command.")
 

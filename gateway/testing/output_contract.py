@@ -1,10 +1,13 @@
-"""What every output format and its parser promise, as tests to inherit."""
+"""The contract of output formats and their parsers, as tests to inherit."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
+from collections.abc import Sequence
+from itertools import cycle
+from random import Random
 from typing import Any, ClassVar
 
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from gateway.protocols import (
     CallPiece,
     EngineOutput,
+    FinishReason,
     OutputFormat,
     ParserContext,
     Piece,
@@ -22,6 +26,7 @@ from gateway.protocols import (
     TextPiece,
     ToolDefinition,
 )
+from gateway.testing.mutations import cuttings, mutated
 from gateway.testing.reading import Block, blocks, check_grammar, cut, feed, read
 
 _TOOLS = (
@@ -44,9 +49,9 @@ _TOOLS = (
 
 
 class OutputParserContract:
-    """Subclass it, and give a fixture `output_format`: an `OutputFormat`.
+    """Subclass this and provide a fixture `output_format`: an `OutputFormat`.
 
-    The attributes say what the family's syntax can express; leave them as they are wherever it can.
+    The attributes describe what the family's syntax can express; keep the defaults for everything that it can.
     """
 
     tails: ClassVar[tuple[Tail, ...]] = ("text", "reasoning", "unknown")
@@ -65,9 +70,11 @@ class OutputParserContract:
         min_size=1,
         max_size=60,
     )
-    """Texts to be written: not empty, and free of the family's own markers. Outer white space is taken off."""
+    """Texts to write: not empty, and without the family's own markers. Outer white space is stripped."""
+    outputs: ClassVar[tuple[str, ...]] = ()
+    """Recorded outputs of the family, which the tests mutate in addition to those that the format writes."""
     max_examples: ClassVar[int] = 60
-    """How many outputs each property is tried on; where one is costly, fewer of them. Lower it for a slow format."""
+    """Number of examples per property; expensive properties use fewer. Lower it for a slow format."""
 
     def context(self, tail: Tail = "text", **changes: Any) -> ParserContext:
         """A request that offers `tools`."""
@@ -81,7 +88,7 @@ class OutputParserContract:
         )
 
     def arguments(self) -> st.SearchStrategy[dict[str, Any]]:
-        """Arguments that fit the first tool."""
+        """Arguments that are valid for the first tool."""
         return st.fixed_dictionaries(
             {},
             optional={
@@ -108,7 +115,7 @@ class OutputParserContract:
         )
 
     def answers(self) -> st.SearchStrategy[list[Piece]]:
-        """Whole outputs: reasoning, text, calls, each of which may be missing, but not all."""
+        """Complete outputs: reasoning, text and calls, not all of them missing."""
         text = self.text.map(str.strip).filter(bool)
         reasoning: st.SearchStrategy[list[Piece]] = st.just([])
         if self.reasons:
@@ -124,7 +131,13 @@ class OutputParserContract:
         return st.tuples(reasoning, answer).map(lambda two: [*two[0], *two[1]]).filter(bool)
 
     def soup(self, output_format: OutputFormat) -> st.SearchStrategy[str]:
-        """Pieces of the family's own markup and of text, in any order: what a confused model writes."""
+        """The family's own markup and text, in random order, like the output of a confused model."""
+        fragments = {*self._fragments(output_format), '"', "\\", "\\u12", "{}", "<", ">"}
+        part = st.sampled_from(sorted(fragments)) | self.text
+        return st.lists(part, max_size=12).map("".join)
+
+    def _fragments(self, output_format: OutputFormat) -> list[str]:
+        """The pieces of an output that the format writes."""
         pieces: list[Piece] = []
         if self.reasons:
             pieces.append(ReasoningPiece("why"))
@@ -134,12 +147,10 @@ class OutputParserContract:
             pieces.append(CallPiece(self.tools[0].name, '{"city": "Oslo", "days": 3}'))
         written = output_format.write(pieces, tail="text")
         fragments = {each for each in re.split(r"(<[^<>]*>|\s|[{}\[\],:])", written) if each}
-        fragments |= {written, written[: len(written) // 2], '"', "\\", "\\u12", "{}", "<", ">"}
-        part = st.sampled_from(sorted(fragments)) | self.text
-        return st.lists(part, max_size=12).map("".join)
+        return sorted(fragments | {written, written[: len(written) // 2]})
 
     def test_what_is_written_is_read_again(self, output_format: OutputFormat) -> None:
-        """And nothing in it had to be guessed."""
+        """Without any recovery."""
 
         @self._settings()
         @given(self.answers(), st.sampled_from(self.tails))
@@ -169,6 +180,25 @@ class OutputParserContract:
         well_formed()
         malformed()
 
+    def test_how_a_mutated_output_is_cut_does_not_matter(self, output_format: OutputFormat) -> None:
+        """Written outputs and `outputs`, with random changes: what is cut anywhere reads as at once."""
+
+        @self._settings()
+        @given(self.answers() | st.sampled_from([*self.outputs, ""]), st.integers(0))
+        def mutations(pieces: list[Piece] | str, seed: int) -> None:
+            written = (
+                pieces if isinstance(pieces, str) else output_format.write(pieces, tail="text")
+            )
+            random = Random(seed)  # noqa: S311  # not for secrets
+            output = mutated(random, written, self._fragments(output_format))
+            context = self.context(random.choice(self.tails))
+            finish: FinishReason = random.choice(["stop", "length"])
+            at_once = read(output_format, [output], context, finish)
+            for parts in cuttings(random, output):
+                assert read(output_format, parts, context, finish) == at_once
+
+        mutations()
+
     def _same_however_cut(
         self, output_format: OutputFormat, written: str, at: list[int], tail: Tail
     ) -> None:
@@ -178,7 +208,7 @@ class OutputParserContract:
         assert read(output_format, list(written), context) == at_once
 
     def test_nothing_that_a_model_writes_raises(self, output_format: OutputFormat) -> None:
-        """However the output ends."""
+        """Whatever the finish reason is."""
         anything = self.soup(output_format) | st.text(max_size=80)
 
         @self._settings()
@@ -189,7 +219,7 @@ class OutputParserContract:
         survives()
 
     def test_an_output_may_end_anywhere(self, output_format: OutputFormat) -> None:
-        """What came before the cut is read as ever; only the end of it, half a marker perhaps, may be read otherwise."""
+        """Everything before the cut is parsed as without it; only the end, such as an incomplete marker, may differ."""
 
         @self._settings(one_in=4)
         @given(self.answers())
@@ -212,7 +242,7 @@ class OutputParserContract:
         cut_off()
 
     def test_text_before_any_markup_comes_at_once(self, output_format: OutputFormat) -> None:
-        """A stream must not wait for its end."""
+        """Text must not be held back until the end."""
         for tail in self.tails:
             parser = output_format.parser(self.context(tail))
             start = output_format.write([TextPiece("Hello there, this")], tail=tail)
@@ -223,7 +253,7 @@ class OutputParserContract:
             assert blocks(deltas)[-1].text.startswith("Hello there")
 
     def test_parsers_do_not_share_anything(self, output_format: OutputFormat) -> None:
-        """Two generations that take turns, as the choices of one request do."""
+        """Two interleaved generations, like the choices of one request."""
 
         @self._settings(one_in=2)
         @given(self.answers(), self.answers())
@@ -272,12 +302,33 @@ class OutputParserContract:
         for number, letter in enumerate(written):
             parser.feed(EngineOutput(text=letter, token_ids=(number,)))
         parser.finish("stop")
-        # A marker's own tokens may count as reasoning or not.
+        # A marker's own tokens may or may not count as reasoning.
         assert len("one two three") <= parser.reasoning_tokens <= len(written) - len("four")
 
+    def test_how_tokens_are_grouped_does_not_change_their_count(
+        self, output_format: OutputFormat
+    ) -> None:
+        """`reasoning_tokens` is the same whether tokens come one by one or several in one output."""
+        if not self.reasons:
+            pytest.skip("the format has no reasoning")
+        sizes = st.lists(st.integers(1, 12), min_size=1, max_size=8)
+
+        @self._settings(one_in=2)
+        @given(self.answers(), sizes, sizes, st.sampled_from(self.tails))
+        def grouped(pieces: list[Piece], lengths: list[int], groups: list[int], tail: Tail) -> None:
+            tokens = _in_turn(output_format.write(pieces, tail=tail), lengths)
+            context = self.context(tail, tokenizer=_Tokens(tokens))
+            one_by_one = _reasoning_tokens(
+                output_format, context, [[each] for each in range(len(tokens))]
+            )
+            several = _in_turn(range(len(tokens)), groups)
+            assert _reasoning_tokens(output_format, context, several) == one_by_one
+
+        grouped()
+
     def test_the_cost_is_linear(self, output_format: OutputFormat) -> None:
-        """A hundred thousand characters, one at a time, in less than 24 times what an eighth of them takes; a quadratic
-        parser needs 64 times as much."""
+        """Parsing 100,000 characters, one at a time, takes less than 24 times as long as an eighth of them; a quadratic
+        parser takes 64 times as long."""
         kinds: list[Piece] = [TextPiece("word < and { more \n")]
         if self.reasons:
             kinds.append(ReasoningPiece("word < and { more \n"))
@@ -288,7 +339,7 @@ class OutputParserContract:
             assert long < 24 * short, f"{type(kind).__name__}: {short:.4f} s, then {long:.4f} s"
 
     def _cost(self, output_format: OutputFormat, piece: Piece, rounds: int) -> float:
-        """Seconds of CPU for one output, the better of two."""
+        """CPU seconds for one output, the better of two runs."""
         match piece:
             case CallPiece(name, filler):
                 arguments = json.dumps({"city": (filler * rounds).strip()})
@@ -307,19 +358,61 @@ class OutputParserContract:
         return best
 
 
+class _Tokens:
+    """A tokenizer whose token n stands for the n-th of some texts."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return [self.texts.index(text)] if text in self.texts else [0] * len(text)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return "".join(self.texts[token] for token in token_ids)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.texts[token_id].encode("utf-8", "replace")
+
+
+def _in_turn(whole: Any, lengths: Sequence[int]) -> list[Any]:
+    """`whole` in slices of these lengths, in turn."""
+    found: list[Any] = []
+    at = 0
+    for length in cycle(lengths):
+        if at >= len(whole):
+            return found
+        found.append(whole[at : at + length])
+        at += length
+    return found
+
+
+def _reasoning_tokens(
+    output_format: OutputFormat, context: ParserContext, groups: Sequence[Sequence[int]]
+) -> int:
+    """The count for tokens that come in these groups."""
+    parser = output_format.parser(context)
+    tokenizer = context.tokenizer
+    assert tokenizer is not None
+    for group in groups:
+        text = tokenizer.decode(group)
+        parser.feed(EngineOutput(text=text, token_ids=tuple(group)))
+    parser.finish("stop")
+    return parser.reasoning_tokens
+
+
 def _said(found: list[Block], kind: str) -> str:
-    """All that the blocks of one kind say."""
+    """The concatenated text of all blocks of one kind."""
     return "".join(block.text for block in found if block.kind == kind)
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _plain(found: list[Block]) -> list[Any]:
-    """Blocks in a form in which white space at the edges, and in JSON, is no difference."""
+    """Blocks normalized so that white space at the edges and in JSON does not matter."""
     return [
         (block.kind, block.name, json.loads(block.text), block.whole)
         if block.kind == "call"

@@ -1,4 +1,4 @@
-"""Whether an installed plugin is what a gateway may load."""
+"""Checks that a gateway can load an installed plugin."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from msgspec import Struct
 
 HEAVY_MODULES = ("torch", "vllm", "tensorrt_llm", "transformers", "xllamacpp", "llama_cpp", "jax")
-"""What takes seconds, or a GPU, to import, and belongs inside `open`."""
+"""Modules that are slow to import or need a GPU, and so must be imported inside `open`."""
 
-# In a process of its own, where nothing is imported yet; the plugin comes first, so that what the others import is not
-# taken for its own.
+# Runs in a separate process without any imports. The plugin comes first, so that imports of others are not attributed
+# to it.
 _PROGRAM = """
 import json, sys
 from importlib import metadata
@@ -39,20 +39,20 @@ print(json.dumps(answer))
 
 
 class PluginReport(Struct, frozen=True):
-    """What a plugin gives to a gateway."""
+    """What a plugin provides."""
 
     distribution: str
     offers: list[str]
-    """A kind and a name each: `engine scripted`."""
+    """Kind and name of each offer: `engine scripted`."""
     hooks: list[str]
-    """The hooks besides those that register."""
+    """Hooks other than register hooks."""
 
 
 def check_plugin(name: str) -> PluginReport:
-    """Prove that the installed plugin with this entry point loads as a gateway loads it.
+    """Check that the installed plugin with this entry point loads as in a gateway.
 
-    In a fresh process: it imports, without any of `HEAVY_MODULES`; its hooks are valid; its names are nobody else's; it
-    offers something. Raises AssertionError with what is wrong.
+    In a fresh process: it imports, without importing any of `HEAVY_MODULES`; its hooks are valid; its names do not
+    conflict; it offers something. Raises AssertionError with the reason.
     """
     done = subprocess.run(  # noqa: S603 (this interpreter, our own program)
         [sys.executable, "-c", _PROGRAM, name, json.dumps(HEAVY_MODULES)],

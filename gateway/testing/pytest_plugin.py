@@ -1,4 +1,4 @@
-"""The pytest plugin that comes with Litegate: readable failures of the contract kits, and the fixture `gateway_server`."""
+"""Litegate's pytest plugin: readable failures of the contract kits, and the fixture `gateway_server`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ StartGateway: TypeAlias = "Callable[..., RunningGateway]"
 pytest.register_assert_rewrite(
     "gateway.testing.embedding_contract",
     "gateway.testing.engine_contract",
-    "gateway.testing.generating",
+    "gateway.checks.generating",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",
     "gateway.testing.reading",
+    "gateway.testing.renderer_contract",
+    "gateway.testing.score_contract",
     "gateway.testing.store_background_contract",
     "gateway.testing.store_completion_contract",
     "gateway.testing.store_contract",
@@ -32,11 +34,11 @@ pytest.register_assert_rewrite(
 
 @pytest.fixture
 def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartGateway]:
-    """Start real gateways: `gateway_server(config, plugins=(), folder=None)` gives a `RunningGateway`.
+    """Start real gateways: `gateway_server(config, plugins=(), folder=None)` returns a `RunningGateway`.
 
-    `config` is the text of a `gateway.toml`, or the same as a mapping. They are stopped when the test is over.
+    `config` is the text of a `gateway.toml`, or the same as a mapping. The gateways are stopped after the test.
     """
-    # Imported here: this module is loaded by every run of pytest where Litegate is installed.
+    # Imported here, because every pytest run in an environment with Litegate loads this module.
     from gateway.testing.server import run_gateway
 
     with ExitStack() as stack:

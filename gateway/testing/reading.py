@@ -1,4 +1,4 @@
-"""Reading a raw output with a parser, and saying what it read in a form that can be compared."""
+"""Parsing a raw output, and bringing the result into a comparable form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.protocols import (
 
 
 class Block(Struct, frozen=True):
-    """A stretch of one kind. `name` is a call's; `whole` says that a call was complete."""
+    """A section of one kind. `name` is a call's; `whole` says that a call was complete."""
 
     kind: str
     text: str
@@ -37,7 +37,7 @@ class Block(Struct, frozen=True):
 
 
 def feed(parser: OutputParser, parts: Iterable[str], finish: FinishReason = "stop") -> list[Delta]:
-    """All deltas of an output that comes in these parts."""
+    """All deltas of an output that arrives in these parts."""
     deltas: list[Delta] = []
     for part in parts:
         deltas.extend(parser.feed(EngineOutput(text=part)))
@@ -51,7 +51,7 @@ def read(
     context: ParserContext,
     finish: FinishReason = "stop",
 ) -> list[Block]:
-    """What a new parser reads, with the deltas' grammar checked."""
+    """Parse with a new parser, and check the grammar of the deltas."""
     parts = list(parts)
     deltas = feed(output_format.parser(context), parts, finish)
     check_grammar(deltas, "".join(parts))
@@ -59,13 +59,13 @@ def read(
 
 
 def cut(text: str, places: Sequence[int]) -> list[str]:
-    """`text` cut at these places, which are counted round if they lie outside."""
+    """`text` split at these positions, taken modulo its length."""
     edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
     return [text[start:end] for start, end in pairwise(edges)]
 
 
 def blocks(deltas: Iterable[Delta]) -> list[Block]:
-    """Deltas added up: neighbours of one kind are one block unless a `BlockEnded` or a new message is between."""
+    """Merge deltas: adjacent ones of one kind form one block unless separated by a `BlockEnded` or a new message."""
     found: list[Block] = []
     parts: list[str] = []
     kind, name = "", ""
@@ -106,7 +106,7 @@ def blocks(deltas: Iterable[Delta]) -> list[Block]:
 
 
 def check_grammar(deltas: Sequence[Delta], output: str) -> None:
-    """Raise AssertionError where `deltas` break the grammar of `gateway.deltas`, or say a slice that is none."""
+    """Raise AssertionError if `deltas` violate the grammar of `gateway.deltas`, or give a wrong slice of the output."""
     in_call = False
     for delta in deltas:
         match delta:

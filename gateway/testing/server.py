@@ -1,4 +1,4 @@
-"""A real gateway in a thread, for tests that come in by the front door."""
+"""A real gateway in a thread, for tests through the HTTP API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -15,24 +15,24 @@ from typing import Any
 from gateway.app import app_of, open_services
 from gateway.config import Config, load_config
 from gateway.plugins import PluginSet, load_plugins
-from gateway.serving.served import Services
-from gateway.serving.server import GatewayServer, address, bind, uvicorn_config
+from gateway.runtime.services import Services
+from gateway.server.server import GatewayServer, address, bind, uvicorn_config
 
 START_SECONDS = 120.0
-"""How long the engines may take to open."""
+"""Time limit for opening the engines, in seconds."""
 
 
 class RunningGateway:
-    """A gateway that serves on this machine."""
+    """A gateway that runs on this machine."""
 
     def __init__(self, base_url: str, services: Services) -> None:
         self.base_url = base_url
-        """Where the API begins: `http://127.0.0.1:…/v1`."""
+        """The base URL of the API: `http://127.0.0.1:…/v1`."""
         self.services = services
-        """What is opened, for tests that look at an engine or the store: `services.models["m"].engine`."""
+        """The open services, for tests that inspect an engine or the store: `services.models["m"].engine`."""
 
     def client(self, **options: Any) -> Any:
-        """An `openai.OpenAI` client without retries; needs the package. Close it, or use it in a `with`."""
+        """An `openai.OpenAI` client without retries; requires the package. Close it, or use it in a `with`."""
         from openai import OpenAI
 
         return OpenAI(**{"base_url": self.base_url, "api_key": "none", "max_retries": 0, **options})
@@ -47,13 +47,17 @@ class RunningGateway:
 
 @contextmanager
 def run_gateway(
-    config: Mapping[str, Any] | str, folder: Path, *, plugins: Iterable[object] = ()
+    config: Mapping[str, Any] | str,
+    folder: Path,
+    *,
+    plugins: Iterable[object] = (),
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Iterator[RunningGateway]:
     """Serve `config` in a thread, on a free port, until the context is left.
 
-    `config` is the text of a `gateway.toml`, or the same as a mapping; it is written into `folder`, so that relative
-    paths are looked for there. `plugins` are modules or objects with hooks that are not installed. Raises what the start
-    raises, such as `ConfigurationError`.
+    `config` is the text of a `gateway.toml`, or the same as a mapping. It is written into `folder`, which relative
+    paths refer to. `plugins` are modules or objects with hooks that are not installed. `loop_factory` creates the event
+    loop; the default is asyncio's own. Raises any error of the start, such as `ConfigurationError`.
     """
     path = folder / "gateway.toml"
     path.write_text(config if isinstance(config, str) else to_toml(config), encoding="utf-8")
@@ -62,7 +66,7 @@ def run_gateway(
     with bind(decoded) as listening:
         started: Future[tuple[GatewayServer, Services]] = Future()
         thread = threading.Thread(
-            target=lambda: asyncio.run(_serve(decoded, loaded, listening, started)),
+            target=lambda: _run(_serve(decoded, loaded, listening, started), loop_factory),
             name="gateway",
             daemon=True,
         )
@@ -75,6 +79,14 @@ def run_gateway(
             thread.join()
 
 
+def _run(
+    serving: Coroutine[Any, Any, None],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(serving)
+
+
 async def _serve(
     config: Config,
     plugins: PluginSet,
@@ -84,24 +96,25 @@ async def _serve(
     try:
         async with AsyncExitStack() as stack:
             services = await open_services(config, plugins, stack)
-            server = _Announcing(uvicorn_config(config, app_of(services)), services, announce=False)
+            settings = await uvicorn_config(config, app_of(services))
+            server = _Announcing(settings, services, announce=False)
             server.started_future = started
             await server.serve([listening])
     except BaseException as error:
-        # Whatever stops the start is raised where the gateway was asked for.
+        # An error that stops the start is raised to the caller.
         if started.done():
             raise
         started.set_exception(error)
 
 
 class _Announcing(GatewayServer):
-    """Tells another thread when it listens."""
+    """A server that notifies another thread when it listens."""
 
     started_future: Future[tuple[GatewayServer, Services]]
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # signals belong to the main thread, and this server to whoever started it
+        yield  # signals belong to the main thread, and the caller stops this server
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
@@ -112,7 +125,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """A mapping as TOML, one line for each top-level key; None is left out."""
+    """A mapping as TOML, one line for each top-level key. None values are omitted."""
     pairs = [(key, value) for key, value in table.items() if value is not None]
     return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in pairs)
 
@@ -126,7 +139,7 @@ def _value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            # JSON's escapes are TOML's, but for one control character that JSON leaves as it is.
+            # TOML has the same escapes as JSON, except for one control character that JSON does not escape.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Path():
             return _value(str(value))

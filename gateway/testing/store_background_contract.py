@@ -1,4 +1,4 @@
-"""What every store promises of event logs and leases."""
+"""The contract of stores for event logs and leases."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.protocols import UNFINISHED, AppendsSoon, ResponseStore
+from gateway.protocols import UNFINISHED, BufferedAppends, ResponseStore
 from gateway.testing.store_records import message, record
 from gateway.wire.response import ResponseStatus
 
 _RUNNING: tuple[ResponseStatus, ...] = ("in_progress",)
 _PATIENCE = 20.0
-"""Seconds in which anything that is awaited must have come."""
+"""Time limit for anything that is awaited, in seconds."""
 
 
 class BackgroundContract:
-    """Event logs, leases, cancelling: what background responses live by."""
+    """Event logs, leases and cancellation, which background responses use."""
 
     async def test_events_are_replayed_from_any_place(self, store: ResponseStore) -> None:
         kept = await self._running(store)
@@ -30,7 +30,7 @@ class BackgroundContract:
             assert await self._all(store, kept, after) == _events(after + 1, 5)
 
     async def test_a_log_is_followed_to_its_end(self, store: ResponseStore) -> None:
-        """By readers that came before the first event, and by ones that come late; none misses or repeats one."""
+        """By readers that started before the first event, and by later ones, without gaps or duplicates."""
         kept = await self._running(store)
         early = [asyncio.create_task(self._all(store, kept, -1)) for _ in range(3)]
         for start in range(0, 50, 5):
@@ -47,7 +47,7 @@ class BackgroundContract:
     async def test_every_end_ends_every_reader(
         self, store: ResponseStore, status: ResponseStatus
     ) -> None:
-        """Readers that wait, readers that are behind, and those that come later."""
+        """Readers that wait, readers that are behind, and later ones."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 3))
         waiting = [asyncio.create_task(self._all(store, kept, after)) for after in (-1, 0, 2)]
@@ -73,7 +73,7 @@ class BackgroundContract:
             assert [await each for each in readers] == [_events(0, 10)] * 150
 
     async def test_a_slow_reader_misses_nothing(self, store: ResponseStore) -> None:
-        """It takes one batch, and comes back when there are megabytes."""
+        """It reads one batch, and continues when megabytes are available."""
         kept = await self._running(store)
         large = [b"%d " % number + b"x" * 50_000 for number in range(120)]
         await store.append_events(kept, large[:1])
@@ -94,7 +94,7 @@ class BackgroundContract:
             assert list(await anext(reader)) == _events(0, 40)
 
     async def test_a_reader_may_leave(self, store: ResponseStore) -> None:
-        """Nobody else notices, also where it leaves while it waits."""
+        """Other readers are not affected, even if it leaves while waiting."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 1))
         leaving = asyncio.create_task(self._all(store, kept, 0))
@@ -136,7 +136,8 @@ class BackgroundContract:
     async def test_what_has_ended_takes_no_more_events_but_its_last(
         self, store: ResponseStore
     ) -> None:
-        """An owner that was taken for dead writes on; whoever ended its response ends the log."""
+        """An owner that was taken for dead continues to write, while another process has ended its response and ends
+        the log."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 2))
         done = record(response_id=kept, status="failed", streamed=True)
@@ -150,12 +151,12 @@ class BackgroundContract:
     async def test_a_new_attempt_ends_what_the_one_before_may_write(
         self, store: ResponseStore
     ) -> None:
-        """An owner that was taken for dead, and is not, changes neither the log nor the response."""
+        """An owner that was taken for dead, but is alive, changes neither the log nor the response."""
         begun = record(status="in_progress", streamed=True)
         await store.put(begun)
         kept = begun.id
         heard: list[object] = []
-        write = store.open_log(kept, heard.append) if isinstance(store, AppendsSoon) else None
+        write = store.open_log(kept, heard.append) if isinstance(store, BufferedAppends) else None
         await store.append_events(kept, _events(0, 3))
         again = record(response_id=kept, status="queued", streamed=True, attempt=1)
         assert not await store.advance(again, expected=_RUNNING)
@@ -170,7 +171,7 @@ class BackgroundContract:
         late = record(response_id=kept, status="completed", streamed=True)
         assert not await store.advance(late, expected=UNFINISHED)
         assert await store.append_events(kept, _events(3, 4), attempt=1)
-        if isinstance(store, AppendsSoon):
+        if isinstance(store, BufferedAppends):
             store.open_log(kept, heard.append, attempt=1)(_events(4, 5), False)
         else:
             await store.append_events(kept, _events(4, 5), attempt=1)
@@ -186,8 +187,8 @@ class BackgroundContract:
     async def test_what_is_appended_without_waiting_is_in_order_and_before_what_follows(
         self, store: ResponseStore
     ) -> None:
-        """For stores that have `open_log`: each append is heard of once, and the end of the response comes after them."""
-        if not isinstance(store, AppendsSoon):
+        """For stores with `open_log`: each append is reported once, and the end of the response comes after them."""
+        if not isinstance(store, BufferedAppends):
             pytest.skip("it is always waited for")
         kept = await self._running(store)
         heard: list[object] = []
@@ -206,7 +207,7 @@ class BackgroundContract:
         assert set(heard) <= {True}
 
     async def test_what_has_ended_without_its_log_is_an_orphan(self, store: ResponseStore) -> None:
-        """Its owner died between the two; a response that has no log is over."""
+        """Its owner died between the two steps. A response without a log is complete."""
         streamed, plain = await self._running(store), await self._running(store)
         await store.lease("owner", [streamed, plain], seconds=0.05)
         for kept in (streamed, plain):

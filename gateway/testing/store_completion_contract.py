@@ -1,4 +1,4 @@
-"""What every store promises of chat completions."""
+"""The contract of stores for chat completions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNHURRIED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 _which = st.integers(0, 7)
-"""Which of those that there are, and beyond them one that there never was."""
+"""Selects an existing record or, beyond them, one that never existed."""
 _owner = st.sampled_from(["ada", "bob", None])
 _metadata = st.dictionaries(st.sampled_from("ab"), st.sampled_from("12"), max_size=2)
 _model = st.sampled_from(["m", "n"])
@@ -78,7 +78,7 @@ def completion(
 
 
 class CompletionContract:
-    """Chat completions: kept, changed, listed, deleted."""
+    """Chat completions: storing, changing, listing and deleting."""
 
     async def test_a_completion_is_got_as_it_was_put(self, store: ResponseStore) -> None:
         kept = completion(owner="ada", metadata={"k": "ü"})
@@ -186,7 +186,7 @@ class CompletionContract:
         self, store: ResponseStore, steps: list[Any]
     ) -> None:
         run = uuid.uuid4().hex
-        """Owners of this run alone; the store may hold others' completions."""
+        """Owners unique to this run, because the store may contain other completions."""
         every: list[StoredCompletion] = []
         known: dict[str, StoredCompletion] = {}
 

@@ -1,4 +1,4 @@
-"""What every store promises of responses and their histories, as tests to inherit; the rest is in further classes."""
+"""The contract of stores for responses and their histories, as tests to inherit. Other modules have further parts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
 from gateway.testing.store_model_contract import ModelContract
 from gateway.testing.store_records import call_item, message, record
+from gateway.testing.store_value_contract import ValueContract
 from gateway.wire.common import encode
 from gateway.wire.items import Item, SearchAction, WebSearchCall
 from gateway.wire.response import ResponseStatus
@@ -27,17 +28,17 @@ _UNFINISHED = _QUEUED + _RUNNING
 
 
 class HistoryContract:
-    """Responses: kept, continued, branched, deleted."""
+    """Responses: storing, continuing, branching and deleting."""
 
     many = 10_000
-    """How many responses are stored by one test."""
+    """Number of responses that one test stores."""
 
     async def test_a_running_store_is_healthy(self, store: ResponseStore) -> None:
         await store.health()
         assert store.shared in (True, False)
 
     async def test_what_is_put_is_got(self, store: ResponseStore) -> None:
-        """To the byte, whatever items it has."""
+        """Byte for byte, for all item types."""
         kept = record(output=[message("assistant", 'Grüße 日本 🙂 \\ " \u2028'), call_item()])
         await store.put(kept)
         found = await store.get(kept.id)
@@ -80,7 +81,7 @@ class HistoryContract:
         assert _texts(await store.history(first.id)) == ["question", "second"]
 
     async def test_what_is_got_is_not_shared(self, store: ResponseStore) -> None:
-        """A response is changed in place while it is made; what is stored does not change with it."""
+        """A response is changed in place while it is made; the stored one must not change with it."""
         kept = record(output=[message("assistant", "said")])
         await store.put(kept)
         kept.response.output.append(message("assistant", "later"))
@@ -152,7 +153,7 @@ class HistoryContract:
         assert _texts(await store.history(further.id)) == [*before, "question", "on"]
 
     async def test_a_parent_may_go_while_its_child_runs(self, store: ResponseStore) -> None:
-        """A child that was put before its parent went keeps the parent's items when it ends."""
+        """A child that was stored before its parent was deleted keeps the parent's items."""
         (root,) = await _chain(store, 1)
         child = record(status="in_progress", previous_response_id=root)
         await store.put(child)
@@ -213,7 +214,7 @@ class HistoryContract:
         assert await store.find_items([item.id for item in items], owner="ada") == {}
 
     async def test_an_item_is_found_by_its_owner_alone(self, store: ResponseStore) -> None:
-        """Also where two clients made the same id."""
+        """Even if two clients use the same id."""
         item_id = f"msg_{uuid.uuid4().hex}"
         for owner in ("ada", "bob"):
             await store.put(record(owner=owner, input_=[message("user", owner, item_id=item_id)]))
@@ -223,7 +224,7 @@ class HistoryContract:
         assert await store.find_items([item_id]) == {}
 
     async def test_what_a_call_gave_is_found_by_its_items_id(self, store: ResponseStore) -> None:
-        """By its owner, for as long as the response is stored; a later response that was sent the item hides nothing."""
+        """By its owner, as long as the response is stored. A later response that was sent the item does not hide it."""
         call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
         read = CallRecord(
             name="web_search",
@@ -247,7 +248,7 @@ class HistoryContract:
     async def test_what_a_call_gave_is_kept_for_those_that_go_on(
         self, store: ResponseStore
     ) -> None:
-        """As its item is: by each branch, until the last is gone. The item itself is shown in their histories alone."""
+        """Like its item: in each branch, until the last one is gone. The item itself is in their histories only."""
         call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
         read = CallRecord(name="web_search", arguments="{}", result="found")
         made = structs.replace(record(output=[call], owner="ada"), results={call.id: read})
@@ -275,7 +276,7 @@ class HistoryContract:
         assert await store.find_results([call.id], owner="ada") == {}
 
     async def test_thousands_are_kept(self, store: ResponseStore) -> None:
-        """As many as `many` says."""
+        """`many` of them."""
         ids: list[str] = []
         while len(ids) < self.many:
             some = [record(output=[message("assistant", str(at))]) for at in range(250)]
@@ -296,9 +297,15 @@ class HistoryContract:
 
 @pytest.mark.anyio
 class ResponseStoreContract(
-    HistoryContract, BackgroundContract, ConversationContract, CompletionContract, ModelContract
+    HistoryContract,
+    BackgroundContract,
+    ConversationContract,
+    CompletionContract,
+    ValueContract,
+    ModelContract,
 ):
-    """Subclass it, and give a fixture `store`: an open store, with its bounds far away. It need not be empty."""
+    """Subclass this and provide a fixture `store`: an open store with limits that are not reached. It need not be
+    empty."""
 
     @pytest.fixture(scope="module")
     @classmethod

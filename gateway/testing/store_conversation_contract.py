@@ -1,11 +1,14 @@
-"""What every store promises of conversations."""
+"""The contract of stores for conversations."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 
-from gateway.protocols import ResponseStore
+import pytest
+
+from gateway.errors import ConversationFull
+from gateway.protocols import ConversationBounds, ResponseStore
 from gateway.testing.store_records import call_item, message
 from gateway.wire.common import encode
 from gateway.wire.items import Item
@@ -139,6 +142,35 @@ class ConversationContract:
         for group in groups:
             start = ids.index(group[0].id)
             assert ids[start : start + 5] == [item.id for item in group]
+
+    async def test_a_conversation_is_bounded_in_items_and_bytes(self, store: ResponseStore) -> None:
+        """An addition that exceeds a limit is rejected as a whole; deleting makes room."""
+        made = await self._made(store)
+        items = [message("user", "x" * 1000, item_id=f"msg_{number}") for number in range(6)]
+        for bounds in (ConversationBounds(3, 1_000_000), ConversationBounds(1000, 4000)):
+            assert await store.append_items(made.id, items[:3], bounds=bounds)
+            assert await store.append_items(made.id, items[1:3], bounds=bounds), "they are in it"
+            for some in (items[3:4], items[2:6]):
+                with pytest.raises(ConversationFull):
+                    await store.append_items(made.id, some, bounds=bounds)
+            page = await store.list_items(made.id)
+            assert page is not None
+            assert [item.id for item in page.items] == ["msg_0", "msg_1", "msg_2"]
+            assert await store.delete_item(made.id, "msg_0")
+            assert await store.append_items(made.id, items[3:4], bounds=bounds)
+            for each in ("msg_1", "msg_2", "msg_3"):
+                assert await store.delete_item(made.id, each)
+        many = [message("user", "x", item_id=f"msg_at_once_{number}") for number in range(20)]
+
+        async def append(number: int) -> bool:
+            try:
+                return await store.append_items(
+                    made.id, many[number : number + 1], bounds=ConversationBounds(5, 1_000_000)
+                )
+            except ConversationFull:
+                return False
+
+        assert sum(await asyncio.gather(*map(append, range(20)))) == 5
 
     async def _made(self, store: ResponseStore, owner: str | None = None) -> Conversation:
         made = Conversation(id=f"conv_{uuid.uuid4().hex}", created_at=7, metadata={"k": "v"})

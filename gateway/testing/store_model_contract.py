@@ -1,4 +1,4 @@
-"""Random operations on a store, held against a dictionary that does the same."""
+"""Random operations on a store, compared with a dictionary-based model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNHURRIED = settings(
 )
 
 _which = st.integers(0, 7)
-"""Which of those that there are, and beyond them one that there never was."""
+"""Selects an existing record or, beyond them, one that never existed."""
 _owner = st.sampled_from(_OWNERS)
 _status = st.sampled_from(_STATUSES)
 _expected = st.sets(_status)
@@ -58,11 +58,11 @@ _conversation_steps = st.lists(
 
 
 class _Modelled(Struct):
-    """What a store must say of one response."""
+    """The expected state of one response."""
 
     record: StoredResponse
     before: list[Item] | None
-    """The history that it continues; None where that is not stored."""
+    """The history that it continues; None if that is not stored."""
     events: list[bytes] = []
     ended: bool = False
     there: bool = True
@@ -73,7 +73,7 @@ class _Modelled(Struct):
 
 
 class ModelContract:
-    """Whatever is done, in whatever order."""
+    """Random sequences of operations."""
 
     @_UNHURRIED
     @given(steps=_response_steps)
@@ -153,7 +153,7 @@ async def _put(
         previous = _id(known, parent)
         found = known[parent] if parent < len(known) else None
         if found is not None and found.record.response.status in UNFINISHED:
-            previous = None  # the gateway refuses to continue it
+            previous = None  # the gateway does not allow continuing it
         elif found is None or not found.there or found.record.owner != owner:
             before = None
         else:
@@ -182,7 +182,7 @@ async def _advance(
         return
     found = known[which]
     was = found.record
-    expected = expected & UNFINISHED  # what has ended stays as it is
+    expected = expected & UNFINISHED  # a finished response does not change
     response = structs.replace(
         was.response, status=status, output=[*was.response.output, message("assistant", "more")]
     )
@@ -199,7 +199,7 @@ async def _append(
     events = [uuid.uuid4().hex.encode() for _ in range(count)]
     if which < len(known):
         found = known[which]
-        # What has ended gets its last events alone.
+        # A finished response accepts only its last events.
         last = last or found.record.response.status not in UNFINISHED
         if found.there and not found.ended:
             found.events = [*found.events, *events]
@@ -210,7 +210,7 @@ async def _append(
 async def _look(
     store: ResponseStore, known: list[_Modelled], which: int, owner: str | None
 ) -> None:
-    """Everything that is said of one response."""
+    """Check every query about one response."""
     response_id = _id(known, which)
     found = known[which] if which < len(known) and known[which].there else None
     seen = found if found is not None and found.record.owner == owner else None

@@ -1,4 +1,4 @@
-"""Records for the stores' contract."""
+"""Records for the store contract."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tools: what a request comes to, their calls, what their results become; and what makes tool plugins short."""
+"""Tools: resolving a request's tools, running their calls, and helpers for tool plugins."""

@@ -1,144 +1,240 @@
-"""Running the calls of the tools that the gateway serves, for one response."""
+"""Running the gateway's tool calls of one response."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from gateway.metrics import Metrics
 from gateway.protocols import (
     CallRecord,
-    ContinuingToolServer,
+    ToolCall,
     ToolResult,
-    ToolServer,
     ToolSession,
+    Turn,
 )
-from gateway.responses.open_item.item import OpenServerCall
-from gateway.serving.metrics import Metrics
-from gateway.tools.offered import RunnableTool
-from gateway.tools.output import cut
+from gateway.tools.available import BoundTool
+from gateway.tools.earlier import earlier_calls
+from gateway.tools.output import cut, with_notes
 
 logger = logging.getLogger("gateway.tools")
 
+_SessionKey: TypeAlias = tuple[int, int]
+_PROGRESS_SECONDS: Final = 1.0
+"""Interval between two reports of progress of a call."""
+
+
+class PendingCall(Protocol):
+    """A complete call from the model that the gateway runs."""
+
+    @property
+    def id(self) -> str:
+        """The id of the item that shows the result."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The tool's name as the model saw it."""
+        ...
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as the model wrote them: JSON text."""
+        ...
+
+    @property
+    def approval_request_id(self) -> str | None:
+        """Id of the request with which the client approved the call; None if no approval was needed."""
+        ...
+
+
+CallT = TypeVar("CallT", bound=PendingCall)
+
+
+class RunsOnce(Protocol):
+    """Runs approved calls: `Approvals.once`, for one owner."""
+
+    async def __call__(
+        self, request_id: str, call: Callable[[], Awaitable[ToolResult]], *, seconds: float
+    ) -> ToolResult: ...
+
+
+class _Progress:
+    """The reports of progress of one call. Those that follow too soon are dropped."""
+
+    def __init__(self, number: int, news: asyncio.Queue[_Progress | None]) -> None:
+        self.number = number
+        self.waiting = False
+        """Whether a report waits in `news`."""
+        self._news = news
+        self._next = -math.inf
+
+    def report(self) -> None:
+        now = time.monotonic()
+        if not self.waiting and now >= self._next:
+            self.waiting = True
+            self._next = now + _PROGRESS_SECONDS
+            self._news.put_nowait(self)
+
 
 class ToolCalls:
-    """One response's calls: their sessions, and how many there may be."""
+    """The tool calls of one response: their sessions and their limits."""
 
     def __init__(
         self,
         response_id: str,
-        served: Mapping[str, RunnableTool],
+        bound_tools: Mapping[str, BoundTool],
         *,
-        known: Mapping[str, CallRecord] = {},
+        turn: Turn,
         max_calls: int | None,
         max_uses: Mapping[str, int] = {},
         max_parallel: int,
         metrics: Metrics,
+        once: RunsOnce | None = None,
     ) -> None:
-        """`known` are calls of earlier responses; `max_calls` is the response's `max_tool_calls`, `max_uses` are limits of
-        the tools of single request types.
-        """
+        """`turn` is the response's first. `max_calls` is the response's `max_tool_calls`; `max_uses` are limits
+        per request type. `once` runs approved calls and may be None if there are none."""
         self._response_id = response_id
-        self._served = served
-        self._known = known
+        self._bound_tools = bound_tools
+        self._turn = turn
+        self._calls: dict[str, CallRecord] = {}
+        """This response's calls, by item id."""
         self._max_calls = max_calls
         self._parallel = asyncio.Semaphore(max_parallel)
         self._metrics = metrics
+        self._once = once
         self._uses_left = dict(max_uses)
         self._made = 0
-        self._sessions: dict[int, ToolSession | Exception] = {}
-        """By the identity of the server: two may have one label."""
+        self._sessions: dict[_SessionKey, ToolSession | Exception] = {}
 
     @property
-    def spent(self) -> bool:
-        """Whether no further call is allowed."""
+    def limit_reached(self) -> bool:
+        """Whether the limit on calls is reached."""
         return self._max_calls is not None and self._made >= self._max_calls
 
     async def run(
-        self, calls: Sequence[OpenServerCall], sessions: AsyncExitStack
-    ) -> AsyncGenerator[tuple[OpenServerCall, ToolResult], None]:
-        """Run `calls` at once; yields each with its result, in the order of `calls`.
+        self, calls: Sequence[CallT], sessions: AsyncExitStack
+    ) -> AsyncGenerator[tuple[CallT, ToolResult | None], None]:
+        """Run `calls` concurrently. Yields each with its result, in the order of `calls`; before that, each with None
+        when it reports progress.
 
-        Sessions are opened in this task, and closed with `sessions` by whoever owns it: many clients of tool servers
-        must be closed by the task that opened them.
+        Sessions are opened in this task, and closed by the owner of `sessions`: many clients of tool servers must be
+        closed by the task that opened them.
         """
         for call in calls:
-            await self._open(self._served[call.name].server, sessions)
-        tasks = [asyncio.ensure_future(self._call(call)) for call in calls]
+            await self._open(self._bound_tools[call.name], sessions)
+        news: asyncio.Queue[_Progress | None] = asyncio.Queue()
+        progress = [_Progress(number, news) for number in range(len(calls))]
+        tasks = [
+            asyncio.ensure_future(self._call(call, each.report))
+            for call, each in zip(calls, progress, strict=True)
+        ]
+        for task in tasks:
+            task.add_done_callback(lambda _: news.put_nowait(None))
         try:
-            for call, task in zip(calls, tasks, strict=True):
-                yield call, await task
+            for number, (call, task) in enumerate(zip(calls, tasks, strict=True)):
+                while not task.done():
+                    each = await news.get()
+                    if each is not None:
+                        each.waiting = False
+                        if each.number >= number:
+                            yield calls[each.number], None
+                result = task.result()
+                self._calls[call.id] = result.record(call.name, call.arguments)
+                yield call, result
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _open(self, server: ToolServer, sessions: AsyncExitStack) -> None:
-        if id(server) in self._sessions:
+    async def _open(self, tool: BoundTool, sessions: AsyncExitStack) -> None:
+        server, key = tool.server, _session_key(tool)
+        if key in self._sessions:
             return
+        earlier = earlier_calls(self._turn.items, self._turn.results)
+        context = msgspec.structs.replace(
+            tool.context, response_id=self._response_id, calls={**earlier, **self._calls}
+        )
         try:
             session = await sessions.enter_async_context(
-                _quietly_closed(server.label, self._session(server))
+                _open_session(server.label, server.session(context))
             )
         except Exception as failure:
-            # As for a failing call: the model is told, and the response goes on.
+            # Like a failing call: the model reads the error, and the response continues.
             logger.warning("tool server %s did not open", server.label, exc_info=True)
-            self._sessions[id(server)] = failure
+            self._sessions[key] = failure
         else:
-            self._sessions[id(server)] = session
+            self._sessions[key] = session
 
-    def _session(self, server: ToolServer) -> AbstractAsyncContextManager[ToolSession]:
-        if isinstance(server, ContinuingToolServer):
-            return server.session_after(self._response_id, self._known)
-        return server.session(self._response_id)
-
-    async def _call(self, call: OpenServerCall) -> ToolResult:
-        """Run one call. Whatever goes wrong is a result that the model reads."""
-        if self.spent:
+    async def _call(self, call: PendingCall, report: Callable[[], None]) -> ToolResult:
+        """Run one call. Any failure becomes a result that the model reads."""
+        if self.limit_reached:
             return _failed(
                 f"This response's limit of {self._max_calls} tool calls is reached. Answer without tools.",
                 "max_uses",
             )
         self._made += 1
-        entry = self._served[call.name]
+        entry = self._bound_tools[call.name]
         kind = entry.tool.request_type
         if kind in self._uses_left:
             if not self._uses_left[kind]:
                 return _failed(
-                    "This tool has been used as often as it may be. Answer without it.", "max_uses"
+                    "The limit on calls of this tool is reached. Answer without it.", "max_uses"
                 )
             self._uses_left[kind] -= 1
         arguments = call_arguments(call.arguments, entry.tool.item_type == "code_interpreter_call")
         if isinstance(arguments, str):
             return _failed(arguments, "arguments")
-        session = self._sessions[id(entry.server)]
+        session = self._sessions[_session_key(entry)]
         if isinstance(session, Exception):
             return _failed(f"The tool is not available: {session}", "unavailable")
+        made = ToolCall(entry.tool.definition.name, arguments, report)
+        run = partial(self._run, call.name, entry, session, made)
+        async with self._parallel:
+            approval = call.approval_request_id
+            if approval is None:
+                return await run()
+            assert self._once is not None, "who has approved calls runs each once"
+            return await self._once(approval, run, seconds=entry.tool.time_limit)
+
+    async def _run(
+        self, name: str, entry: BoundTool, session: ToolSession, call: ToolCall
+    ) -> ToolResult:
         started = time.monotonic()
         seconds = entry.tool.time_limit
         try:
-            async with self._parallel, asyncio.timeout(seconds):
-                result = await session.call(entry.tool.definition.name, arguments)
+            async with asyncio.timeout(seconds):
+                result = await session.call(call)
         except TimeoutError:
             result = _failed(
                 f"The tool did not answer within {seconds:g} seconds and was stopped.", "time_limit"
             )
         except Exception as failure:
-            # A tool is somebody's code: its failure is told to the model and ends nothing.
-            logger.warning("tool %s failed", call.name, exc_info=True)
+            # Tools are third-party code: a failure is reported to the model and does not end the response.
+            logger.warning("tool %s failed", name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
-        result = msgspec.structs.replace(result, text=cut(result.text, entry.tool.output_limit))
+        text = with_notes(result.text, result.images) if result.images else result.text
+        result = msgspec.structs.replace(result, text=cut(text, entry.tool.output_limit))
         self._metrics.tool_called(
-            entry.tool.counted_as or call.name,
+            entry.tool.counted_as or name,
             failed=result.failed,
             seconds=time.monotonic() - started,
         )
         return result
+
+
+def _session_key(tool: BoundTool) -> _SessionKey:
+    """The identities of the server, because two may have the same label, and of the context: the request may have the
+    server's tools by several entries, and without one."""
+    return id(tool.server), id(tool.context)
 
 
 def _failed(
@@ -149,10 +245,10 @@ def _failed(
 
 
 @asynccontextmanager
-async def _quietly_closed(
+async def _open_session(
     label: str, context: AbstractAsyncContextManager[ToolSession]
 ) -> AsyncIterator[ToolSession]:
-    """A tool session whose failure to close is logged and ends nothing."""
+    """A tool session. A failure to close it is logged and ignored."""
     session = await context.__aenter__()
     try:
         yield session
@@ -160,12 +256,12 @@ async def _quietly_closed(
         try:
             await context.__aexit__(None, None, None)
         except Exception:
-            # The response is made; a tool that does not tidy up is its author's trouble.
+            # The response is complete, so a failure to clean up is only logged.
             logger.warning("tool server %s did not close", label, exc_info=True)
 
 
 def call_arguments(text: str, is_code: bool) -> dict[str, Any] | str:
-    """A call's arguments as an object; or, as a string, what is wrong with them, for the model to read."""
+    """A call's arguments as an object; or a string that explains to the model what is wrong with them."""
     try:
         value = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""The API's own tools that the client runs: `shell`, `local_shell`, `apply_patch`, `tool_search`.
+"""Tools of the API that the client runs: `shell`, `local_shell`, `apply_patch`, `tool_search`.
 
-No model that is hosted here knows them by itself, so each is told as a function, whatever the family; what the model calls
-becomes the item that the API has for it, and the items of earlier calls become the same arguments again.
+They are presented to every model as functions, since self-hosted models do not know them. A call becomes the API's item
+for that tool; earlier items of these types are converted back to function arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from gateway.errors import Unsupported
+from gateway.errors import ParamPath, Unsupported
 from gateway.protocols import ToolDefinition
 from gateway.wire import items
 from gateway.wire import tools as wire
@@ -27,7 +27,7 @@ ClientCall: TypeAlias = (
 )
 
 CLIENT_TOOLS = ("apply_patch", "local_shell", "shell", "tool_search")
-"""Their types, which are also the names that the model is told."""
+"""The tool types, which are also the names that the model sees."""
 
 _PREFIXES: dict[ClientCallType, str] = {
     "local_shell_call": items.ID_PREFIXES[items.LocalShellCall],
@@ -38,11 +38,11 @@ _PREFIXES: dict[ClientCallType, str] = {
 
 
 def id_prefix(kind: ClientCallType) -> str:
-    """How the ids of these items begin."""
+    """The id prefix of these items."""
     return _PREFIXES[kind]
 
 
-# What the model is told.
+# Definitions for the model.
 
 _TIMEOUT = {"type": "integer", "description": "Milliseconds after which it is stopped."}
 
@@ -126,18 +126,18 @@ _TOOL_SEARCH = ToolDefinition(
 
 
 def client_tool(tool: wire.Tool) -> tuple[ToolDefinition, ClientCallType] | None:
-    """What the model is told of a tool that the client runs, and the item that its calls become; None for other tools."""
+    """The definition for the model and the item type of the calls of a client-run tool; None for other tools."""
     match tool:
         case wire.LocalShellTool():
             return _LOCAL_SHELL, "local_shell_call"
         case wire.ApplyPatchTool():
             return _APPLY_PATCH, "apply_patch_call"
         case wire.ShellTool() if runs_locally(tool):
-            told = _SHELL.description or ""
+            shell_description = _SHELL.description or ""
             skills = "".join(f"\n- {line}" for line in _skills(tool))
             if skills:
-                told += f"\nSkills are folders with instructions in SKILL.md; read them as needed:{skills}"
-            return msgspec.structs.replace(_SHELL, description=told), "shell_call"
+                shell_description += f"\nSkills are folders with instructions in SKILL.md; read them as needed:{skills}"
+            return msgspec.structs.replace(_SHELL, description=shell_description), "shell_call"
         case wire.ToolSearchTool(execution="client"):
             schema = None if tool.parameters is UNSET else tool.parameters
             definition = msgspec.structs.replace(
@@ -151,7 +151,7 @@ def client_tool(tool: wire.Tool) -> tuple[ToolDefinition, ClientCallType] | None
 
 
 def runs_locally(tool: wire.ShellTool) -> bool:
-    """Whether the client runs the commands: unless it asks for a container."""
+    """Whether the client runs the commands. True unless the tool asks for a container."""
     return not isinstance(tool.environment, dict) or tool.environment.get("type") == "local"
 
 
@@ -163,15 +163,15 @@ def _skills(tool: wire.ShellTool) -> Iterator[str]:
             yield f"{skill.get('name', '')} ({skill.get('path', '')}): {skill.get('description', '')}"
 
 
-# What the model calls.
+# Calls from the model.
 
 
 def client_call(
     kind: ClientCallType, item_id: str, call_id: str, arguments: str
 ) -> ClientCall | None:
-    """The finished item of a call; None where the arguments are not what the item needs, so that it cannot be shown so.
+    """The finished item of a call; None if the arguments do not fit the item type.
 
-    Read as models write: one command without its list, a number as a string, nulls for what is left out.
+    Accepts common variations: a single command instead of a list, a number as a string, nulls for absent values.
     """
     try:
         given = msgspec.json.decode(arguments.encode("utf-8", "replace"))
@@ -223,7 +223,7 @@ def _shell_action(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_arguments(call: ClientCall) -> dict[str, Any]:
-    """The arguments that such a call is made with: what the model is shown of it afterwards."""
+    """The inverse of `client_call`: the arguments that the model sees for such a call."""
     match call:
         case items.LocalShellCall():
             given = msgspec.to_builtins(call.action)
@@ -244,26 +244,22 @@ def call_arguments(call: ClientCall) -> dict[str, Any]:
 # Tools that come with items.
 
 
-def brought_tools(
-    history: Sequence[items.Item], own: Sequence[items.Item]
-) -> list[tuple[str, wire.Tool]]:
-    """The tools that items bring into a conversation, oldest first, each with the parameter that it is in.
+def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, wire.Tool]]:
+    """The tools that the items of a conversation add to it, oldest first, each with its place.
 
-    They are functions and free-text tools of the client's, in namespaces or not; others must be in `tools`.
+    They must be the client's functions or free-text tools, optionally in namespaces. Other types must be in `tools`.
     """
-    brought: list[tuple[str, wire.Tool]] = []
-    for where, part in (("previous_response_id", history), ("input", own)):
-        for index, item in enumerate(part):
-            if isinstance(item, items.AdditionalTools | items.ToolSearchOutput):
-                for at, tool in enumerate(item.tools):
-                    param = f"input[{index}].tools[{at}]" if where == "input" else where
-                    if not isinstance(
-                        tool, wire.FunctionTool | wire.CustomTool | wire.NamespaceTool
-                    ):
-                        raise Unsupported(
-                            f"An item cannot bring tools of type '{type_of(tool)}'. Send them in 'tools'.",
-                            param=param,
-                            code="unsupported_tool",
-                        )
-                    brought.append((param, tool))
-    return brought
+    item_tools: list[tuple[ParamPath, wire.Tool]] = []
+    for index, item in enumerate(context):
+        if not isinstance(item, items.AdditionalTools | items.ToolSearchOutput):
+            continue
+        for at, tool in enumerate(item.tools):
+            place = ("input", index, "tools", at)
+            if not isinstance(tool, wire.FunctionTool | wire.CustomTool | wire.NamespaceTool):
+                raise Unsupported(
+                    f"An item cannot bring tools of type '{type_of(tool)}'. Send them in 'tools'.",
+                    param=place,
+                    code="unsupported_tool",
+                )
+            item_tools.append((place, tool))
+    return item_tools

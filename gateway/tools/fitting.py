@@ -1,61 +1,40 @@
-"""Tool servers fitted to a request: to its entry, its conversation, its owner."""
+"""Tool servers adapted to one request: its entry in `tools`, its conversation and its owner."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from gateway.errors import GatewayError
-from gateway.protocols import (
-    ConversationToolServer,
-    FittingToolServer,
-    OwnedToolServer,
-    ToolServer,
-)
-from gateway.tools.offered import RunnableTool
-from gateway.wire.items import Item
-from gateway.wire.tools import Tool
+import msgspec
+
+from gateway.errors import ParamPath, renamed_params
+from gateway.protocols import SessionContext, ToolServer
+from gateway.tools.available import BoundTool
+
+
+def checked(server: ToolServer, context: SessionContext, param: ParamPath = ()) -> ToolServer:
+    """The server that a request uses in place of `server`, which accepts the request.
+
+    Raises `GatewayError` with a parameter below `param`, the place of the context's entry.
+    """
+    with below(param):
+        return server.check(context) or server
+
+
+def below(param: ParamPath) -> AbstractContextManager[None]:
+    """A context in which the parameters of errors are below `param`."""
+    return renamed_params(lambda path: (*param, *path))
 
 
 def fitted(
-    runnable: Sequence[RunnableTool],
-    tool: Tool,
-    param: str,
-    *,
-    owner: str | None,
-    items: Sequence[Item],
-) -> list[RunnableTool]:
-    """The tools that the entry `tool` asks for, of servers that are as it wants them.
-
-    Raises `GatewayError`, with a parameter below `param`, where the entry is.
-    """
-
-    def fit(server: ToolServer) -> ToolServer:
-        try:
-            if isinstance(server, ConversationToolServer) and items:
-                return server.for_conversation(tool, items, owner=owner)
-            if isinstance(server, FittingToolServer):
-                return server.for_entry(tool, owner=owner)
-        except GatewayError as error:
-            error.param = f"{param}.{error.param}" if error.param else param
-            raise
-        return server
-
-    return _each_once(runnable, fit)
-
-
-def owned(always: Sequence[RunnableTool], owner: str | None) -> list[RunnableTool]:
-    """The tools that every request has, of servers that know whose it is."""
-    return _each_once(
-        always,
-        lambda server: server.for_owner(owner) if isinstance(server, OwnedToolServer) else server,
-    )
-
-
-def _each_once(
-    runnable: Sequence[RunnableTool], fit: Callable[[ToolServer], ToolServer]
-) -> list[RunnableTool]:
+    runnable: Sequence[BoundTool], context: SessionContext, param: ParamPath = ()
+) -> list[BoundTool]:
+    """The tools that a request has, from servers that accept it. Raises like `checked`."""
     servers: dict[int, ToolServer] = {}
-    for entry in runnable:
-        if id(entry.server) not in servers:
-            servers[id(entry.server)] = fit(entry.server)
-    return [RunnableTool(servers[id(entry.server)], entry.tool) for entry in runnable]
+    for each in runnable:
+        if id(each.server) not in servers:
+            servers[id(each.server)] = checked(each.server, context, param)
+    return [
+        msgspec.structs.replace(each, server=servers[id(each.server)], context=context)
+        for each in runnable
+    ]

@@ -22,16 +22,16 @@ from typing import Any, get_type_hints
 import msgspec
 
 from gateway.errors import ConfigurationError
-from gateway.protocols import ServedTool, ToolDefinition, ToolResult, ToolServer, ToolSession
+from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 
 Function = Callable[..., Any]
 
 
 class FunctionTool:
-    """One function, with the schema of its arguments."""
+    """One function with the JSON schema of its arguments."""
 
     def __init__(self, function: Function, *, time_limit: float) -> None:
-        """`time_limit` is in seconds, for one call. Raises `ConfigurationError` for a signature without types."""
+        """`time_limit` is in seconds, per call. Raises `ConfigurationError` for a signature without type annotations."""
         self._function = function
         name = function.__name__
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -58,7 +58,7 @@ class FunctionTool:
         parameters.pop("title", None)
         if components:
             parameters["$defs"] = components
-        self.served = ServedTool(
+        self.server_tool = ServerTool(
             definition=ToolDefinition(
                 name=name, description=inspect.getdoc(function), parameters=parameters
             ),
@@ -66,9 +66,9 @@ class FunctionTool:
         )
 
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
-        """Run the function; a wrong argument and an exception are results that the model reads.
+        """Run the function. Wrong arguments and exceptions become results that the model reads.
 
-        A function that is not asynchronous runs in a thread; a cancelled call does not wait for it.
+        A synchronous function runs in a thread; cancelling the call does not stop it.
         """
         try:
             decoded = msgspec.convert(arguments, self._arguments)
@@ -86,31 +86,27 @@ class FunctionTool:
         )
 
 
-class FunctionServer:
-    """Functions as a tool server; they share nothing between responses."""
+class FunctionServer(ToolServer):
+    """Functions as a tool server. They share no state between responses."""
 
     def __init__(self, label: str, tools: Sequence[FunctionTool]) -> None:
         self.label = label
-        self._tools = {tool.served.definition.name: tool for tool in tools}
+        self._tools = {tool.server_tool.definition.name: tool for tool in tools}
 
-    async def tools(self) -> Sequence[ServedTool]:
-        return [tool.served for tool in self._tools.values()]
+    async def tools(self) -> Sequence[ServerTool]:
+        return [tool.server_tool for tool in self._tools.values()]
 
-    @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[ToolSession]:
-        yield self
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        tool = self._tools.get(name)
+    async def call(self, call: ToolCall) -> ToolResult:
+        tool = self._tools.get(call.name)
         if tool is None:
-            return ToolResult(text=f"There is no tool named '{name}'.", failed=True)
-        return await tool.call(arguments)
+            return ToolResult(text=f"There is no tool named '{call.name}'.", failed=True)
+        return await tool.call(call.arguments)
 
 
 def functions(
     label: str, *tools: Function, time_limit: float = 60.0
 ) -> Callable[[Any], AbstractAsyncContextManager[ToolServer]]:
-    """What `gateway_register_tools` registers for plain functions; `label` names the server in `mcp_call` items."""
+    """What `gateway_register_tools` registers for plain functions. `label` is the server's name in `mcp_call` items."""
     server = FunctionServer(label, [FunctionTool(tool, time_limit=time_limit) for tool in tools])
 
     @asynccontextmanager

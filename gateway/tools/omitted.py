@@ -1,24 +1,24 @@
-"""Telling whoever runs the server of tools that requests ask it to run, and that the models are not told of."""
+"""Reporting tools that requests ask the gateway to run but that are not available."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
 
-from gateway.serving.metrics import Metrics
+from gateway.metrics import Metrics
 
 logger = logging.getLogger("gateway.tools")
 
 
 class OmittedTools:
-    """Counts them all; logs one line for each type, the first time."""
+    """Counts all omitted tools, and logs one line per type, the first time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._logged: set[str] = set()
 
-    def tell(self, kinds: Iterable[str]) -> None:
-        """One request's, by their types."""
+    def report(self, kinds: Iterable[str]) -> None:
+        """Report the omitted tool types of one request."""
         for kind in kinds:
             self._metrics.tool_omitted(kind)
             if kind not in self._logged:

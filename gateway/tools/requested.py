@@ -1,16 +1,17 @@
-"""The tools of servers that a request names or every request has, listed before the model is asked."""
+"""Listing the tools of the servers that a request selects, before the model is called."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.errors import GatewayError, InvalidRequest
-from gateway.protocols import ServedTool, ToolServer, ToolServers
+from gateway.errors import GatewayError, InvalidRequest, ParamPath
+from gateway.protocols import ServerTool, SessionContext, ToolServer
+from gateway.tools.fitting import below, checked
 from gateway.wire import items
 from gateway.wire import tools as wire
 
@@ -18,17 +19,19 @@ logger = logging.getLogger("gateway.tools")
 
 
 class ListedServer(Struct, frozen=True, kw_only=True):
-    """A tool server, and what it offers to one request."""
+    """A tool server with the tools that it offers to one request."""
 
     server: ToolServer
-    tools: Sequence[ServedTool] = ()
+    context: SessionContext = SessionContext()
+    """What sessions are told of the request."""
+    tools: Sequence[ServerTool] = ()
     needs_approval: frozenset[str] = frozenset()
-    """The names of those tools whose calls the client approves first."""
+    """Names of the tools whose calls require the client's approval."""
     error: str | None = None
-    """Why the tools could not be listed; then there are none."""
+    """Why the tools could not be listed; `tools` is then empty."""
 
     def listing(self) -> items.McpListTools:
-        """The same as an item of the response, yet without an id."""
+        """The same as an item of the response, without an id."""
         return items.McpListTools(
             server_label=self.server.label,
             tools=[
@@ -49,42 +52,40 @@ class ListedServer(Struct, frozen=True, kw_only=True):
 
 
 class RequestTools(Struct, frozen=True, kw_only=True):
-    """What the entries of a request's `tools` that name servers come to."""
+    """The tool servers of one request, listed."""
 
     named: Mapping[int, ListedServer] = {}
-    """By the index of the entry."""
+    """Servers selected by entries of `tools`, by the entry's index."""
     offered: Sequence[ListedServer] = ()
-    """Servers whose tools every request has, so far as no entry names them."""
+    """Servers whose tools every request has, except those that an entry selects."""
 
 
 async def list_request_tools(
-    tools: Sequence[wire.Tool], choices: Mapping[str, ToolServers], *, owner: str | None
+    tools: Sequence[wire.Tool], choices: Mapping[str, ToolServer], context: SessionContext
 ) -> RequestTools:
-    """List the tools of all servers that `tools` names, at once.
+    """List the tools of all servers that `tools` selects, concurrently.
 
-    `choices` has the servers to choose from, by the type of the entries. Raises `GatewayError`, with the parameter that is
-    at fault, for what may not be reached; a server that cannot be reached has an `error` in place of tools.
+    `choices` maps entry types to the servers to choose from; `context` has no entry. Raises `GatewayError` with the
+    parameter for an address that must not be reached. A server that cannot be reached has an `error` and no tools.
     """
     if not choices:
         return RequestTools()
-    named: dict[int, tuple[wire.Tool, ToolServer]] = {}
+    named: dict[int, tuple[SessionContext, ToolServer]] = {}
     labels: set[str] = set()
     for index, tool in enumerate(tools):
         servers = choices.get(wire.type_of(tool))
         if servers is None:
             continue
-        try:
-            server = servers.for_request(tool, owner=owner)
-        except GatewayError as error:
-            raise _at(index, error) from None
+        own = msgspec.structs.replace(context, entry=tool)
+        server = checked(servers, own, ("tools", index))
         if server.label in labels:
             raise InvalidRequest(
                 f"Two entries of tools have the server_label '{server.label}'. Give each its own.",
-                param=f"tools[{index}].server_label",
+                param=("tools", index, "server_label"),
                 code="duplicate_server_label",
             )
         labels.add(server.label)
-        named[index] = tool, server
+        named[index] = own, server
     offered = [
         server
         for servers in choices.values()
@@ -92,9 +93,9 @@ async def list_request_tools(
         if server.label not in labels
     ]
     outcomes = await asyncio.gather(
-        *(_list(server, tool, index) for index, (tool, server) in named.items()),
-        *(_list(server, None, None) for server in offered),
-        return_exceptions=True,  # all are waited for: none is left behind
+        *(_list(server, own, ("tools", index)) for index, (own, server) in named.items()),
+        *(_list(checked(server, context), context) for server in offered),
+        return_exceptions=True,  # wait for all of them
     )
     for each in outcomes:
         if isinstance(each, BaseException):
@@ -106,17 +107,19 @@ async def list_request_tools(
     )
 
 
-async def list_without_approval(servers: Sequence[ToolServer]) -> RequestTools:
-    """The tools of `servers`, listed at once, for APIs in which nobody can approve a call: those that need no approval.
+async def list_without_approval(
+    servers: Sequence[ToolServer], context: SessionContext
+) -> RequestTools:
+    """List the tools of `servers` that need no approval, concurrently. For APIs in which calls cannot be approved.
 
     Servers that cannot list their tools now are left out.
     """
     distinct = list({id(server): server for server in servers}.values())
-    found = await asyncio.gather(*(_list(server, None, None) for server in distinct))
+    found = await asyncio.gather(*(_list(checked(server, context), context) for server in distinct))
     return RequestTools(
         offered=[
-            ListedServer(
-                server=each.server,
+            msgspec.structs.replace(
+                each,
                 tools=[t for t in each.tools if t.definition.name not in each.needs_approval],
             )
             for each in found
@@ -125,24 +128,26 @@ async def list_without_approval(servers: Sequence[ToolServer]) -> RequestTools:
     )
 
 
-async def _list(server: ToolServer, entry: wire.Tool | None, index: int | None) -> ListedServer:
+async def _list(server: ToolServer, context: SessionContext, param: ParamPath = ()) -> ListedServer:
+    entry = context.entry
     try:
-        tools = await server.tools()
-    except GatewayError as error:
-        if index is None:
-            raise
-        raise _at(index, error) from None
+        with below(param):
+            tools = await server.tools()
+    except GatewayError:
+        raise
     except Exception as failure:
-        # A tool server is somebody's code: that it cannot list its tools is shown, and ends nothing.
+        # Tool servers are third-party code: a failure to list tools is shown and does not end the response.
         logger.warning("tool server %s could not list its tools: %s", server.label, failure)
         return ListedServer(
             server=server,
+            context=context,
             error=f"The tools could not be listed: {str(failure) or type(failure).__name__}",
         )
     if isinstance(entry, wire.McpTool):
         tools = [tool for tool in tools if _allowed(entry, tool)]
     return ListedServer(
         server=server,
+        context=context,
         tools=tools,
         needs_approval=frozenset(
             tool.definition.name for tool in tools if _needs_approval(entry, tool)
@@ -150,12 +155,7 @@ async def _list(server: ToolServer, entry: wire.Tool | None, index: int | None) 
     )
 
 
-def _at(index: int, error: GatewayError) -> GatewayError:
-    error.param = f"tools[{index}].{error.param}" if error.param else f"tools[{index}]"
-    return error
-
-
-def _allowed(entry: wire.McpTool, tool: ServedTool) -> bool:
+def _allowed(entry: wire.McpTool, tool: ServerTool) -> bool:
     match entry.allowed_tools:
         case wire.McpToolFilter() as wanted:
             return _fits(wanted, tool)
@@ -165,8 +165,9 @@ def _allowed(entry: wire.McpTool, tool: ServedTool) -> bool:
             return True
 
 
-def _needs_approval(entry: wire.Tool | None, tool: ServedTool) -> bool:
-    """As the request says; where it is silent, as the server does. A tool that a filter leaves out is approved first."""
+def _needs_approval(entry: wire.Tool | None, tool: ServerTool) -> bool:
+    """The request decides; if it says nothing, the server does. A tool that the request's filter excludes needs
+    approval."""
     wish = entry.require_approval if isinstance(entry, wire.McpTool) else UNSET
     match wish:
         case wire.McpApprovalFilter():
@@ -181,7 +182,7 @@ def _needs_approval(entry: wire.Tool | None, tool: ServedTool) -> bool:
             return tool.needs_approval
 
 
-def _fits(wanted: wire.McpToolFilter, tool: ServedTool) -> bool:
+def _fits(wanted: wire.McpToolFilter, tool: ServerTool) -> bool:
     if wanted.tool_names is not UNSET and tool.definition.name not in wanted.tool_names:
         return False
     return wanted.read_only is UNSET or bool(tool.hints.get("readOnlyHint")) == wanted.read_only
@@ -190,7 +191,7 @@ def _fits(wanted: wire.McpToolFilter, tool: ServedTool) -> bool:
 def new_listings(
     requested: RequestTools, context: Sequence[items.Item]
 ) -> list[items.McpListTools]:
-    """The tool lists that the response shows: of the servers that the conversation so far has no list of."""
+    """The tool lists to show in the response: those of servers that the conversation has no list of yet."""
     shown = {
         item.server_label
         for item in context
@@ -205,11 +206,11 @@ def new_listings(
 
 
 class ApprovedCall(Struct, frozen=True):
-    """A call that the model made in an earlier response, and the client has approved in this request."""
+    """A call from an earlier response that this request approves."""
 
     request_id: str
     name: str
-    """As the model is told."""
+    """The name that the model sees."""
     arguments: str
 
 
@@ -217,11 +218,14 @@ def approved_calls(
     own: Sequence[items.Item],
     history: Sequence[items.Item],
     told_names: Mapping[tuple[str, str], str],
+    check: Callable[[items.McpApprovalRequest, ParamPath], None],
 ) -> list[ApprovedCall]:
-    """The calls that `own` approves and that were not run yet.
+    """The calls that `own` approves and that the conversation shows as not yet run.
 
-    `told_names` has the tools of this request, by server label and name. Raises `InvalidRequest` for an answer to what was
-    not asked, and for a tool that this request does not offer.
+    `told_names` maps the tools of this request, by server label and name, to the names that the model sees. Raises
+    `InvalidRequest` for an approval without a request, and for a tool that this request does not offer. `check` is
+    called with each approval request and the parameter that approves it; it raises if this server did not create the
+    request.
     """
     answers = {
         index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)
@@ -229,44 +233,61 @@ def approved_calls(
     if not answers:
         return []
     context = [*history, *own]
-    asked = {item.id: item for item in context if isinstance(item, items.McpApprovalRequest)}
+    # A stored request takes precedence over a copy sent by the client. Neither may be forged.
+    asked: dict[str, list[items.McpApprovalRequest]] = {}
+    for item in context:
+        if isinstance(item, items.McpApprovalRequest):
+            asked.setdefault(item.id, []).append(item)
     settled = {item.approval_request_id for item in context if isinstance(item, items.McpCall)}
     settled |= {item.approval_request_id for item in answers.values() if not item.approve}
     approved: list[ApprovedCall] = []
     for index, answer in answers.items():
-        request = asked.get(answer.approval_request_id)
-        if request is None:
+        param = ("input", index, "approval_request_id")
+        requests = asked.get(answer.approval_request_id)
+        if requests is None:
             raise InvalidRequest(
                 f"No approval request has the id '{answer.approval_request_id}' in this conversation. Send the "
                 "mcp_approval_request with it, or name the response that holds it as previous_response_id.",
-                param=f"input[{index}].approval_request_id",
+                param=param,
                 code="approval_request_not_found",
             )
+        request = requests[0]
         if request.id in settled:
             continue
         settled.add(request.id)
+        for each in requests:
+            check(each, param)
         name = told_names.get((request.server_label, request.name))
         if name is None:
             raise InvalidRequest(
                 f"The approved tool '{request.name}' of the server '{request.server_label}' is not among the tools of "
                 "this request. Send the same tools as in the request that asked.",
-                param=f"input[{index}].approval_request_id",
+                param=param,
                 code="approved_tool_not_offered",
             )
         approved.append(ApprovedCall(request.id, name, request.arguments))
     return approved
 
 
+def server_addresses(tools: Sequence[wire.Tool]) -> dict[str, str]:
+    """The URLs of the MCP servers in a request, by label, without credentials."""
+    return {
+        tool.server_label: _bare(tool.server_url)
+        for tool in tools
+        if isinstance(tool, wire.McpTool) and isinstance(tool.server_url, str)
+    }
+
+
 # Secrets.
 
 
 def without_credentials(tools: Sequence[wire.Tool]) -> list[wire.Tool]:
-    """`tools` as they may be shown, stored and logged: without what authorizes at an MCP server."""
+    """Copy `tools` without MCP credentials, so that they can be shown, stored and logged."""
     return [_without(tool) if isinstance(tool, wire.McpTool) else tool for tool in tools]
 
 
 def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
-    """Likewise, for items that bring tools."""
+    """Copy items that contain tools, without MCP credentials."""
     return [
         msgspec.structs.replace(item, tools=without_credentials(item.tools))
         if isinstance(item, items.AdditionalTools | items.ToolSearchOutput)
@@ -286,7 +307,7 @@ def _without(tool: wire.McpTool) -> wire.McpTool:
 
 
 def _bare(url: str) -> str:
-    """A URL without user, password, query and fragment, any of which may hold a token."""
+    """Remove user, password, query and fragment from a URL: any of them may contain a secret."""
     url = url.partition("#")[0].partition("?")[0]
     scheme, slashes, rest = url.partition("//")
     host, slash, path = rest.partition("/")

@@ -1,4 +1,4 @@
-"""The tools of one request: what the model is told, who runs each, and how its calls are shown."""
+"""The toolset of one request: definitions for the model, who runs each tool, and how its calls are shown."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.tool_choice import KnownTools, resolve_choice
+from gateway.errors import InvalidRequest, ParamPath, Unsupported
 from gateway.protocols import (
-    KnowingRenderer,
-    ServedTool,
+    BuiltinToolRenderer,
+    ServerTool,
+    SessionContext,
     ToolChoice,
     ToolDefinition,
 )
-from gateway.responses.roles import CallRole
+from gateway.protocols.output_constraints import custom_schema
+from gateway.tools.available import AvailableTools, BoundTool
 from gateway.tools.client_run import CLIENT_TOOLS, client_tool, runs_locally
-from gateway.tools.fitting import fitted, owned
-from gateway.tools.offered import OfferedTools, RunnableTool
+from gateway.tools.fitting import fitted
 from gateway.tools.requested import ListedServer, RequestTools
+from gateway.tools.roles import CallRole
+from gateway.tools.tool_choice import KnownTools, resolve_choice
 from gateway.wire import tools as wire
-from gateway.wire.items import Item
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
-    """What a request's `tools` and `tool_choice` come to."""
+    """Resolved tools of one request."""
 
     definitions: Sequence[ToolDefinition] = ()
-    """All tools that the model may be told of."""
+    """All tools that may be offered to the model."""
     roles: Mapping[str, CallRole] = {}
-    """By the name that the model is told."""
-    served: Mapping[str, RunnableTool] = {}
-    """By the name that the model is told."""
+    """Keyed by the name that the model sees."""
+    bound_tools: Mapping[str, BoundTool] = {}
+    """Tools that the gateway runs, keyed by the name that the model sees."""
     listed: Mapping[tuple[str, str], str] = {}
-    """The name that the model is told, by server label and name, of the tools of listed servers."""
+    """Tools of listed servers: (server label, tool name) → the name that the model sees."""
     choice: ToolChoice = "auto"
     omitted: Sequence[str] = ()
-    """The types of the tools that the request asks the gateway to run, and that the model is not told of."""
+    """Tool types that the request asks the gateway to run but that are not available."""
 
 
 def qualified_name(name: str, namespace: str | None) -> str:
-    """The one name under which a model is told of a tool in a namespace; renderers use it for earlier calls too."""
+    """The single name under which the model sees a tool in a namespace. Renderers use it for earlier calls too."""
     if not namespace:
         return name
     return namespace + name if namespace.endswith("__") else f"{namespace}__{name}"
@@ -53,26 +54,24 @@ def qualified_name(name: str, namespace: str | None) -> str:
 class _Builder:
     def __init__(
         self,
-        offered: OfferedTools,
+        offered: AvailableTools,
         knows: Callable[[str], bool],
-        owner: str | None,
-        items: Sequence[Item],
+        context: SessionContext,
     ) -> None:
         self._offered = offered
         self._knows = knows
-        self._owner = owner
-        self._items = items
+        self._context = context
         self.definitions: dict[str, ToolDefinition] = {}
         self.roles: dict[str, CallRole] = {}
-        self.served: dict[str, RunnableTool] = {}
+        self.bound_tools: dict[str, BoundTool] = {}
         self.listed: dict[tuple[str, str], str] = {}
         self.omitted: dict[str, None] = {}
-        """In the order of the request, each once."""
+        """In the order of the request, without duplicates."""
         self._asked: dict[str, wire.Tool] = {}
-        """The entries that ask for tools of the gateway's, by their types."""
+        """The entries that select tools of the gateway, by type."""
 
-    def bring(self, tool: wire.Tool, param: str) -> None:
-        """Add a tool that came with an item; one that the request has already stays as it is."""
+    def add_from_item(self, tool: wire.Tool, param: ParamPath) -> None:
+        """Add a tool that came with an input item. Ignored if the request already has it."""
         match tool:
             case wire.NamespaceTool():
                 for inner in tool.tools:
@@ -83,7 +82,7 @@ class _Builder:
             case _:
                 pass
 
-    def add(self, tool: wire.Tool, param: str, namespace: str | None = None) -> None:
+    def add(self, tool: wire.Tool, param: ParamPath, namespace: str | None = None) -> None:
         match tool:
             case wire.FunctionTool():
                 definition = ToolDefinition(
@@ -96,13 +95,13 @@ class _Builder:
                 self._put(
                     definition,
                     CallRole(item_type="function_call", namespace=namespace, shown_name=tool.name),
-                    f"{param}.name",
+                    (*param, "name"),
                 )
             case wire.CustomTool():
                 definition = ToolDefinition(
                     name=qualified_name(tool.name, namespace),
                     description=_optional(tool.description),
-                    parameters=_CUSTOM_PARAMETERS,
+                    parameters=custom_schema(),
                     kind="custom",
                     grammar=_custom_grammar(tool, param),
                     namespace=namespace,
@@ -112,40 +111,41 @@ class _Builder:
                     CallRole(
                         item_type="custom_tool_call", namespace=namespace, shown_name=tool.name
                     ),
-                    f"{param}.name",
+                    (*param, "name"),
                 )
             case wire.NamespaceTool():
                 if namespace is not None:
                     raise InvalidRequest(
-                        "A namespace cannot hold a namespace. List its tools beside it.",
-                        param=f"{param}.type",
+                        "Namespaces cannot be nested. List the inner namespace's tools separately.",
+                        param=(*param, "type"),
                     )
                 for index, inner in enumerate(tool.tools):
-                    self.add(inner, f"{param}.tools[{index}]", tool.name)
+                    self.add(inner, (*param, "tools", index), tool.name)
             case _:
                 self._hosted(tool, param)
 
-    def _hosted(self, tool: wire.Tool, param: str) -> None:
+    def _hosted(self, tool: wire.Tool, param: ParamPath) -> None:
         if isinstance(tool, wire.WebSearchTool) and tool.external_web_access is False:
-            return  # Codex's default: a search that may not search asks for nothing.
+            return  # Codex's default: a search without access needs no tool.
         kind = wire.type_of(tool)
         runnable = self._offered.by_type.get(_request_type(tool))
-        if runnable and not _names_client(tool):
+        if runnable and not _is_run_by_client(tool):
             if self._asked.setdefault(kind, tool) != tool:
                 raise InvalidRequest(
-                    f"Two tools of type '{kind}' ask for different things. Send one that asks for all.",
+                    f"Two tools of type '{kind}' have different settings. Send one tool with all settings.",
                     param=param,
                     code="duplicate_tool",
                 )
-            for entry in fitted(runnable, tool, param, owner=self._owner, items=self._items):
+            context = msgspec.structs.replace(self._context, entry=tool)
+            for entry in fitted(runnable, context, param):
                 self.serve(entry)
             return
         if (run_by_client := client_tool(tool)) is not None:
             definition, item_type = run_by_client
-            self._put(definition, CallRole(item_type=item_type), f"{param}.type")
+            self._put(definition, CallRole(item_type=item_type), (*param, "type"))
             return
         if isinstance(tool, wire.ToolSearchTool):
-            return  # The gateway hides no tools: all that could be searched for are told at once.
+            return  # The gateway always offers all tools, so there is nothing to search for.
         if self._offered.unavailable == "omit":
             self.omitted[_request_type(tool)] = None
             return
@@ -154,20 +154,20 @@ class _Builder:
                 "There are no containers here to run a shell in. Run the commands yourself: send "
                 '"environment": {"type": "local"}. Or have the server configured with a plugin that has containers, or to '
                 'leave the tool out itself (unavailable_tools = "omit").',
-                param=f"{param}.environment",
+                param=(*param, "environment"),
                 code="unsupported_tool",
             )
         raise Unsupported(
             f"Tools of type '{kind}' are not available here. Leave it out of 'tools', or have the server configured with "
             'a plugin that runs it, or to leave it out itself (unavailable_tools = "omit"). Supported here: '
             f"{', '.join(sorted({*_ALWAYS, *self._offered.by_type, *self._offered.choices}))}.",
-            param=f"{param}.type",
+            param=(*param, "type"),
             code="unsupported_tool",
         )
 
-    def serve(self, entry: RunnableTool) -> None:
-        """Offer a tool that the gateway runs; a client's tool of the same name goes before it."""
-        definition = self.told(entry.tool)
+    def serve(self, entry: BoundTool) -> None:
+        """Offer a tool that the gateway runs, unless the client has a tool of that name."""
+        definition = self.definition_for(entry.tool)
         name = definition.name
         if name in self.definitions:
             return
@@ -175,41 +175,43 @@ class _Builder:
         self.roles[name] = CallRole(
             item_type=_call_type(entry.tool.item_type), server_label=entry.server.label
         )
-        self.served[name] = entry
+        self.bound_tools[name] = entry
 
-    def told(self, tool: ServedTool) -> ToolDefinition:
-        """What the model is told of a tool."""
+    def definition_for(self, tool: ServerTool) -> ToolDefinition:
+        """The definition of a tool for the model."""
         known = tool.builtin
         return tool.definition if known is None or not self._knows(known.name) else known
 
     def serve_listed(self, listed: ListedServer) -> None:
-        """Offer the tools of a server of its own; where a name is taken, the model is told it with the server's label."""
+        """Offer the tools of a listed server. If a name is taken, the model sees it prefixed with the server's label."""
         label = listed.server.label
         for tool in listed.tools:
             name = tool.definition.name
-            told = self._free_name(name, label)
+            prompt_name = self._free_name(name, label)
             needs_approval = name in listed.needs_approval
-            self.definitions[told] = msgspec.structs.replace(tool.definition, name=told)
-            self.roles[told] = CallRole(
+            self.definitions[prompt_name] = msgspec.structs.replace(
+                tool.definition, name=prompt_name
+            )
+            self.roles[prompt_name] = CallRole(
                 item_type="mcp_approval_request" if needs_approval else _call_type(tool.item_type),
                 server_label=label,
                 shown_name=name,
             )
-            self.served[told] = RunnableTool(listed.server, tool)
-            self.listed[label, name] = told
+            self.bound_tools[prompt_name] = BoundTool(listed.server, tool, listed.context)
+            self.listed[label, name] = prompt_name
 
     def _free_name(self, name: str, label: str) -> str:
-        """A name of the characters that may stand in a prompt, and that no other tool of this request has."""
+        """A name that is valid in prompts and unique in this request."""
         for candidate in (name, f"{label}__{name}"):
-            told = _NOT_IN_NAMES.sub("_", candidate)[:128]
-            if told not in self.definitions:
-                return told
+            prompt_name = _NOT_IN_NAMES.sub("_", candidate)[:128]
+            if prompt_name not in self.definitions:
+                return prompt_name
         number = 2
-        while f"{told[:120]}_{number}" in self.definitions:
+        while f"{prompt_name[:120]}_{number}" in self.definitions:
             number += 1
-        return f"{told[:120]}_{number}"
+        return f"{prompt_name[:120]}_{number}"
 
-    def _put(self, definition: ToolDefinition, role: CallRole, param: str) -> None:
+    def _put(self, definition: ToolDefinition, role: CallRole, param: ParamPath) -> None:
         if definition.name in self.roles:
             raise InvalidRequest(
                 f"Two tools are named '{definition.name}'. Give each its own name.",
@@ -225,14 +227,6 @@ _VARIANTS = {_WEB_SEARCH: [wire.type_of(each) for each in wire.WebSearchTool.__s
 _ALWAYS = ("function", "custom", "namespace", *CLIENT_TOOLS)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
-_CUSTOM_PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-
-
 NO_REQUEST_TOOLS = RequestTools()
 _NO_TOOLS = Toolset()
 
@@ -240,32 +234,31 @@ _NO_TOOLS = Toolset()
 def build_toolset(
     tools: Sequence[wire.Tool],
     choice: wire.ToolChoice | None,
-    offered: OfferedTools,
+    offered: AvailableTools,
     requested: RequestTools = NO_REQUEST_TOOLS,
-    brought: Sequence[tuple[str, wire.Tool]] = (),
+    item_tools: Sequence[tuple[ParamPath, wire.Tool]] = (),
     *,
     renderer: object = None,
-    owner: str | None = None,
-    items: Sequence[Item] = (),
+    context: SessionContext = SessionContext(),  # noqa: B008 (it is immutable)
 ) -> Toolset:
-    """Resolve a request's tools; raises `InvalidRequest` or `Unsupported` with the precise parameter.
+    """Resolve a request's tools. Raises `InvalidRequest` or `Unsupported` with the precise parameter.
 
-    `requested` has the servers that entries of `tools` name. Their tools come last: they give way where names clash.
-    `brought` are tools that came with items, each with the parameter that it is in. `renderer` may be a `KnowingRenderer`.
-    `items` are the conversation's.
+    `requested` has the servers that entries of `tools` select. Their tools are added last, so they are renamed if names
+    clash. `item_tools` are tools from input items, each with its parameter path. `renderer` may be a
+    `BuiltinToolRenderer`. `context` is what tool servers are told of the request, without an entry.
     """
-    nothing_given = not (tools or brought or requested.named or requested.offered)
+    nothing_given = not (tools or item_tools or requested.named or requested.offered)
     if nothing_given and not offered.always and choice is None:
-        return _NO_TOOLS  # as in most requests, which need none of what follows
-    knows = renderer.knows_tool if isinstance(renderer, KnowingRenderer) else _knows_none
-    builder = _Builder(offered, knows, owner, items)
+        return _NO_TOOLS  # the common case: skip the rest
+    knows = renderer.knows_tool if isinstance(renderer, BuiltinToolRenderer) else _no_builtin_tools
+    builder = _Builder(offered, knows, context)
     searched = any(isinstance(t, wire.ToolSearchTool) and t.execution == "client" for t in tools)
     for index, tool in enumerate(tools):
         if index not in requested.named and not (searched and _deferred(tool)):
-            builder.add(tool, f"tools[{index}]")
-    for param, tool in brought:
-        builder.bring(tool, param)
-    for entry in owned(offered.always, owner):
+            builder.add(tool, ("tools", index))
+    for param, tool in item_tools:
+        builder.add_from_item(tool, param)
+    for entry in fitted(offered.always, context):
         builder.serve(entry)
     for listed in (*requested.named.values(), *requested.offered):
         builder.serve_listed(listed)
@@ -273,7 +266,7 @@ def build_toolset(
         roles=builder.roles,
         listed=builder.listed,
         by_type={
-            kind: [builder.told(entry.tool).name for entry in entries]
+            kind: [builder.definition_for(entry.tool).name for entry in entries]
             for shared, entries in offered.by_type.items()
             for kind in (shared, *_VARIANTS.get(shared, ()))
         },
@@ -285,29 +278,29 @@ def build_toolset(
     return Toolset(
         definitions=definitions,
         roles=builder.roles,
-        served=builder.served,
+        bound_tools=builder.bound_tools,
         listed=builder.listed,
         choice=resolved,
         omitted=tuple(builder.omitted),
     )
 
 
-def _knows_none(name: str) -> bool:
+def _no_builtin_tools(name: str) -> bool:
     return False
 
 
 def _request_type(tool: wire.Tool) -> str:
-    """The type by which tools are offered: the dated and preview variants of web search are one."""
+    """The type by which tools are selected. Dated and preview variants of web search are the same type."""
     return _WEB_SEARCH if isinstance(tool, wire.WebSearchTool) else wire.type_of(tool)
 
 
-def _names_client(tool: wire.Tool) -> bool:
-    """Whether a request says that the client runs the tool, also where the gateway could."""
+def _is_run_by_client(tool: wire.Tool) -> bool:
+    """Whether the request says that the client runs the tool, even if the gateway could."""
     return isinstance(tool, wire.ShellTool) and runs_locally(tool)
 
 
 def _deferred(tool: wire.Tool) -> bool:
-    """Whether the model is told of a tool only once the client's search has found it."""
+    """Whether the model sees the tool only after the client's search has found it."""
     return isinstance(tool, wire.FunctionTool | wire.CustomTool) and tool.defer_loading is True
 
 
@@ -327,7 +320,7 @@ def _call_type(
             return "mcp_call"
 
 
-def _custom_grammar(tool: wire.CustomTool, param: str) -> Constraint | None:
+def _custom_grammar(tool: wire.CustomTool, param: ParamPath) -> Constraint | None:
     grammar = wire.custom_grammar(tool)
     if grammar is None:
         return None
@@ -340,5 +333,5 @@ def _custom_grammar(tool: wire.CustomTool, param: str) -> Constraint | None:
         case _:
             raise InvalidRequest(
                 f"'{syntax}' is not a grammar syntax. Use 'lark' or 'regex'.",
-                param=f"{param}.format.syntax",
+                param=(*param, "format", "syntax"),
             )

@@ -1,1 +1,1 @@
-"""The OpenAI types as msgspec Structs: what comes in, what goes out, and how it is read and written."""
+"""The OpenAI types as msgspec Structs: requests, answers, and how they are decoded and encoded."""

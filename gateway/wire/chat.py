@@ -1,4 +1,4 @@
-"""Chat Completions: the request, its tools, and the plain answer. Chunks are made by `gateway.chat.chunks`."""
+"""Chat Completions: the request, its tools, and the non-streaming answer. `gateway.chat.chunks` builds chunks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filte
 
 
 class Prediction(Tagged, frozen=True, kw_only=True, tag="content"):
-    """What the client expects the answer to be."""
+    """The expected content of the answer."""
 
     content: str | list[TextPart]
 
@@ -45,16 +45,16 @@ class SearchLocation(Value, frozen=True, kw_only=True):
 
 
 class WebSearchOptions(Value, frozen=True, kw_only=True):
-    """Asks for a web search: what the `web_search` tool is in the Responses API."""
+    """Requests a web search, like the `web_search` tool of the Responses API."""
 
     search_context_size: Literal["low", "medium", "high"] | None = None
     user_location: SearchLocation | None = None
 
 
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
-    """The body of `POST /v1/chat/completions`. None means that the client did not say, or said null.
+    """The body of `POST /v1/chat/completions`. None means that the field was missing or null.
 
-    The second block is what self-hosted engines take beyond OpenAI's parameters, under vLLM's names.
+    The second block has parameters of self-hosted engines beyond OpenAI's, under vLLM's names.
     """
 
     messages: list[Message] = []
@@ -94,12 +94,12 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
 
     @property
     def legacy(self) -> bool:
-        """Whether the request speaks of `functions`, and so must its answer."""
+        """Whether the request uses `functions`, so that the answer must use `function_call`."""
         return bool(self.__dict__.get("legacy_functions"))
 
     @property
     def sent(self) -> JsonObject:
-        """The body as it came: of a request with `store`, whose answer is kept with what was asked."""
+        """The body as received, for requests with `store`: it is stored with the answer."""
         found: JsonObject = self.__dict__["sent_body"]
         return found
 
@@ -111,12 +111,12 @@ _KNOWN = frozenset(
 
 
 def decode_chat_request(body: bytes) -> ChatRequest:
-    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     return convert_chat_request(decode_object(body))
 
 
 def convert_chat_request(raw: JsonObject) -> ChatRequest:
-    """As `decode_chat_request`, from plain JSON, which is not changed."""
+    """Like `decode_chat_request`, from plain JSON, which is not modified."""
     given = {key: value for key, value in raw.items() if value is not None}
     sent_messages = given.pop("messages", None)
     sent_tools = given.pop("tools", None)
@@ -124,7 +124,7 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
     sent_functions = given.pop("functions", None)
     sent_call = given.pop("function_call", None)
     sent_metadata = given.pop("metadata", None)
-    request = convert(given, ChatRequest, "")
+    request = convert(given, ChatRequest)
     if sent_messages is None:
         raise missing("messages", "Send a list of messages.")
     request.messages = decode_messages(sent_messages)
@@ -161,7 +161,7 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
-    """A call of the answer: of a function, or of a custom tool."""
+    """A call in the answer, of a function or a custom tool."""
 
     id: str
     type: Literal["function", "custom"] = "function"
@@ -184,7 +184,7 @@ class UrlAnnotation(Value, frozen=True, kw_only=True):
 
 
 class AnswerMessage(Value, frozen=True, kw_only=True):
-    """`content` is null where the model said nothing."""
+    """`content` is null if the model wrote no text."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None = None
@@ -202,7 +202,7 @@ class ChoiceLogprobs(Value, frozen=True, kw_only=True):
 
 
 class Choice(Value, frozen=True, kw_only=True):
-    """What comes after `finish_reason` is vLLM's, and left out where it was not asked for or is not known."""
+    """The fields after `finish_reason` are vLLM's, and are omitted if not requested or unknown."""
 
     index: int
     message: AnswerMessage
@@ -225,7 +225,7 @@ class CompletionTokensDetails(Value, frozen=True, kw_only=True):
 
 
 class CompletionUsage(Value, frozen=True, kw_only=True):
-    """Tokens, over all generations and choices; a prompt that choices share is counted once."""
+    """Token counts over all generations and choices. A prompt that choices share is counted once."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -235,7 +235,7 @@ class CompletionUsage(Value, frozen=True, kw_only=True):
 
 
 class PromptLogprob(Value, frozen=True, kw_only=True):
-    """One candidate at a position of the prompt; `rank` counts from 1, and is null where it is not known."""
+    """One candidate token at a position of the prompt. `rank` starts at 1, and is null if unknown."""
 
     logprob: float
     rank: int | None
@@ -243,7 +243,7 @@ class PromptLogprob(Value, frozen=True, kw_only=True):
 
 
 class ChatCompletion(Value, frozen=True, kw_only=True):
-    """The plain answer. The last two fields are vLLM's, where they were asked for."""
+    """The non-streaming answer. The last two fields are vLLM's, present if requested."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from gateway.errors import ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
-from gateway.wire.decoding import convert, missing, not_among, wrong_type
+from gateway.wire.decoding import check_length, convert, missing, not_among, wrong_type
 
 # Content parts.
 
@@ -33,7 +34,7 @@ class AudioPart(Tagged, frozen=True, kw_only=True, tag="input_audio"):
 
 
 class FileData(Value, frozen=True, kw_only=True):
-    """A file by its base64 data, or by id."""
+    """A file as base64 data, or by id."""
 
     filename: str | None = None
     file_data: str | None = None
@@ -80,11 +81,11 @@ ToolCall: TypeAlias = FunctionToolCall | CustomToolCall
 
 
 class MessageBase(Value, frozen=True, kw_only=True, tag_field="role"):
-    """Base of the messages: `role` says which one it is."""
+    """Base of the messages, distinguished by `role`."""
 
 
 class UserMessage(MessageBase, frozen=True, kw_only=True, tag="user"):
-    """`name` is accepted, here and below: the chat templates of today's models have no place for it."""
+    """`name` is accepted, here and below, but ignored: current chat templates do not use it."""
 
     content: str | list[UserPart]
     name: str | None = None
@@ -101,7 +102,7 @@ class DeveloperMessage(MessageBase, frozen=True, kw_only=True, tag="developer"):
 
 
 class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
-    """What the model did in one go. `reasoning_content` and `reasoning` are two names for one thing."""
+    """The output of one generation. `reasoning_content` and `reasoning` are two names of the same field."""
 
     content: str | list[AssistantPart] | None = None
     refusal: str | None = None
@@ -145,27 +146,28 @@ _ROLES: dict[str, type[Message]] = {
 }
 
 
-def decode_messages(raw: Any, param: str = "messages") -> list[Message]:
-    """A request's messages from plain JSON; raises `InvalidRequest` with the precise parameter.
+def decode_messages(raw: Any, param: ParamPath = ("messages",)) -> list[Message]:
+    """Decode a request's messages from plain JSON. Raises `InvalidRequest` with the precise parameter.
 
-    Lenient as real clients need it: nulls count as left out, a tool call may lack its `type`.
+    Lenient, as real clients require: nulls count as missing, and a tool call may lack its `type`.
     """
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of messages", raw)
-    return [_decode_message(each, f"{param}[{index}]") for index, each in enumerate(raw)]
+    check_length(raw, param)
+    return [_decode_message(each, (*param, index)) for index, each in enumerate(raw)]
 
 
-def _decode_message(raw: Any, param: str) -> Message:
+def _decode_message(raw: Any, param: ParamPath) -> Message:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     role = raw.get("role")
     if role is None:
-        raise missing(f"{param}.role")
+        raise missing((*param, "role"))
     if not isinstance(role, str):
-        raise wrong_type(f"{param}.role", "a string", role)
+        raise wrong_type((*param, "role"), "a string", role)
     cls = _ROLES.get(role)
     if cls is None:
-        raise not_among(f"{param}.role", role, _ROLES)
+        raise not_among((*param, "role"), role, _ROLES)
     if cls is AssistantMessage:
         calls = raw.get("tool_calls")
         if isinstance(calls, list) and any(

@@ -1,18 +1,18 @@
-"""Tools and `tool_choice` in the form of Chat Completions: the function is nested.
+"""Tools and `tool_choice` in the nested form of Chat Completions.
 
-They become the flat ones of Responses, which everything behind the API knows.
+They are converted to the flat form of the Responses API, which all other code uses.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject
 from gateway.wire.decoding import (
+    check_length,
     convert,
     missing,
-    name_type,
     not_among,
     shortened,
     wrong_type,
@@ -20,6 +20,7 @@ from gateway.wire.decoding import (
 from gateway.wire.tools import (
     AllowedToolsChoice,
     CustomChoice,
+    CustomGrammarFormat,
     CustomTool,
     FunctionChoice,
     FunctionTool,
@@ -31,60 +32,65 @@ _KINDS = ["function", "custom"]
 _CHOICES = [*_KINDS, "allowed_tools"]
 
 
-def decode_chat_tools(raw: Any, param: str = "tools") -> list[Tool]:
-    """A request's tools from plain JSON; raises `InvalidRequest` with the precise parameter."""
+def decode_chat_tools(raw: Any, param: ParamPath = ("tools",)) -> list[Tool]:
+    """Decode a request's tools from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of tools", raw)
-    return [_tool(each, f"{param}[{index}]") for index, each in enumerate(raw)]
+    check_length(raw, param)
+    return [_tool(each, (*param, index)) for index, each in enumerate(raw)]
 
 
-def decode_functions(raw: Any, param: str = "functions") -> list[Tool]:
-    """The legacy `functions`, likewise."""
+def decode_functions(raw: Any, param: ParamPath = ("functions",)) -> list[Tool]:
+    """Decode the legacy `functions`, likewise."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of functions", raw)
-    return [_function(each, f"{param}[{index}]") for index, each in enumerate(raw)]
+    check_length(raw, param)
+    return [_function(each, (*param, index)) for index, each in enumerate(raw)]
 
 
-def _tool(raw: Any, param: str) -> Tool:
+def _tool(raw: Any, param: ParamPath) -> Tool:
     kind, inner = _nested(raw, _KINDS, param)
     if kind == "function":
-        return _function(inner, f"{param}.function")
-    grammar = inner.get("format")
-    if isinstance(grammar, dict) and isinstance(grammar.get("grammar"), dict):
-        inner = {**inner, "format": {"type": grammar.get("type"), **grammar["grammar"]}}
-    return convert({**inner, "type": "custom"}, CustomTool, f"{param}.custom")
+        return _function(inner, (*param, "function"))
+    format_ = inner.get("format")
+    if isinstance(format_, dict) and isinstance(grammar := format_.get("grammar"), dict):
+        if format_.get("type") == "grammar":  # checked here, where it has its place in the request
+            place = (*param, "custom", "format", "grammar")
+            convert({**grammar, "type": "grammar"}, CustomGrammarFormat, place)
+        inner = {**inner, "format": {"type": format_.get("type"), **grammar}}
+    return convert({**inner, "type": "custom"}, CustomTool, (*param, "custom"))
 
 
-def _function(raw: Any, param: str) -> FunctionTool:
+def _function(raw: Any, param: ParamPath) -> FunctionTool:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     return convert({**raw, "type": "function"}, FunctionTool, param)
 
 
-def _nested(raw: Any, kinds: list[str], param: str) -> tuple[str, JsonObject]:
-    """The kind of a tool or choice, and the object that stands under its name."""
+def _nested(raw: Any, kinds: list[str], param: ParamPath) -> tuple[str, JsonObject]:
+    """The type of a tool or choice, and the object under the key of that name."""
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     kind = raw.get("type")
     if kind is None:
-        raise missing(f"{param}.type")
+        raise missing((*param, "type"))
     if not isinstance(kind, str):
-        raise wrong_type(f"{param}.type", "a string", kind)
+        raise wrong_type((*param, "type"), "a string", kind)
     if kind not in kinds:
-        raise not_among(f"{param}.type", kind, kinds)
+        raise not_among((*param, "type"), kind, kinds)
     inner = raw.get(kind)
     if inner is None:
         hint = ""
         if "name" in raw:
             hint = f"The flat form without '{kind}' is of the Responses API."
-        raise missing(f"{param}.{kind}", hint)
+        raise missing((*param, kind), hint)
     if not isinstance(inner, dict):
-        raise wrong_type(f"{param}.{kind}", "an object", inner)
+        raise wrong_type((*param, kind), "an object", inner)
     return kind, inner
 
 
-def decode_chat_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
-    """A request's `tool_choice` from plain JSON; raises `InvalidRequest` with the precise parameter."""
+def decode_chat_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolChoice:
+    """Decode a request's `tool_choice` from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if isinstance(raw, str):
         if raw in ("none", "auto", "required"):
             return raw  # type: ignore[return-value]  # one of the three, as just tested
@@ -95,7 +101,7 @@ def decode_chat_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
             code="invalid_value",
         )
     kind, inner = _nested(raw, _CHOICES, param)
-    where = f"{param}.{kind}"
+    where = (*param, kind)
     match kind:
         case "function":
             return convert({**inner, "type": kind}, FunctionChoice, where)
@@ -104,30 +110,26 @@ def decode_chat_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
         case _:
             choice = convert({**inner, "type": kind}, AllowedToolsChoice, where)
             tools = [
-                {"type": each.get("type"), "name": _allowed_name(each, f"{where}.tools[{index}]")}
+                {"type": each.get("type"), "name": _allowed_name(each, (*where, "tools", index))}
                 for index, each in enumerate(choice.tools)
             ]
             return AllowedToolsChoice(mode=choice.mode, tools=tools)
 
 
-def _allowed_name(raw: JsonObject, param: str) -> str:
+def _allowed_name(raw: JsonObject, param: ParamPath) -> str:
     kind, inner = _nested(raw, _KINDS, param)
     name = inner.get("name")
     if not isinstance(name, str):
-        raise missing(f"{param}.{kind}.name")
+        raise missing((*param, kind, "name"))
     return name
 
 
-def decode_function_call(raw: Any, param: str = "function_call") -> ToolChoice:
-    """The legacy `function_call`: `none`, `auto`, or an object that names a function."""
+def decode_function_call(raw: Any, param: ParamPath = ("function_call",)) -> ToolChoice:
+    """Decode the legacy `function_call`: `none`, `auto`, or an object that names a function."""
     if raw in ("none", "auto"):
         return raw  # type: ignore[no-any-return]  # one of the two, as just tested
     if isinstance(raw, str):
         raise not_among(param, raw, ["none", "auto"])
     if not isinstance(raw, dict):
-        raise InvalidRequest(
-            f"Invalid type for '{param}': expected a string or an object, but got {name_type(raw)} instead.",
-            param=param,
-            code="invalid_type",
-        )
+        raise wrong_type(param, "a string or an object", raw)
     return convert({**raw, "type": "function"}, FunctionChoice, param)

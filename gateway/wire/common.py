@@ -1,9 +1,9 @@
-"""What all wire types share: the base classes, the encoder, and words that many types use.
+"""Definitions shared by all wire types: base classes, the encoder, and common type aliases.
 
-Conventions of this package. A field that OpenAI always sends, also as null, is `T | None = None`; a field that it leaves
-out is `T | UnsetType = UNSET`. One Struct serves requests and answers: what clients may leave out has a default, and
-what the gateway builds is complete. A null from a client counts as left out (see `gateway.wire.decoding`), since SDKs
-send their own dumped models back with nulls for all that was never there.
+Conventions of this package: a field that OpenAI always sends, even if null, is `T | None = None`; a field that it omits
+is `T | UnsetType = UNSET`. One Struct serves requests and answers: fields that clients may omit have a default, and
+objects built by the gateway are complete. A null from a client counts as missing (see `gateway.wire.decoding`), because
+SDKs send their own dumped models back with nulls for missing fields.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 ENCODER = msgspec.json.Encoder()
-"""The one JSON encoder; it keeps no state between calls."""
+"""The only JSON encoder. It keeps no state between calls."""
 
 JsonObject: TypeAlias = dict[str, Any]
-"""Free-form JSON, passed on as it came."""
+"""Free-form JSON, passed on unchanged."""
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 Phase: TypeAlias = Literal["commentary", "final_answer"]
@@ -38,14 +38,14 @@ class Wire(msgspec.Struct, kw_only=True):
 
 
 class Value(msgspec.Struct, kw_only=True, frozen=True, gc=False):
-    """Base of the wire types that never change once they are built: items, parts, tools, events.
+    """Base of the immutable wire types: items, parts, tools, events.
 
-    They are made of JSON, so no reference cycle goes through them, and the garbage collector passes them over.
+    They consist of JSON values and cannot be part of a reference cycle, so the garbage collector need not track them.
     """
 
 
 class Tagged(Value, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the members of a union: `type` says which one it is."""
+    """Base of the members of a union, distinguished by `type`."""
 
 
 def encode(value: Any) -> bytes:
@@ -54,7 +54,7 @@ def encode(value: Any) -> bytes:
 
 
 def type_of(value: Tagged | type[Tagged]) -> str:
-    """The `type` that a member of a union has on the wire."""
+    """The `type` of a union member on the wire."""
     tag = value.__struct_config__.tag
     assert isinstance(tag, str), "every member of a union has a string tag"
     return tag

@@ -1,4 +1,4 @@
-"""Completions, the older API of raw prompts; and the tokenizer's endpoints."""
+"""Completions, the legacy API for raw prompts; and the tokenizer endpoints."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import Value, Wire
-from gateway.wire.decoding import convert, decode_object, missing, name_type
+from gateway.wire.decoding import convert, decode_object, missing, wrong_type
 from gateway.wire.sampling import MAX_INT, Natural
 from gateway.wire.structured import StructuredParameters
 
@@ -21,7 +21,7 @@ MAX_PROMPTS = 1024
 
 
 class CompletionRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
-    """The body of `POST /v1/completions`. `prompts` are what `prompt` comes to."""
+    """The body of `POST /v1/completions`. `prompts` is the normalized form of `prompt`."""
 
     prompts: list[Prompt] = []
     echo: bool | None = None
@@ -41,12 +41,12 @@ _KNOWN = frozenset(
 
 
 def decode_completion_request(body: bytes) -> CompletionRequest:
-    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
     given = {key: value for key, value in raw.items() if value is not None}
     sent = given.pop("prompt", None)
-    given.pop("prompts", None)  # not a name of the API
-    request = convert(given, CompletionRequest, "")
+    given.pop("prompts", None)  # not a parameter of the API
+    request = convert(given, CompletionRequest)
     if request.prompt_embeds is not None:
         raise InvalidRequest(
             "Prompts are taken as text or token ids here, not as embeddings.",
@@ -65,7 +65,7 @@ def _prompts(raw: Any) -> list[Prompt]:
     if isinstance(raw, str):
         return [raw]
     if not isinstance(raw, list):
-        raise _wrong("prompt", raw)
+        raise wrong_type("prompt", "a string or token ids", raw)
     if not raw:
         raise InvalidRequest(
             "Invalid 'prompt': empty array. Expected at least one prompt or token.",
@@ -80,23 +80,15 @@ def _prompts(raw: Any) -> list[Prompt]:
             param="prompt",
             code="array_above_max_length",
         )
-    return [_prompt(each, f"prompt[{index}]") for index, each in enumerate(raw)]
+    return [_prompt(each, ("prompt", index)) for index, each in enumerate(raw)]
 
 
-def _prompt(raw: Any, param: str) -> Prompt:
+def _prompt(raw: Any, param: ParamPath) -> Prompt:
     if isinstance(raw, str):
         return raw
     if isinstance(raw, list) and raw:
         return convert(raw, list[Annotated[int, Meta(ge=0, le=MAX_INT)]], param)
-    raise _wrong(param, raw)
-
-
-def _wrong(param: str, raw: Any) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid type for '{param}': expected a string or token ids, but got {name_type(raw)} instead.",
-        param=param,
-        code="invalid_type",
-    )
+    raise wrong_type(param, "a string or token ids", raw)
 
 
 class CompletionLogprobs(Wire, kw_only=True):
@@ -109,7 +101,7 @@ class CompletionLogprobs(Wire, kw_only=True):
 
 
 class CompletionChoice(Value, frozen=True, kw_only=True):
-    """What comes after `finish_reason` is vLLM's, and left out where it was not asked for or is not known."""
+    """The fields after `finish_reason` are vLLM's, and are omitted if not requested or unknown."""
 
     index: int
     text: str
@@ -122,7 +114,7 @@ class CompletionChoice(Value, frozen=True, kw_only=True):
 
 
 class Completion(Value, frozen=True, kw_only=True):
-    """The plain answer."""
+    """The non-streaming answer."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -133,7 +125,7 @@ class Completion(Value, frozen=True, kw_only=True):
     system_fingerprint: str | None = None
 
 
-# /tokenize and /detokenize, as vLLM has them.
+# /tokenize and /detokenize, compatible with vLLM.
 
 
 class Tokens(Value, frozen=True, kw_only=True):
@@ -146,7 +138,7 @@ class Tokens(Value, frozen=True, kw_only=True):
 
 
 class TokenizeOptions(Wire, kw_only=True):
-    """What `/tokenize` takes of its own: either a `prompt`, or a chat request's parameters beside it."""
+    """The parameters specific to `/tokenize`: a `prompt`, or else the parameters of a chat request."""
 
     model: str | None = None
     prompt: str | None = None

@@ -1,28 +1,25 @@
-"""The parts of messages, of tool outputs and of reasoning."""
+"""Content parts of messages, of tool outputs and of reasoning."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
 from gateway.wire.common import Tagged, Value
 
-if TYPE_CHECKING:
-    from gateway.protocols import TokenLogprob
-
 ImageDetail: TypeAlias = Literal["low", "high", "auto", "original"]
 
 LOWEST_LOGPROB = -9999.0
-"""What stands for a probability of zero: JSON has no infinity."""
+"""Represents a probability of zero, since JSON has no infinity."""
 
 
-# What clients send.
+# Input from clients.
 
 
 class PromptCacheBreakpoint(Value, frozen=True, kw_only=True):
-    """Marks the end of a reusable prefix; passed on."""
+    """Marks the end of a reusable prefix. Passed on unchanged."""
 
     mode: Literal["explicit"] = "explicit"
     ttl: Literal["30m", "12h"] | UnsetType = UNSET
@@ -43,7 +40,7 @@ class InputImage(Tagged, frozen=True, kw_only=True, tag="input_image"):
 
 
 class InputFile(Tagged, frozen=True, kw_only=True, tag="input_file"):
-    """A file by its base64 data, by URL, or by id."""
+    """A file as base64 data, by URL, or by id."""
 
     filename: str | UnsetType = UNSET
     file_data: str | UnsetType = UNSET
@@ -64,7 +61,7 @@ class InputAudio(Tagged, frozen=True, kw_only=True, tag="input_audio"):
     input_audio: AudioData
 
 
-# What models write.
+# Output of models.
 
 
 class UrlCitation(Tagged, frozen=True, kw_only=True, tag="url_citation"):
@@ -114,7 +111,7 @@ class Logprob(Value, frozen=True, kw_only=True):
 
 
 class OutputText(Tagged, frozen=True, kw_only=True, tag="output_text"):
-    """Text of an assistant message. `annotations` and `logprobs` are always sent, `[]` where there are none."""
+    """Text of an assistant message. `annotations` and `logprobs` are always sent; `[]` if there are none."""
 
     text: str
     annotations: list[Annotation] = []
@@ -140,43 +137,18 @@ class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screen
 
 
 InputContent: TypeAlias = InputText | InputImage | InputFile | InputAudio
-"""Parts of messages of users, systems and developers."""
+"""Parts of user, system and developer messages."""
 OutputContent: TypeAlias = OutputText | Refusal
-"""Parts of messages of the assistant."""
+"""Parts of assistant messages."""
 MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
 ToolOutputContent: TypeAlias = InputText | InputImage | InputFile
-"""Parts of the output of a function or custom tool."""
+"""Parts of a function's or custom tool's output."""
 OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
-"""Parts that `response.content_part.added` and `.done` tell of."""
-
-
-def logprob(token: TokenLogprob) -> Logprob:
-    """An engine's token as the API shows it."""
-    return Logprob(
-        token=token.token,
-        bytes=list(token.bytes),
-        logprob=max(token.logprob, LOWEST_LOGPROB),
-        top_logprobs=[
-            TopLogprob(
-                token=top.token, bytes=list(top.bytes), logprob=max(top.logprob, LOWEST_LOGPROB)
-            )
-            for top in token.top
-        ],
-    )
-
-
-def delta_logprob(token: TokenLogprob) -> Logprob:
-    """As `response.output_text.delta` shows it: the SDK's type lacks `bytes`, Open Responses requires it."""
-    return logprob(token)
-
-
-def done_logprob(entry: Logprob) -> Logprob:
-    """As `response.output_text.done` shows it: as in the finished part."""
-    return entry
+"""Parts that have `response.content_part.added` and `.done` events."""
 
 
 def text_of(parts: str | Sequence[MessageContent]) -> str:
-    """The text alone of a message's or a tool output's parts."""
+    """The concatenated text of a message's or a tool output's parts."""
     if isinstance(parts, str):
         return parts
     return "".join(part.text for part in parts if isinstance(part, InputText | OutputText))

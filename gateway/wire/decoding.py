@@ -1,7 +1,7 @@
-"""From plain JSON to Structs, with errors that name the parameter as OpenAI does.
+"""Conversion of plain JSON to Structs, with errors that name the parameter as OpenAI does.
 
-A null counts as left out wherever a Struct describes the object: SDKs dump their models with nulls for everything that
-is not there, and send them back. In free-form JSON (schemas, arguments) a null is kept.
+A null counts as missing wherever a Struct describes the object: SDKs dump their models with nulls for missing fields
+and send them back. In free-form JSON (schemas, arguments) nulls are kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec import inspect
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.common import Tagged, type_of
 
 T = TypeVar("T")
 
 MAX_DEPTH = 128
-"""Levels of nesting in a body: far beyond what schemas need, and far below what overflows a stack further on."""
+"""Maximum nesting depth of a body: far more than schemas need, and far less than what overflows a stack."""
+MAX_VALUES = 1_000_000
+"""Maximum number of commas in a body, an upper bound for its values. Decoding blocks other requests."""
+MAX_ITEMS = 20_000
+"""Maximum number of items, messages or tools in one request."""
 
 _FREE_FORM = frozenset(
     {
@@ -46,12 +50,17 @@ _BOUND = re.compile(
 
 
 def decode_json(body: bytes) -> Any:
-    """Plain JSON; raises `InvalidRequest` for whatever is not JSON in UTF-8, or is nested without end.
+    """Decode plain JSON. Raises `InvalidRequest` for anything that is not JSON in UTF-8, or is nested too deeply.
 
-    Lone surrogates (escaped or not), NaN and infinities are refused here, so that all text can be encoded again.
+    Lone surrogates (escaped or not), NaN and infinities are rejected here, so that all text can be encoded again.
     """
     if not body.strip():
         raise InvalidRequest("The request body is empty. Send a JSON object.", code="invalid_json")
+    if len(body) > MAX_VALUES and body.count(b",") > MAX_VALUES:
+        raise InvalidRequest(
+            f"The request body has more than {MAX_VALUES} commas. Send fewer values, or long texts as files.",
+            code="invalid_json",
+        )
     try:
         raw = msgspec.json.decode(body)
     except UnicodeDecodeError as error:
@@ -70,7 +79,7 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """As `decode_json`, and refuses what is not an object."""
+    """Like `decode_json`, and rejects anything but an object."""
     raw = decode_json(body)
     if not isinstance(raw, dict):
         raise InvalidRequest(
@@ -100,8 +109,8 @@ def _nested_too_deeply() -> InvalidRequest:
     )
 
 
-def convert(raw: Any, into: type[T], param: str) -> T:
-    """`raw` as an `into`; raises `InvalidRequest` with the path of what does not fit, below `param`."""
+def convert(raw: Any, into: type[T], param: str | ParamPath = ()) -> T:
+    """Convert `raw` to `into`. Raises `InvalidRequest` with the path of the invalid value, below `param`."""
     try:
         return msgspec.convert(raw, into)
     except msgspec.ValidationError:
@@ -113,7 +122,7 @@ def convert(raw: Any, into: type[T], param: str) -> T:
 
 
 def without_nulls(raw: Any) -> Any:
-    """`raw` without the keys whose value is null, at every level that is not free-form."""
+    """`raw` without the keys whose value is null, except in free-form JSON."""
     if type(raw) is dict:
         return {
             key: value if key in _FREE_FORM and type(value) is dict else without_nulls(value)
@@ -126,7 +135,7 @@ def without_nulls(raw: Any) -> Any:
 
 
 def members(union: Any) -> dict[str, type[Any]]:
-    """The members of a union of tagged Structs, by their `type`."""
+    """The members of a union of tagged Structs, by `type`."""
     found: dict[str, type[Any]] = {}
     for cls in get_args(union):
         assert issubclass(cls, Tagged), cls
@@ -135,53 +144,60 @@ def members(union: Any) -> dict[str, type[Any]]:
     return found
 
 
-def one_of(table: Mapping[str, type[T]], raw: Any, param: str) -> type[T]:
-    """The member of a union that `raw` says it is; raises `InvalidRequest` that lists the members."""
+def one_of(table: Mapping[str, type[T]], raw: Any, param: str | ParamPath) -> type[T]:
+    """The union member that `raw` names with `type`. Raises `InvalidRequest` that lists the members."""
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     kind = raw.get("type")
+    place = (*param_path(param), "type")
     if kind is None:
-        raise missing(f"{param}.type", f"It is one of: {listed(table)}.")
+        raise missing(place, f"It is one of: {listed(table)}.")
     if not isinstance(kind, str):
-        raise wrong_type(f"{param}.type", "a string", kind)
+        raise wrong_type(place, "a string", kind)
     cls = table.get(kind)
     if cls is None:
-        raise not_among(f"{param}.type", kind, table)
+        raise not_among(place, kind, table)
     return cls
 
 
-# The sentences.
+# Error messages.
 
 
-def missing(param: str, hint: str = "") -> InvalidRequest:
-    """A required parameter is not there."""
+def _text(param: str | ParamPath) -> str:
+    return param_text(param_path(param))
+
+
+def missing(param: str | ParamPath, hint: str = "") -> InvalidRequest:
+    """The error for a missing required parameter."""
     return InvalidRequest(
-        f"Missing required parameter: '{param}'.{' ' if hint else ''}{hint}",
+        f"Missing required parameter: '{_text(param)}'.{' ' if hint else ''}{hint}",
         param=param,
         code="missing_required_parameter",
     )
 
 
-def wrong_type(param: str, expected: str, got: Any) -> InvalidRequest:
-    """A parameter has a type that it cannot have."""
+def wrong_type(param: str | ParamPath, expected: str, got: Any) -> InvalidRequest:
+    """The error for a parameter of the wrong type."""
     return InvalidRequest(
-        f"Invalid type for '{param}': expected {expected}, but got {name_type(got)} instead.",
+        f"Invalid type for '{_text(param)}': expected {expected}, but got {name_type(got)} instead.",
         param=param,
         code="invalid_type",
     )
 
 
-def not_among(param: str, got: Any, allowed: Mapping[str, Any] | list[str]) -> InvalidRequest:
-    """A parameter has none of the values that it may have."""
+def not_among(
+    param: str | ParamPath, got: Any, allowed: Mapping[str, Any] | list[str]
+) -> InvalidRequest:
+    """The error for a parameter whose value is not one of the allowed ones."""
     return InvalidRequest(
-        f"Invalid value for '{param}': '{shortened(got)}'. Supported values are: {listed(allowed)}.",
+        f"Invalid value for '{_text(param)}': '{shortened(got)}'. Supported values are: {listed(allowed)}.",
         param=param,
         code="invalid_value",
     )
 
 
 def listed(names: Mapping[str, Any] | list[str]) -> str:
-    """Names for a sentence: 'a', 'b', and 'c'."""
+    """Format names for a sentence: 'a', 'b', and 'c'."""
     quoted = [f"'{name}'" for name in names]
     if len(quoted) < 3:
         return " and ".join(quoted)
@@ -189,9 +205,20 @@ def listed(names: Mapping[str, Any] | list[str]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """A client's value for a sentence."""
+    """Format a client's value for a sentence."""
     text = str(value)
     return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def check_length(raw: list[Any], param: str | ParamPath) -> None:
+    """Reject an array of more than `MAX_ITEMS`. Decoding blocks other requests."""
+    if len(raw) > MAX_ITEMS:
+        raise InvalidRequest(
+            f"Invalid '{_text(param)}': array too long. Expected an array with maximum length {MAX_ITEMS}, but got an array with "
+            f"length {len(raw)} instead.",
+            param=param,
+            code="array_above_max_length",
+        )
 
 
 def name_type(value: Any) -> str:
@@ -224,39 +251,46 @@ _NAMES: dict[type[inspect.Type], str] = {
 }
 
 
-def explain(message: str, raw: Any, into: Any, param: str) -> InvalidRequest:
-    """msgspec's complaint about `raw` as an error in OpenAI's words, with the path below `param`."""
+def explain(message: str, raw: Any, into: Any, param: str | ParamPath) -> InvalidRequest:
+    """Convert msgspec's error about `raw` to OpenAI's wording, with the path below `param`.
+
+    This is the only place that reads the paths in msgspec's messages.
+    """
     found = _MESSAGE.fullmatch(message)
     assert found is not None, "the pattern fits any text"
     what = found["what"]
     kind: inspect.Type | None = _type_info(into)
     value = raw
+    place = param_path(param)
     for step in _STEP.finditer(found["path"] or ""):
         if step["name"] == "type" and what.startswith(("Invalid value", "Expected `str`")):
             tags = _tags(kind)
             if tags and isinstance(value, dict):
-                return _about_tag(f"{param}.type".lstrip("."), value.get("type"), tags)
+                return _about_tag((*place, "type"), value.get("type"), tags)
+        key: Any
         if step["index"] is not None:
-            key: Any = int(step["index"])
-            param = f"{param}[{key}]"
+            key = int(step["index"])
+            place = (*place, key)
         else:
             key = step["name"] if step["name"] is not None else _culprit(kind, value)
-            param = f"{param}.{shortened(key)}".lstrip(".")
+            place = (*place, shortened(key))
         kind = _below(kind, key, value)
         value = value[key] if isinstance(value, list) else value.get(key)
     if absent := re.fullmatch(r"Object missing required field `(.*)`", what):
         hint = f"It is one of: {listed(_tags(kind))}." if absent[1] == "type" else ""
-        return missing(f"{param}.{absent[1]}".lstrip("."), hint)
-    return _about_value(what, kind, value, param)
+        return missing((*place, absent[1]), hint)
+    return _about_value(what, kind, value, place)
 
 
-def _about_tag(param: str, got: Any, tags: list[str]) -> InvalidRequest:
+def _about_tag(param: ParamPath, got: Any, tags: list[str]) -> InvalidRequest:
     if isinstance(got, str):
         return not_among(param, got, tags)
     return wrong_type(param, "a string", got)
 
 
-def _about_value(what: str, kind: inspect.Type | None, value: Any, param: str) -> InvalidRequest:
+def _about_value(
+    what: str, kind: inspect.Type | None, value: Any, param: ParamPath
+) -> InvalidRequest:
     if bound := _BOUND.fullmatch(what):
         return _out_of_bounds(bound, value, param)
     alternatives = list(_alternatives(kind))
@@ -270,7 +304,7 @@ def _about_value(what: str, kind: inspect.Type | None, value: Any, param: str) -
         return not_among(param, value, choices)
     if "matching regex" in what:
         return InvalidRequest(
-            f"Invalid '{param}': '{shortened(value)}' does not match the pattern "
+            f"Invalid '{_text(param)}': '{shortened(value)}' does not match the pattern "
             f"{what.partition('matching regex ')[2]}.",
             param=param,
             code="invalid_value",
@@ -280,11 +314,12 @@ def _about_value(what: str, kind: inspect.Type | None, value: Any, param: str) -
         if choices:
             names.append(f"one of {listed(choices)}")
         return wrong_type(param, " or ".join(dict.fromkeys(names)) or "something else", value)
-    return InvalidRequest(f"Invalid '{param}': {what}.", param=param, code="invalid_value")
+    return InvalidRequest(f"Invalid '{_text(param)}': {what}.", param=param, code="invalid_value")
 
 
-def _out_of_bounds(bound: re.Match[str], value: Any, param: str) -> InvalidRequest:
-    """OpenAI's codes: `integer_below_min_value`, `decimal_above_max_value`, `string_above_max_length`, …"""
+def _out_of_bounds(bound: re.Match[str], value: Any, param: ParamPath) -> InvalidRequest:
+    """The error for a value out of range, with OpenAI's codes: `integer_below_min_value`, `decimal_above_max_value`,
+    `string_above_max_length`, …"""
     kind = {"int": "integer", "float": "decimal", "str": "string"}.get(bound["type"], bound["type"])
     side = "above_max" if bound["sign"].startswith("<") else "below_min"
     length = bool(bound["length"])
@@ -292,7 +327,7 @@ def _out_of_bounds(bound: re.Match[str], value: Any, param: str) -> InvalidReque
     subject = "a length" if length else "a value"
     limit = bound["limit"].removesuffix(".0")
     return InvalidRequest(
-        f"Invalid '{param}': expected {subject} {bound['sign']} {limit}, but got {shortened(got)} instead.",
+        f"Invalid '{_text(param)}': expected {subject} {bound['sign']} {limit}, but got {shortened(got)} instead.",
         param=param,
         code=f"{kind}_{side}_{'length' if length else 'value'}",
     )
@@ -325,7 +360,7 @@ def _tags(kind: inspect.Type | None) -> list[str]:
 
 
 def _below(kind: inspect.Type | None, key: Any, value: Any) -> inspect.Type | None:
-    """The type of what stands under `key` in a `value` of type `kind`."""
+    """The type of the value under `key` in a `value` of type `kind`."""
     structs = [each for each in _alternatives(kind) if isinstance(each, inspect.StructType)]
     if len(structs) > 1 and isinstance(value, dict):
         structs = [each for each in structs if each.tag == value.get("type")]
@@ -342,7 +377,8 @@ def _below(kind: inspect.Type | None, key: Any, value: Any) -> inspect.Type | No
 
 
 def _culprit(kind: inspect.Type | None, value: Mapping[str, Any]) -> str:
-    """Which value of a mapping does not fit: msgspec does not say. Ours hold strings or numbers only."""
+    """Find the invalid value of a mapping, which msgspec does not name. Wire types' mappings hold strings or numbers
+    only."""
     for each in _alternatives(kind):
         if isinstance(each, inspect.DictType):
             wanted = float | int if isinstance(each.value_type, inspect.FloatType) else str

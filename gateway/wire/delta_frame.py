@@ -1,4 +1,4 @@
-"""The commonest event, encoded once but for what is new in each."""
+"""Fast encoding of the most frequent event: everything but the changing fields is encoded once."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from gateway.wire.events import OutputTextDelta, ReasoningTextDelta, sse_frame
 
 
 class DeltaFrame:
-    """A delta's server-sent event, byte for byte as `sse_frame` makes it, without building and encoding the whole of it."""
+    """Encodes a delta's server-sent event, byte for byte like `sse_frame`, without building the event."""
 
     __slots__ = ("_head", "_middle", "_tail")
 
     def __init__(self, sample: OutputTextDelta | ReasoningTextDelta) -> None:
-        """`sample` has the number 0 and no text; all else is as in the events to come."""
+        """`sample` has sequence number 0 and empty text; its other fields are those of the events to encode."""
         head, rest = sse_frame(sample).split(b'"sequence_number":0', 1)
         middle, self._tail = rest.rsplit(b'"delta":""', 1)
         self._head = head + b'"sequence_number":'
         self._middle = middle + b'"delta":'
 
     def around(self, number: int, text: str) -> bytes:
-        """The event with the sequence number `number` that adds `text`."""
+        """The encoded event with sequence number `number` and the delta `text`."""
         return b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)

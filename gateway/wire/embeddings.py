@@ -1,4 +1,4 @@
-"""Embeddings: the request, and its answer."""
+"""Embeddings: the request and its answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_path, param_text
 from gateway.wire.common import Value, Wire
-from gateway.wire.decoding import convert, decode_object, missing, name_type
+from gateway.wire.decoding import convert, decode_object, missing, wrong_type
 from gateway.wire.sampling import MAX_INT
 
 EncodingFormat: TypeAlias = Literal["float", "base64"]
@@ -18,23 +18,23 @@ Input: TypeAlias = str | list[int]
 """Text, or token ids."""
 
 MAX_DIMENSIONS = 1_000_000
-"""Beyond any model; which numbers of dimensions a model has is another question."""
+"""Larger than any model's. The dimensions of a particular model are checked elsewhere."""
 
 
 class EmbeddingsRequest(Wire, kw_only=True):
-    """The body of `POST /v1/embeddings`. `inputs` are what `input` comes to."""
+    """The body of `POST /v1/embeddings`. `inputs` is the normalized form of `input`."""
 
     model: str | None = None
     inputs: list[Input] = []
     several: bool = False
-    """Whether `input` is a list of inputs, so that an error can name one of them."""
+    """Whether `input` is a list of inputs, so that errors name one of them by index."""
     encoding_format: EncodingFormat = "float"
     dimensions: Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)] | None = None
     user: str | None = None
     add_special_tokens: bool | None = None
     priority: Annotated[int, Meta(ge=-MAX_INT, le=MAX_INT)] | None = None
     unknown: list[str] = []
-    """Names of parameters that nobody knows."""
+    """Names of unknown parameters."""
 
 
 _REFUSED = {
@@ -54,13 +54,13 @@ _KNOWN = {
 
 
 def decode_embeddings_request(body: bytes, *, max_inputs: int) -> EmbeddingsRequest:
-    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong."""
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
     given = {key: value for key, value in raw.items() if value is not None}
     sent = given.pop("input", None)
     for name in _NOT_OF_THE_API:
         given.pop(name, None)
-    request = convert(given, EmbeddingsRequest, "")
+    request = convert(given, EmbeddingsRequest)
     for name, message in _REFUSED.items():
         if given.get(name) not in (None, [], ""):
             raise Unsupported(message, param=name)
@@ -75,7 +75,7 @@ def _inputs(raw: Any, most: int) -> tuple[list[Input], bool]:
     if isinstance(raw, str):
         return [_text(raw, "input")], False
     if not isinstance(raw, list):
-        raise _wrong("input", raw)
+        raise wrong_type("input", "a string or token ids", raw)
     if not raw:
         raise _empty("input", "array")
     if type(raw[0]) is int:
@@ -87,38 +87,30 @@ def _inputs(raw: Any, most: int) -> tuple[list[Input], bool]:
             param="input",
             code="array_above_max_length",
         )
-    return [_input(each, f"input[{index}]") for index, each in enumerate(raw)], True
+    return [_input(each, ("input", index)) for index, each in enumerate(raw)], True
 
 
-def _input(raw: Any, param: str) -> Input:
+def _input(raw: Any, param: ParamPath) -> Input:
     if isinstance(raw, str):
         return _text(raw, param)
     if not isinstance(raw, list):
-        raise _wrong(param, raw)
+        raise wrong_type(param, "a string or token ids", raw)
     if not raw:
         raise _empty(param, "array")
     return convert(raw, TokenIds, param)
 
 
-def _text(text: str, param: str) -> str:
+def _text(text: str, param: str | ParamPath) -> str:
     if not text:
         raise _empty(param, "string")
     return text
 
 
-def _empty(param: str, kind: str) -> InvalidRequest:
+def _empty(param: str | ParamPath, kind: str) -> InvalidRequest:
     return InvalidRequest(
-        f"Invalid '{param}': empty {kind}. An input has at least one character or token.",
+        f"Invalid '{param_text(param_path(param))}': empty {kind}. An input has at least one character or token.",
         param=param,
         code=f"empty_{kind}",
-    )
-
-
-def _wrong(param: str, raw: Any) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid type for '{param}': expected a string or token ids, but got {name_type(raw)} instead.",
-        param=param,
-        code="invalid_type",
     )
 
 
@@ -136,7 +128,7 @@ class EmbeddingUsage(Value, frozen=True, kw_only=True):
 
 
 class EmbeddingList(Value, frozen=True, kw_only=True):
-    """The answer. Each of `data` is an `Embedding`, encoded already."""
+    """The answer. Each element of `data` is an encoded `Embedding`."""
 
     object: Literal["list"] = "list"
     data: list[msgspec.Raw]

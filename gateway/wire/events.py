@@ -1,7 +1,7 @@
 """The events of a stream, one Struct each, and their framing.
 
-Fields stand in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, left out unless
-a request asks for it.
+Fields are in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, sent only if a
+request asks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.wire.response import ErrorBody, Response
 
 
 class Event(Tagged, frozen=True, kw_only=True, gc=False):
-    """Base of all events. Numbers are dense from 0 within a response."""
+    """Base of all events. Sequence numbers are dense from 0 within a response."""
 
     sequence_number: int
 
@@ -49,7 +49,7 @@ class SummaryEvent(ItemEvent, frozen=True, kw_only=True, gc=False):
 
 
 class CommandEvent(Event, frozen=True, kw_only=True, gc=False):
-    """Base of the events about one command of a shell call: of the item events, these alone lack `item_id`."""
+    """Base of the events about one command of a shell call. Unlike the other item events, these have no `item_id`."""
 
     output_index: int
     command_index: int
@@ -94,7 +94,7 @@ class ResponseFailed(ResponseEvent, frozen=True, kw_only=True, gc=False, tag="re
 
 
 class ErrorEvent(Event, frozen=True, kw_only=True, gc=False, tag="error"):
-    """A failure outside a response. Flat: the SDK raises on any SSE object with a truthy top-level `error`."""
+    """A failure outside a response. Flat, because the SDK raises on any SSE object with a truthy top-level `error`."""
 
     code: str | None = None
     message: str
@@ -132,7 +132,7 @@ class ContentPartDone(
 class OutputTextDelta(
     PartEvent, frozen=True, kw_only=True, gc=False, tag="response.output_text.delta"
 ):
-    """`logprobs` is always there, `[]` where none were asked for."""
+    """`logprobs` is always present; `[]` if none were requested."""
 
     delta: str
     logprobs: list[Logprob] = []
@@ -217,7 +217,7 @@ class FunctionCallArgumentsDelta(
 class FunctionCallArgumentsDone(
     ItemEvent, frozen=True, kw_only=True, gc=False, tag="response.function_call_arguments.done"
 ):
-    """`name` is not among the fields of SDK 3.52, which lets it pass; earlier SDKs had it."""
+    """`name` is not a field of SDK 3.52, which ignores it; earlier SDKs had it."""
 
     name: str | UnsetType = UNSET
     arguments: str
@@ -429,7 +429,7 @@ class CompactionCompacting(
     pass
 
 
-# Audio: known for the sake of completeness; nothing here speaks yet.
+# Audio: defined for completeness; the gateway does not produce these.
 
 
 class AudioDelta(Event, frozen=True, kw_only=True, gc=False, tag="response.audio.delta"):
@@ -516,9 +516,9 @@ AnyEvent: TypeAlias = (
 
 EVENTS: dict[str, type[Event]] = {type_of(cls): cls for cls in get_args(AnyEvent)}
 TERMINAL = (ResponseCompleted, ResponseIncomplete, ResponseFailed, ErrorEvent)
-"""The events after which nothing follows."""
+"""The events after which no other follows."""
 ENDS: frozenset[type[Event]] = frozenset(TERMINAL)
-"""The same, to ask by `type(event)`: `isinstance` goes a long way through the Structs' metaclass."""
+"""The same as a set, for lookups by `type(event)`: `isinstance` is slow with the Structs' metaclass."""
 
 
 # Framing.
@@ -534,29 +534,29 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 
 
 def sse_frame(event: Event) -> bytes:
-    """The event as one SSE message. JSON has no raw newline, so one `data:` line is enough."""
+    """Encode the event as one SSE message. JSON has no raw newlines, so one `data:` line is enough."""
     return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
 def sse_frame_of(encoded: bytes) -> bytes:
-    """An event that `encode` has written, as one SSE message; without decoding it."""
+    """Frame an event that `encode` has written as one SSE message, without decoding it."""
     start = encoded.index(b'"type":"') + 8
     return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
 
 
 def json_of_frame(frame: bytes) -> bytes:
-    """The event as JSON, out of its SSE message."""
+    """Extract the event's JSON from its SSE message."""
     return frame[frame.index(b"\n") + 7 : -2]  # after "event: …" comes "data: "
 
 
 def decode_event(raw: bytes | str) -> AnyEvent:
-    """An event from the JSON of its `data:` line, or from an event log."""
+    """Decode an event from the JSON of its `data:` line, or from an event log."""
     event: AnyEvent = _DECODER.decode(raw)
     return event
 
 
 class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
-    """An error on a WebSocket: nested there, and with the HTTP status that the error would have had."""
+    """An error on a WebSocket, in nested form with the HTTP status that it would have had."""
 
     status: int
     error: ErrorBody
@@ -565,7 +565,7 @@ class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
 
 
 def websocket_frame(event: Event, stream_id: str | None = None) -> bytes:
-    """The event as one WebSocket text message, marked with the lane where the client has named one."""
+    """Encode the event as one WebSocket text message, with the lane if the client has named one."""
     data = _encode(event)
     if stream_id is None:
         return data

@@ -1,4 +1,4 @@
-"""Ids in OpenAI's form: a prefix that tells the kind, and 48 hexadecimal digits."""
+"""Ids in OpenAI's form: a prefix for the kind, and 48 hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def new_id(prefix: str) -> str:
-    """A fresh id: `prefix` (`resp_`, `msg_`, …), then 24 random bytes in hexadecimal."""
+    """Create an id: `prefix` (`resp_`, `msg_`, …) and 24 random bytes in hexadecimal."""
     return prefix + os.urandom(24).hex()

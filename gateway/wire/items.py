@@ -1,14 +1,14 @@
-"""Items: what conversations are made of. One Struct per item type, for input and output alike."""
+"""Items, the elements of conversations. One Struct per item type, for input and output alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import ItemStatus, JsonObject, Phase, ReasoningEffort, Tagged, Value
 from gateway.wire.content import (
     ComputerScreenshot,
@@ -21,6 +21,7 @@ from gateway.wire.content import (
     text_of,
 )
 from gateway.wire.decoding import (
+    check_length,
     convert,
     members,
     missing,
@@ -36,7 +37,7 @@ Role: TypeAlias = Literal["user", "assistant", "system", "developer"]
 
 
 class ItemBase(Tagged, frozen=True, kw_only=True):
-    """Base of all items. `id` is empty where a client sent none, until the request is planned."""
+    """Base of all items. `id` is empty if the client sent none, until the request is planned."""
 
     id: str = ""
 
@@ -55,7 +56,7 @@ Caller: TypeAlias = DirectCaller | ProgramCaller
 
 
 class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
-    """A message of anybody. `content` is always a list of parts: `decode_items` makes one of a plain string."""
+    """A message of any role. `content` is always a list of parts; `decode_items` converts a plain string."""
 
     status: ItemStatus = "completed"
     role: Role
@@ -64,12 +65,12 @@ class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
 
     @property
     def text(self) -> str:
-        """The text alone."""
+        """The concatenated text of the parts."""
         return text_of(self.content)
 
 
 class Reasoning(ItemBase, frozen=True, kw_only=True, tag="reasoning"):
-    """Reasoning. Without text or encrypted text those fields are left out: null there breaks clients."""
+    """Reasoning. Missing text and encrypted content are omitted, because null breaks clients."""
 
     summary: list[SummaryText] = []
     content: list[ReasoningText] | UnsetType = UNSET
@@ -91,7 +92,7 @@ class FunctionCall(ItemBase, frozen=True, kw_only=True, tag="function_call"):
 
 
 class FunctionCallOutput(ItemBase, frozen=True, kw_only=True, tag="function_call_output"):
-    """What the client's function returned."""
+    """The result of a function that the client ran."""
 
     status: ItemStatus = "completed"
     call_id: str
@@ -132,7 +133,7 @@ class McpProtocolError(Tagged, frozen=True, kw_only=True, tag="mcp_protocol_erro
 
 
 class McpToolExecutionError(Tagged, frozen=True, kw_only=True, tag="mcp_tool_execution_error"):
-    """The tool said that it failed; `content` is the MCP content of its answer."""
+    """The tool reported a failure; `content` is the MCP content of its answer."""
 
     content: Any
 
@@ -161,12 +162,12 @@ class McpCall(ItemBase, frozen=True, kw_only=True, tag="mcp_call"):
 
     def __post_init__(self) -> None:
         if isinstance(self.error, str):
-            told = McpToolExecutionError(content=[{"type": "text", "text": self.error}])
-            msgspec.structs.force_setattr(self, "error", told)
+            converted = McpToolExecutionError(content=[{"type": "text", "text": self.error}])
+            msgspec.structs.force_setattr(self, "error", converted)
 
 
 class McpListedTool(Value, frozen=True, kw_only=True):
-    """What the server does not say is left out: the Vercel AI SDK reads no null here."""
+    """Fields that the server does not set are omitted: the Vercel AI SDK does not accept null here."""
 
     name: str
     description: str | UnsetType = UNSET
@@ -217,7 +218,7 @@ WebSearchAction: TypeAlias = SearchAction | OpenPageAction | FindInPageAction
 class WebSearchCall(ItemBase, frozen=True, kw_only=True, tag="web_search_call"):
     status: Literal["in_progress", "searching", "completed", "failed", "incomplete"] = "completed"
     action: WebSearchAction = SearchAction()
-    """Clients whose types are older than it send the call back without."""
+    """Has a default because clients with older types send the call back without it."""
 
 
 class FileSearchResult(Value, frozen=True, kw_only=True):
@@ -260,7 +261,7 @@ class CodeInterpreterCall(ItemBase, frozen=True, kw_only=True, tag="code_interpr
 
 
 class LocalShellAction(Tagged, frozen=True, kw_only=True, tag="exec"):
-    """What is not said is left out: the Vercel AI SDK reads no null here."""
+    """Fields that are not set are omitted: the Vercel AI SDK does not accept null here."""
 
     command: list[str]
     env: dict[str, str] = {}
@@ -276,7 +277,7 @@ class LocalShellCall(ItemBase, frozen=True, kw_only=True, tag="local_shell_call"
 
 
 class LocalShellCallOutput(ItemBase, frozen=True, kw_only=True, tag="local_shell_call_output"):
-    """Its `id` is that of the call it answers; Codex sends `call_id` instead."""
+    """Its `id` is the id of the call that it answers; Codex sends `call_id` instead."""
 
     status: ItemStatus | UnsetType = UNSET
     output: str
@@ -315,7 +316,7 @@ class ShellExit(Tagged, frozen=True, kw_only=True, tag="exit"):
 
 
 class ShellOutput(Value, frozen=True, kw_only=True):
-    """What one command wrote, and how it ended."""
+    """The output of one command, and how it ended."""
 
     stdout: str
     stderr: str
@@ -371,7 +372,7 @@ class ToolSearchCall(ItemBase, frozen=True, kw_only=True, tag="tool_search_call"
 
 
 class ToolSearchOutput(ItemBase, frozen=True, kw_only=True, tag="tool_search_output"):
-    """The tools that a search has found; the model may call them from here on."""
+    """The tools that a search has found. The model may call them from this item on."""
 
     status: ItemStatus = "completed"
     execution: Literal["server", "client"] = "client"
@@ -387,7 +388,7 @@ class SafetyCheck(Value, frozen=True, kw_only=True):
 
 
 class ComputerCall(ItemBase, frozen=True, kw_only=True, tag="computer_call"):
-    """Passed through; its actions are not looked into."""
+    """Passed through; its actions are not examined."""
 
     status: ItemStatus = "completed"
     call_id: str
@@ -405,7 +406,7 @@ class ComputerCallOutput(ItemBase, frozen=True, kw_only=True, tag="computer_call
 
 
 class ImageGenerationCall(ItemBase, frozen=True, kw_only=True, tag="image_generation_call"):
-    """Passed through. `result` is the image in base64."""
+    """Passed through. `result` is the image as base64."""
 
     status: Literal["in_progress", "completed", "generating", "failed"] = "completed"
     result: str | None = None
@@ -419,22 +420,22 @@ class ImageGenerationCall(ItemBase, frozen=True, kw_only=True, tag="image_genera
     svg_usage: JsonObject | UnsetType = UNSET
 
 
-# About the conversation itself.
+# Items about the conversation itself.
 
 
 class Compaction(ItemBase, frozen=True, kw_only=True, tag="compaction"):
-    """Stands for the items before it."""
+    """Replaces the items before it."""
 
     encrypted_content: str
     created_by: str | UnsetType = UNSET
 
 
 class CompactionTrigger(ItemBase, frozen=True, kw_only=True, tag="compaction_trigger"):
-    """Asks for a compaction at this point."""
+    """Requests a compaction at this point."""
 
 
 class AdditionalTools(ItemBase, frozen=True, kw_only=True, tag="additional_tools"):
-    """Tools that the model may call from here on."""
+    """Tools that the model may call from this item on."""
 
     role: Literal[
         "unknown",
@@ -458,14 +459,14 @@ class UpdatedText(Value, frozen=True, kw_only=True):
 
 
 class ConfigurationUpdate(ItemBase, frozen=True, kw_only=True, tag="configuration_update"):
-    """Settings that hold from here on."""
+    """Settings that apply from this item on."""
 
     reasoning: UpdatedReasoning | UnsetType = UNSET
     text: UpdatedText | UnsetType = UNSET
 
 
 class Program(ItemBase, frozen=True, kw_only=True, tag="program"):
-    """A program of the model that calls tools."""
+    """A program, written by the model, that calls tools."""
 
     call_id: str
     code: str
@@ -479,7 +480,7 @@ class ProgramOutput(ItemBase, frozen=True, kw_only=True, tag="program_output"):
 
 
 class ItemReference(Tagged, frozen=True, kw_only=True, tag="item_reference"):
-    """Stands for an earlier item of the same history."""
+    """Refers to an earlier item of the same history."""
 
     id: str
 
@@ -552,21 +553,21 @@ ID_PREFIXES: dict[type[Item], str] = {
     Program: "prg_",
     ProgramOutput: "prgo_",
 }
-"""How the ids of each item type begin. A reference has no id of its own."""
+"""The id prefix of each item type. A reference has no id of its own."""
 
 
 def item_id_prefix(item: Item | type[Item]) -> str:
-    """How ids of this item's type begin; empty for a reference, whose id is the other item's."""
+    """The id prefix of this item's type; empty for a reference, whose id is the other item's."""
     return ID_PREFIXES.get(item if isinstance(item, type) else type(item), "")
 
 
 def item_id(item: Item) -> str:
-    """The item's id; empty where it has none yet."""
+    """The item's id; empty if it has none yet."""
     return item.id
 
 
 def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
-    """`item` with an id: its own, else a fresh one. The given item is not changed."""
+    """`item` with its own id, or else a new one. The given item is not changed."""
     if item.id:
         return item
     return msgspec.structs.replace(item, id=new_id(item_id_prefix(item)))
@@ -582,8 +583,8 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "developer": _INPUT_PARTS,
     "assistant": _OUTPUT_PARTS,
 }
-# What means the same and is renamed: `text` is of Chat Completions, and several SDKs send an assistant's earlier words
-# back as `input_text`, which EasyInputMessage allows.
+# Equivalent part types, which are renamed: `text` is from Chat Completions, and several SDKs send earlier assistant
+# messages back as `input_text`, which EasyInputMessage allows.
 _SAME_PART = {
     ("user", "text"): "input_text",
     ("system", "text"): "input_text",
@@ -593,16 +594,17 @@ _SAME_PART = {
 }
 
 
-def decode_items(raw: Any, param: str = "input") -> list[Item]:
-    """A request's items from plain JSON: a string is one message of the user.
+def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
+    """Decode a request's items from plain JSON. A string is a single user message.
 
-    Lenient as real clients need it: a message may lack `type`, a reference too; ids, statuses and annotations may be
+    Lenient, as real clients require: a message or a reference may lack `type`; ids, statuses and annotations may be
     missing or null; content may be a string. Raises `InvalidRequest` with the precise parameter. Linear.
     """
     if isinstance(raw, str):
         return [Message(role="user", content=[InputText(text=raw)])]
     if not isinstance(raw, list):
         raise wrong_type(param, "a string or an array of items", raw)
+    check_length(raw, param)
     decoded: list[Item] = []
     for index, item in enumerate(raw):
         try:
@@ -612,12 +614,12 @@ def decode_items(raw: Any, param: str = "input") -> list[Item]:
                 _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
             )
         except (KeyError, TypeError, msgspec.ValidationError):
-            decoded.append(decode_item(item, f"{param}[{index}]"))
+            decoded.append(decode_item(item, (*param, index)))
     return decoded
 
 
-def decode_item(raw: Any, param: str) -> Item:
-    """One item; see `decode_items`."""
+def decode_item(raw: Any, param: ParamPath) -> Item:
+    """Decode one item; see `decode_items`."""
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     if raw.get("type") is None:
@@ -631,8 +633,8 @@ def decode_item(raw: Any, param: str) -> Item:
     return convert(raw, cls, param)
 
 
-def _message(raw: dict[str, Any], param: str, index: int) -> Message:
-    """The quick way for the commonest item; whatever is out of the ordinary raises and goes the long way."""
+def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
+    """Fast path for the most common item. Raises for anything unusual, which is then decoded in the general way."""
     content = raw["content"]
     allowed = _PARTS[raw["role"]]
     if type(content) is str:
@@ -640,66 +642,64 @@ def _message(raw: dict[str, Any], param: str, index: int) -> Message:
     else:
         for part in content:
             if part["type"] not in allowed:
-                return convert(
-                    _normal_message(raw, f"{param}[{index}]"), Message, f"{param}[{index}]"
-                )
+                return convert(_normal_message(raw, (*param, index)), Message, (*param, index))
     return msgspec.convert(raw, Message)
 
 
-def _normal_message(raw: dict[str, Any], param: str) -> dict[str, Any]:
-    """The message with `content` as a list of the parts that its role may have."""
+def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
+    """The message with `content` as a list of the part types that its role allows."""
     role = raw.get("role")
     if role is None:
-        raise missing(f"{param}.role")
+        raise missing((*param, "role"))
     if not isinstance(role, str):
-        raise wrong_type(f"{param}.role", "a string", role)
+        raise wrong_type((*param, "role"), "a string", role)
     if role == "tool":
         raise InvalidRequest(
             "Invalid value for role: 'tool'. A tool's result is an item of its own here: "
             '{"type": "function_call_output", "call_id": …, "output": …}.',
-            param=f"{param}.role",
+            param=(*param, "role"),
             code="invalid_value",
         )
     allowed = _PARTS.get(role)
     if allowed is None:
-        raise not_among(f"{param}.role", role, list(_PARTS))
+        raise not_among((*param, "role"), role, list(_PARTS))
     content = raw.get("content")
     if content is None:
-        raise missing(f"{param}.content")
+        raise missing((*param, "content"))
     if isinstance(content, str):
         return {**raw, "content": [{"type": allowed[0], "text": content}]}
     if not isinstance(content, list):
-        raise wrong_type(f"{param}.content", "a string or an array of parts", content)
+        raise wrong_type((*param, "content"), "a string or an array of parts", content)
     parts = [
-        _normal_part(part, role, allowed, f"{param}.content[{index}]")
+        _normal_part(part, role, allowed, (*param, "content", index))
         for index, part in enumerate(content)
     ]
     return {**raw, "content": parts}
 
 
-def _normal_part(raw: Any, role: str, allowed: tuple[str, ...], param: str) -> Any:
+def _normal_part(raw: Any, role: str, allowed: tuple[str, ...], param: ParamPath) -> Any:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     kind = raw.get("type")
     if kind is None:
-        raise missing(f"{param}.type")
+        raise missing((*param, "type"))
     if not isinstance(kind, str):
-        raise wrong_type(f"{param}.type", "a string", kind)
+        raise wrong_type((*param, "type"), "a string", kind)
     if kind in allowed:
         return raw
     same = _SAME_PART.get((role, kind))
     if same is None:
-        raise not_among(f"{param}.type", shortened(kind), list(allowed))
+        raise not_among((*param, "type"), shortened(kind), list(allowed))
     return {**raw, "type": same}
 
 
-# Building what the gateway writes.
+# Constructors for items that the gateway writes.
 
 
 def output_message(
     item_id: str, status: ItemStatus, parts: Sequence[OutputContent], phase: Phase | None = None
 ) -> Message:
-    """A message of the assistant."""
+    """An assistant message."""
     return Message(
         id=item_id,
         status=status,
@@ -745,50 +745,3 @@ def custom_tool_call(
         input=text,
         namespace=namespace or UNSET,
     )
-
-
-def code_interpreter_call(
-    item_id: str,
-    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"],
-    code: str | None,
-    container_id: str,
-    outputs: Sequence[Mapping[str, Any] | InterpreterOutput] | None = None,
-) -> CodeInterpreterCall:
-    """Code that the gateway runs; `outputs` as plain JSON or built."""
-    return CodeInterpreterCall(
-        id=item_id,
-        status=status,
-        container_id=container_id,
-        code=code,
-        outputs=None if outputs is None else [_interpreter_output(output) for output in outputs],
-    )
-
-
-def _interpreter_output(output: Mapping[str, Any] | InterpreterOutput) -> InterpreterOutput:
-    if isinstance(output, InterpreterLogs | InterpreterImage):
-        return output
-    built: InterpreterOutput = msgspec.convert(output, InterpreterOutput)
-    return built
-
-
-def web_search_call(
-    item_id: str,
-    status: Literal["in_progress", "searching", "completed", "failed", "incomplete"],
-    action: Mapping[str, Any] | WebSearchAction,
-) -> WebSearchCall:
-    """A search, or a page opened; `action` as plain JSON or built."""
-    built: WebSearchAction = (
-        msgspec.convert(action, WebSearchAction) if isinstance(action, Mapping) else action
-    )
-    return WebSearchCall(id=item_id, status=status, action=built)
-
-
-def file_search_call(
-    item_id: str,
-    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"],
-    queries: Sequence[str],
-    results: Sequence[Mapping[str, Any]] | None,
-) -> FileSearchCall:
-    """A search in files; `results` as plain JSON, None where they are not shown."""
-    built = None if results is None else msgspec.convert(results, list[FileSearchResult])
-    return FileSearchCall(id=item_id, status=status, queries=list(queries), results=built)

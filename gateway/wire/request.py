@@ -1,4 +1,4 @@
-"""Requests: decoded once, with every mistake told by the parameter that it is in."""
+"""Decoding requests, with errors that name the invalid parameter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.wire.common import Includable, JsonObject, Value, Wire
 from gateway.wire.decoding import (
     convert,
     decode_object,
     missing,
-    name_type,
     shortened,
     wrong_type,
 )
@@ -34,7 +33,7 @@ class ContextManagement(Value, frozen=True, kw_only=True):
 
 
 class BackgroundOptions(Value, frozen=True, kw_only=True):
-    """How soon a background response is wanted: it starts as soon as there is room, which is within any window."""
+    """When a background response is needed. It starts as soon as possible, which satisfies any window."""
 
     completion_window: Literal["soonest", "2h", "8h"] | None = None
     continuation_id: str | None = None
@@ -56,7 +55,7 @@ class PromptCacheOptions(Value, frozen=True, kw_only=True):
 
 
 class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict=True):
-    """The body of `POST /v1/responses`; also of its relatives, which take a part of it."""
+    """The body of `POST /v1/responses`, and of related endpoints that use a subset of it."""
 
     model: str | None = None
     input: list[Item] | None = None
@@ -108,21 +107,22 @@ _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Respons
 
 
 def decode_response_request(body: bytes, *, require_input: bool = True) -> ResponseRequest:
-    """The request in a body; raises `InvalidRequest`, whose `param` is the path of what is wrong.
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter.
 
-    `require_input` is False for endpoints on which a request may have none.
+    `require_input` is False for endpoints whose input is optional.
     """
     return convert_response_request(decode_object(body), require_input=require_input)
 
 
 def convert_response_request(raw: dict[str, Any], *, require_input: bool = True) -> ResponseRequest:
-    """As `decode_response_request`, from plain JSON: the WebSocket takes `type` out first. `raw` is not changed."""
+    """Like `decode_response_request`, from plain JSON, for the WebSocket, which removes `type` first. `raw` is not
+    modified."""
     given = {key: value for key, value in raw.items() if value is not None}
     sent_input = given.pop("input", None)
     sent_tools = given.pop("tools", None)
     sent_choice = given.pop("tool_choice", None)
     sent_metadata = given.pop("metadata", None)
-    request = convert(given, ResponseRequest, "")
+    request = convert(given, ResponseRequest)
     if sent_input is not None:
         request.input = decode_items(sent_input)
     if sent_tools is not None:
@@ -145,35 +145,32 @@ def _require_input(request: ResponseRequest) -> None:
         raise missing("input", "Send a string or a list of items.")
 
 
-def decode_metadata(raw: Any, param: str = "metadata") -> dict[str, str]:
-    """At most 16 pairs, of keys up to 64 characters and strings up to 512 (OpenAI's limits)."""
+def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str]:
+    """Decode metadata: at most 16 pairs, with keys up to 64 characters and strings up to 512 (OpenAI's limits)."""
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
+    text = param_text(param)
     if len(raw) > 16:
         raise InvalidRequest(
-            f"Invalid '{param}': too many properties. Expected at most 16, but got {len(raw)} instead.",
+            f"Invalid '{text}': too many properties. Expected at most 16, but got {len(raw)} instead.",
             param=param,
             code="object_above_max_properties",
         )
     for key, value in raw.items():
         if len(key) > 64:
             raise InvalidRequest(
-                f"Invalid '{param}': the key '{shortened(key)}' is too long. "
+                f"Invalid '{text}': the key '{shortened(key)}' is too long. "
                 f"Expected at most 64 characters, but got {len(key)} instead.",
                 param=param,
                 code="string_above_max_length",
             )
         if not isinstance(value, str):
-            raise InvalidRequest(
-                f"Invalid type for '{param}.{key}': expected a string, but got {name_type(value)} instead.",
-                param=f"{param}.{key}",
-                code="invalid_type",
-            )
+            raise wrong_type((*param, key), "a string", value)
         if len(value) > 512:
             raise InvalidRequest(
-                f"Invalid '{param}.{key}': string too long. "
+                f"Invalid '{text}.{key}': string too long. "
                 f"Expected at most 512 characters, but got {len(value)} instead.",
-                param=f"{param}.{key}",
+                param=(*param, key),
                 code="string_above_max_length",
             )
     return raw
@@ -185,7 +182,7 @@ def decode_metadata(raw: Any, param: str = "metadata") -> dict[str, str]:
 class ConversationRequest(Wire, kw_only=True):
     """The body of `POST /v1/conversations`, `POST /v1/conversations/{id}` and `POST …/items`.
 
-    None where the client did not send the field, or sent null.
+    None means that the field was missing or null.
     """
 
     items: list[Item] | None = None
@@ -195,13 +192,13 @@ class ConversationRequest(Wire, kw_only=True):
 def decode_conversation_request(
     body: bytes, *, require: Literal["items", "metadata"] | None = None
 ) -> ConversationRequest:
-    """The request in a body, which must have the field `require`. An empty body is an empty request."""
+    """Decode the request, which must have the field `require`. An empty body is an empty request."""
     raw = decode_object(body) if body.strip() else {}
     request = ConversationRequest()
     if raw.get("items") is not None:
         if not isinstance(raw["items"], list):
             raise wrong_type("items", "an array of items", raw["items"])
-        request.items = decode_items(raw["items"], "items")
+        request.items = decode_items(raw["items"], ("items",))
     if raw.get("metadata") is not None:
         request.metadata = decode_metadata(raw["metadata"])
     if require is not None and getattr(request, require) is None:

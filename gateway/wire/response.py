@@ -1,4 +1,4 @@
-"""Responses, and the small resources around them."""
+"""Responses and related resources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.wire.common import JsonObject, Value, Wire
+from gateway.errors import GatewayError
+from gateway.wire.common import JsonObject, Value, Wire, encode
 from gateway.wire.items import Item
 from gateway.wire.text import Reasoning, TextConfig
 from gateway.wire.tools import Tool, ToolChoice
@@ -43,13 +44,13 @@ RESPONSE_ERROR_CODES = frozenset(
         "image_file_not_found",
     }
 )
-"""What `error.code` of a failed response may be, as the official SDK has it; any other is sent as `server_error`."""
+"""The values of `error.code` of a failed response in the official SDK. Any other code is sent as `server_error`."""
 
 
 class InputTokensDetails(Value, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
-    """Required by the SDK; a prefix cache at home has no separate price for writing."""
+    """Required by the SDK. Self-hosted prefix caches do not charge for writing."""
 
 
 class OutputTokensDetails(Value, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ class OutputTokensDetails(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """Tokens, over all generations of a response."""
+    """Token counts over all generations of a response."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails = InputTokensDetails()
@@ -86,7 +87,7 @@ class ConversationReference(Value, frozen=True, kw_only=True):
 
 
 class Response(Wire, kw_only=True):
-    """A response. All fields but the last block are sent always, from `response.created` on.
+    """A response. All fields except the last block are always sent, from `response.created` on.
 
     Open Responses 2026-04-24, `ResponseResource`: these 31 are required; `service_tier`, `top_logprobs`, `temperature`,
     `top_p`, `text`, `truncation`, `tools` and `tool_choice` are never null.
@@ -132,7 +133,7 @@ class Response(Wire, kw_only=True):
 
 
 def snapshot(response: Response) -> Response:
-    """The response as it is now: a shallow copy with its own list of output items, which are themselves immutable."""
+    """A shallow copy of the response with its own list of output items, which are immutable."""
     return msgspec.structs.replace(response, output=response.output.copy())
 
 
@@ -153,22 +154,6 @@ class InputTokens(Value, frozen=True, kw_only=True):
     input_tokens: int
 
 
-class ItemList(Value, frozen=True, kw_only=True):
-    """A page of items. `first_id` and `last_id` are null where there are none."""
-
-    object: Literal["list"] = "list"
-    data: list[Item]
-    first_id: str | None = None
-    last_id: str | None = None
-    has_more: bool = False
-
-
-class DeletedResponse(Value, frozen=True, kw_only=True):
-    id: str
-    object: Literal["response.deleted"] = "response.deleted"
-    deleted: bool = True
-
-
 class Conversation(Value, frozen=True, kw_only=True):
     id: str
     object: Literal["conversation"] = "conversation"
@@ -176,14 +161,8 @@ class Conversation(Value, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
 
 
-class DeletedConversation(Value, frozen=True, kw_only=True):
-    id: str
-    object: Literal["conversation.deleted"] = "conversation.deleted"
-    deleted: bool = True
-
-
 class ModelObject(Value, frozen=True, kw_only=True):
-    """A model that is served; what comes after `owned_by` is vLLM's, and left out where it is not known."""
+    """A served model. `root` to `max_model_len` are vLLM's; these and the fields after them are omitted if unknown."""
 
     id: str
     object: Literal["model"] = "model"
@@ -192,10 +171,17 @@ class ModelObject(Value, frozen=True, kw_only=True):
     root: str | UnsetType = UNSET
     parent: str | UnsetType | None = UNSET
     max_model_len: int | UnsetType = UNSET
+    """Context length: the maximum number of tokens of prompt and output together."""
+    aliases: list[str] | UnsetType = UNSET
+    """Further names that requests may use."""
+    description: str | UnsetType = UNSET
+    capabilities: list[str] | UnsetType = UNSET
+    """What requests may ask for: `generation`, `embeddings`, `images`, `json_schema`, `logprobs`, ..."""
+    state: Literal["ready", "unavailable"] | UnsetType = UNSET
 
 
 class ModelList(Value, frozen=True, kw_only=True):
-    """`/v1/models`. `models` is Codex's own list, where it is asked for."""
+    """`/v1/models`. `models` is Codex's own list, present if requested."""
 
     object: Literal["list"] = "list"
     data: list[ModelObject]
@@ -203,31 +189,23 @@ class ModelList(Value, frozen=True, kw_only=True):
 
 
 class ErrorBody(Value, frozen=True, kw_only=True):
-    """An error as every endpoint tells it; `param` and `code` are always there."""
+    """An error as sent by every endpoint. `param` and `code` are always present."""
 
     message: str
     type: str
     param: str | None = None
     code: str | None = None
 
+    @classmethod
+    def of(cls, error: GatewayError) -> ErrorBody:
+        """`error` as clients read it."""
+        return cls(message=error.message, type=error.type, param=error.param, code=error.code)
+
 
 class ErrorEnvelope(Value, frozen=True, kw_only=True):
     error: ErrorBody
 
 
-def item_list(data: list[Item], *, has_more: bool) -> ItemList:
-    """A page with its first and last ids."""
-    return ItemList(
-        data=data,
-        first_id=data[0].id if data else None,
-        last_id=data[-1].id if data else None,
-        has_more=has_more,
-    )
-
-
-def decode_response(raw: bytes) -> Response:
-    """A response that `encode` wrote, as a store has it."""
-    return _DECODER.decode(raw)
-
-
-_DECODER = msgspec.json.Decoder(Response)
+def error_body(error: GatewayError) -> bytes:
+    """`error` in OpenAI's envelope."""
+    return encode(ErrorEnvelope(error=ErrorBody.of(error)))

@@ -1,4 +1,4 @@
-"""What Chat Completions and Completions have in common: how many choices, how they are sent, what form they have."""
+"""Parameters shared by Chat Completions and Completions: number of choices, streaming, and output format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.wire.sampling import Natural, SamplingParameters
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
-    """`continuous_usage_stats` is vLLM's: usage so far in every chunk."""
+    """`continuous_usage_stats` is vLLM's: current usage in every chunk."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -41,7 +41,8 @@ ResponseFormat: TypeAlias = TextResponse | JsonObjectResponse | JsonSchemaRespon
 
 
 class StructuredOutputs(Value, frozen=True, kw_only=True):
-    """What the final text must be: exactly one of these. vLLM's field; its older `guided_*` fields mean the same."""
+    """The required form of the final text; exactly one field is set. This is vLLM's parameter; its older `guided_*`
+    parameters are equivalent."""
 
     json: str | JsonObject | None = None
     regex: str | None = None
@@ -52,7 +53,7 @@ class StructuredOutputs(Value, frozen=True, kw_only=True):
 
 
 class StructuredParameters(SamplingParameters, kw_only=True, omit_defaults=True, dict=True):
-    """Base of the requests that are answered by choices."""
+    """Base of the requests that are answered with choices."""
 
     model: str | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
@@ -70,7 +71,7 @@ class StructuredParameters(SamplingParameters, kw_only=True, omit_defaults=True,
     guided_whitespace_pattern: str | None = None
     request_id: str | None = None
 
-    # Known so that they can be refused where they would change the answer.
+    # Defined so that they are rejected if they would change the answer.
     use_beam_search: bool | None = None
     best_of: Natural | None = None
     length_penalty: float | None = None

@@ -10,11 +10,11 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 
 FormatName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,64}\Z")]
-"""OpenAI's characters and length; the name goes into prompts."""
+"""OpenAI's characters and length. The name is inserted into prompts."""
 
 
 class PlainText(Tagged, frozen=True, kw_only=True, tag="text"):
-    """No format asked for."""
+    """No required format."""
 
     @property
     def type(self) -> Literal["text"]:
@@ -30,7 +30,7 @@ class JsonObjectFormat(Tagged, frozen=True, kw_only=True, tag="json_object"):
 
 
 class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
-    """JSON that fits a schema."""
+    """JSON that is valid under a schema."""
 
     name: FormatName
     description: str | None = None
@@ -46,14 +46,14 @@ TextFormat: TypeAlias = PlainText | JsonSchemaFormat | JsonObjectFormat
 
 
 class TextConfig(Value, frozen=True, kw_only=True):
-    """`text`: what the final text must be. A response's is never null."""
+    """`text`: the required format of the final text. Never null in a response."""
 
     format: TextFormat = msgspec.field(default_factory=PlainText)
     verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
 
 
 class Reasoning(Value, frozen=True, kw_only=True):
-    """`reasoning`. `effort` and `summary` are always echoed, as null where they were not set."""
+    """`reasoning`. `effort` and `summary` are always echoed; null if not set."""
 
     effort: ReasoningEffort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -63,5 +63,5 @@ class Reasoning(Value, frozen=True, kw_only=True):
 
     @property
     def asked_summary(self) -> Literal["auto", "concise", "detailed"] | None:
-        """What summary is asked for, by the setting's present name or by its older one."""
+        """The requested summary, by the setting's current or older name."""
         return self.summary or self.generate_summary or None

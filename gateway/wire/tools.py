@@ -7,13 +7,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
-from gateway.wire.decoding import convert, members, name_type, one_of, shortened
+from gateway.wire.decoding import (
+    check_length,
+    convert,
+    members,
+    missing,
+    one_of,
+    shortened,
+    wrong_type,
+)
 
 ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
-"""OpenAI's characters, and the dot, which self-hosted MCP tools use. The name goes into prompts, so nothing else."""
+"""OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into
+prompts."""
 AllowedCallers: TypeAlias = list[Literal["direct", "programmatic"]]
 
 
@@ -56,7 +65,7 @@ class CustomTool(Tagged, frozen=True, kw_only=True, tag="custom"):
 
 
 class NamespaceTool(Tagged, frozen=True, kw_only=True, tag="namespace"):
-    """Tools of the client under a common name (Codex sends its MCP servers so)."""
+    """Tools of the client under a common name (Codex sends its MCP servers this way)."""
 
     name: ToolName
     description: str = ""
@@ -102,7 +111,7 @@ class WebSearchFilters(Value, frozen=True, kw_only=True):
 
 
 class WebSearchTool(Tagged, frozen=True, kw_only=True, tag="web_search"):
-    """Web search. Its dated and preview variants are subclasses, so that a response echoes the type it was given."""
+    """Web search. Dated and preview variants are subclasses, so that a response echoes the type of the request."""
 
     filters: WebSearchFilters | UnsetType = UNSET
     user_location: UserLocation | UnsetType = UNSET
@@ -152,14 +161,14 @@ class AutoContainer(Tagged, frozen=True, kw_only=True, tag="auto"):
 
 
 class CodeInterpreterTool(Tagged, frozen=True, kw_only=True, tag="code_interpreter"):
-    """Python, run by the gateway; `container` is an id, or says how to make one."""
+    """Python, run by the gateway. `container` is an id, or describes a new container."""
 
     container: str | AutoContainer = msgspec.field(default_factory=AutoContainer)
     allowed_callers: AllowedCallers | UnsetType = UNSET
 
 
 class ShellTool(Tagged, frozen=True, kw_only=True, tag="shell"):
-    """A shell; where `environment` is local, the client runs the commands."""
+    """A shell. If `environment` is local, the client runs the commands."""
 
     environment: JsonObject | UnsetType = UNSET
     allowed_callers: AllowedCallers | UnsetType = UNSET
@@ -196,7 +205,7 @@ class ProgrammaticToolCallingTool(
 
 
 class ImageGenerationTool(Tagged, frozen=True, kw_only=True, tag="image_generation"):
-    """Known so that it can be refused by name, and echoed by a plugin that draws."""
+    """Defined so that it can be rejected by name, or echoed by a plugin that implements it."""
 
     action: Literal["generate", "edit", "auto"] | UnsetType = UNSET
     background: Literal["transparent", "opaque", "auto"] | UnsetType = UNSET
@@ -254,14 +263,14 @@ class McpChoice(Tagged, frozen=True, kw_only=True, tag="mcp"):
 
 
 class AllowedToolsChoice(Tagged, frozen=True, kw_only=True, tag="allowed_tools"):
-    """The model may use these tools only; the prompt still tells it of all, which keeps the prefix cached."""
+    """The model may use these tools only. The prompt still lists all tools, so that its prefix stays cached."""
 
     mode: Literal["auto", "required"]
     tools: list[JsonObject]
 
 
 class HostedChoice(Tagged, frozen=True, kw_only=True, tag="hosted"):
-    """Base of the choices that name a built-in tool by its type alone. Not itself on the wire."""
+    """Base of the choices that name a built-in tool by its type only. Not used on the wire itself."""
 
 
 class FileSearchChoice(HostedChoice, frozen=True, kw_only=True, tag="file_search"):
@@ -352,25 +361,22 @@ CHOICES: dict[str, type[ToolChoiceObject]] = members(ToolChoiceObject)
 _MODES = ("none", "auto", "required")
 
 
-def decode_tools(raw: Any, param: str = "tools") -> list[Tool]:
-    """A request's tools from plain JSON; raises `InvalidRequest` with the precise parameter."""
+def decode_tools(raw: Any, param: ParamPath = ("tools",)) -> list[Tool]:
+    """Decode a request's tools from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if not isinstance(raw, list):
-        raise InvalidRequest(
-            f"Invalid type for '{param}': expected an array of tools, but got {name_type(raw)} instead.",
-            param=param,
-            code="invalid_type",
-        )
-    return [_decode_tool(tool, f"{param}[{index}]") for index, tool in enumerate(raw)]
+        raise wrong_type(param, "an array of tools", raw)
+    check_length(raw, param)
+    return [_decode_tool(tool, (*param, index)) for index, tool in enumerate(raw)]
 
 
-def _decode_tool(raw: Any, param: str) -> Tool:
+def _decode_tool(raw: Any, param: ParamPath) -> Tool:
     cls = one_of(TOOLS, raw, param)
     _refuse_chat_form(raw, param)
     return convert(raw, cls, param)
 
 
-def decode_tool_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
-    """A request's `tool_choice` from plain JSON; raises `InvalidRequest` with the precise parameter."""
+def decode_tool_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolChoice:
+    """Decode a request's `tool_choice` from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if isinstance(raw, str):
         if raw in _MODES:
             return raw  # type: ignore[return-value]  # one of the three, as just tested
@@ -385,27 +391,26 @@ def decode_tool_choice(raw: Any, param: str = "tool_choice") -> ToolChoice:
     return convert(raw, cls, param)
 
 
-def _refuse_chat_form(raw: JsonObject, param: str) -> None:
-    """Clients that come from Chat Completions nest the function; say what is right here."""
+def _refuse_chat_form(raw: JsonObject, param: ParamPath) -> None:
+    """Reject the nested form of Chat Completions, with an explanation of the right form."""
     kind = raw["type"]
     if kind in ("function", "custom") and "name" not in raw and isinstance(raw.get(kind), dict):
-        raise InvalidRequest(
-            f"Missing required parameter: '{param}.name'. The Responses API takes the flat form "
-            f'{{"type": "{kind}", "name": …}}; a nested \'{kind}\' object is of Chat Completions.',
-            param=f"{param}.name",
-            code="missing_required_parameter",
+        raise missing(
+            (*param, "name"),
+            f'The Responses API takes the flat form {{"type": "{kind}", "name": …}}; a nested \'{kind}\' object is of '
+            "Chat Completions.",
         )
 
 
 def custom_grammar(tool: CustomTool) -> tuple[Literal["lark", "regex"], str] | None:
-    """Syntax and definition of the grammar that a custom tool's input must fit; None: free text."""
+    """Syntax and definition of the grammar for a custom tool's input; None if it is free text."""
     if isinstance(tool.format, CustomGrammarFormat):
         return tool.format.syntax, tool.format.definition
     return None
 
 
 def chosen_name(choice: ToolChoiceObject) -> str | None:
-    """The name of the one tool that a choice names; None where it names a type, a server or a list."""
+    """The name of the tool that a choice names; None if it names a type, a server or a list."""
     if isinstance(choice, FunctionChoice | CustomChoice | McpChoice):
         return choice.name
     return None

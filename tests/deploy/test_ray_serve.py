@@ -39,7 +39,7 @@ SLOW = '[{when = "slowly", delay_ms = 20, repeat = 100, pieces = [{text = "tick 
 @pytest.fixture(scope="module")
 def deploy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], str]]:
     """Runs the example's own application with so many replicas, and gives its address."""
-    from gateway_redis.testing import RedisProcess, free_port
+    from gateway.testing.redis_process import RedisProcess, free_port
 
     patch = pytest.MonkeyPatch()
     redis = RedisProcess(tmp_path_factory.mktemp("redis"))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from openai import AuthenticationError, OpenAI
 
-from gateway_redis.testing import RedisProcess
+from gateway.testing.redis_process import RedisProcess
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples" / "deploy" / "compose" / "llama-server.toml"

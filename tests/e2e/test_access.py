@@ -9,7 +9,7 @@ import httpx
 import pytest
 from openai import AuthenticationError, NotFoundError, OpenAI
 
-from gateway.serving.access import hash_key
+from gateway.runtime.access import hash_key
 from gateway.testing.grammar import fold, parse_sse
 
 KEYS = "\n".join(

@@ -32,6 +32,14 @@ def part(**fields: Any) -> dict[str, Any]:
     return message(role="user", content=[{"type": "text", "text": "a"}, fields])
 
 
+def grammar(**described: str) -> dict[str, Any]:
+    """A custom tool with a grammar."""
+    return {
+        "type": "custom",
+        "custom": {"name": "c", "format": {"type": "grammar", "grammar": described}},
+    }
+
+
 def choice(**fields: Any) -> dict[str, Any]:
     return with_(tools=[FUNCTION], tool_choice=fields)
 
@@ -150,6 +158,8 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "parameters that are a list": (with_(tools=[{"type": "function", "function": {"name": "f", "parameters": []}}]), 400, "tools[0].function.parameters", "invalid_type"),
     "strict as text": (with_(tools=[{"type": "function", "function": {"name": "f", "strict": "yes"}}]), 400, "tools[0].function.strict", "invalid_type"),
     "a custom tool of unknown format": (with_(tools=[{"type": "custom", "custom": {"name": "c", "format": {"type": "poem"}}}]), 400, "tools[0].custom.format.type", "invalid_value"),
+    "a grammar of unknown syntax": (with_(tools=[grammar(syntax="bnf", definition="x")]), 400, "tools[0].custom.format.grammar.syntax", "invalid_value"),
+    "a grammar without a definition": (with_(tools=[grammar(syntax="lark")]), 400, "tools[0].custom.format.grammar.definition", "missing_required_parameter"),
     "a function of a function": (with_(functions=[{"name": 1}]), 400, "functions[0].name", "invalid_type"),
     "two functions of one legacy name": (with_(functions=[{"name": "f"}, {"name": "f"}]), 400, "functions[1].name", "duplicate_tool_name"),
     "image detail unknown": (part(type="image_url", image_url={**IMAGE, "detail": "huge"}), 400, "messages[1].content[1].image_url.detail", "invalid_value"),
@@ -206,7 +216,8 @@ def test_a_bad_request_is_told_what_is_wrong(http: httpx.Client, case: str, stre
 def test_a_body_that_is_no_request(http: httpx.Client, case: str) -> None:
     body, status, param, code = PLAIN_ONLY[case]
     sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
-    answer = http.post("/v1/chat/completions", **sent)
+    headers = {"content-type": "application/json"}
+    answer = http.post("/v1/chat/completions", **sent, headers=headers)
     error = envelope(answer)
     assert (answer.status_code, error["param"], error["code"]) == (status, param, code)
 

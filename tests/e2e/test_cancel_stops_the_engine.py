@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import RunningGateway, run_gateway
-from gateway_redis.testing import RedisProcess
 
 WITHIN = 1.0
 """Seconds from the request to cancel to the engine's having let go."""
@@ -121,7 +121,8 @@ def test_the_engine_lets_go_within_a_second(
     wait_until(lambda: count(engine) == 3, 20)
     time.sleep(0.3)
     assert count(engine) == 3, "they end of themselves: the test would prove nothing"
-    busy = computed_in(0.2)
+    # On a busy machine it does not have a core for itself.
+    busy = max(computed_in(0.2) for _ in range(1 if kind == "scripted" else 3))
     for left in (2, 1, 0):
         began = time.monotonic()
         with httpx.Client(timeout=30) as client:

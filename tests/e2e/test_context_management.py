@@ -312,7 +312,7 @@ def test_without_a_summary_the_response_fails_and_says_so(
         asked = {"input": LONG, "context_management": MANAGED}
     _, response = streamed(gateway, **{"model": "silent", **asked})
     assert response["status"] == "failed"
-    assert "no summary" in response["error"]["message"]
+    assert "summary of the conversation" in response["error"]["message"]
     assert response["output"][0]["encrypted_content"] == ""
     # It stands for nothing: who goes on from it has all that was before.
     client.responses.create(model="silent", input="x", previous_response_id=response["id"])

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.serving.access import hash_key
+from gateway.runtime.access import hash_key
 from gateway.testing.server import run_gateway
 
 GOOD, EVIL = "https://good.example", "https://evil.example"

@@ -7,24 +7,40 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from msgspec import Struct
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gateway import hookimpl
-from gateway.protocols import ServedTool, ToolDefinition, ToolResult
+from gateway.protocols import (
+    CodeDetails,
+    FileSearchDetails,
+    SearchDetails,
+    ServerTool,
+    ToolCall,
+    ToolDefinition,
+    ToolDetails,
+    ToolResult,
+    ToolServer,
+)
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway.wire import items
 
 SOURCES = [{"type": "url", "url": "https://a.test/"}]
 RESULTS = [
     {"file_id": "file-1", "filename": "a.md", "score": 0.5, "text": "found", "attributes": None}
 ]
 OUTPUTS = [{"type": "logs", "logs": "printed"}]
-DETAILS: dict[str, dict[str, Any]] = {
-    "web_search": {"action": {"type": "search", "query": "q", "sources": SOURCES}},
-    "file_search": {"queries": ["q"], "results": RESULTS},
-    "code_interpreter": {"container_id": "cntr_1", "outputs": OUTPUTS},
+DETAILS: dict[str, ToolDetails] = {
+    "web_search": SearchDetails(
+        action=items.SearchAction(query="q", sources=[items.UrlSource(url="https://a.test/")])
+    ),
+    "file_search": FileSearchDetails(
+        queries=["q"], results=msgspec.convert(RESULTS, list[items.FileSearchResult])
+    ),
+    "code_interpreter": CodeDetails(container_id="cntr_1", logs="printed"),
 }
 KINDS: Any = ("web_search", "file_search", "code_interpreter")
 ITEM_TYPES: Any = {kind: f"{kind}_call" for kind in KINDS}
@@ -54,14 +70,14 @@ class Config(Struct):
     """Nothing is to be said."""
 
 
-class Everything:
+class Everything(ToolServer):
     """A tool server with one tool of each kind whose item hides what was found."""
 
     label = "everything"
 
-    async def tools(self) -> list[ServedTool]:
+    async def tools(self) -> list[ServerTool]:
         return [
-            ServedTool(
+            ServerTool(
                 definition=ToolDefinition(name=kind),
                 request_type=kind,
                 item_type=ITEM_TYPES[kind],
@@ -69,12 +85,8 @@ class Everything:
             for kind in KINDS
         ]
 
-    @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[Everything]:
-        yield self
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        return ToolResult(text="what was found", details=DETAILS[name])
+    async def call(self, call: ToolCall) -> ToolResult:
+        return ToolResult(text="what was found", details=DETAILS[call.name])
 
 
 class Plugin:

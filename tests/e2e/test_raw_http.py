@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.serving.http_protocol import MAX_HEAD
+from gateway.uvicorn_internals.http_protocol import MAX_HEAD
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def talk(server: Any) -> Any:
 
 
 def head(*headers: str) -> bytes:
-    return "\r\n".join(("GET /v1/models HTTP/1.1", "Host: x", *headers, "", "")).encode()
+    return "\r\n".join(("GET /v1/models HTTP/1.1", "Host: localhost", *headers, "", "")).encode()
 
 
 def test_headers_as_long_as_they_may_be_are_read(talk: Any) -> None:
@@ -50,8 +50,11 @@ def test_headers_as_long_as_they_may_be_are_read(talk: Any) -> None:
     [
         (head(f"X-Long: {'a' * MAX_HEAD}"),),
         (head(*(f"X-{number}: {'a' * 1000}" for number in range(70))),),
-        (b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: x\r\n\r\n",),
-        (b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Endless: ", *(b"a" * 4096 for _ in range(40))),
+        (b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",),
+        (
+            b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX-Endless: ",
+            *(b"a" * 4096 for _ in range(40)),
+        ),
     ],
     ids=["one long header", "many headers", "a long path", "a header without an end"],
 )
@@ -69,7 +72,7 @@ def test_a_long_body_is_no_head(talk: Any) -> None:
         {"model": "scripted", "input": "a" * (3 * MAX_HEAD), "stream": False}
     ).encode()
     start = (
-        "POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
     for pieces in ((start, body), (start + body,)):
@@ -81,8 +84,8 @@ def test_a_long_body_is_no_head(talk: Any) -> None:
 def test_what_is_no_http_is_refused_in_the_envelope(talk: Any) -> None:
     for said in (
         b"GARBAGE\r\n\r\n",
-        b"FOO /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"FOO /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
     ):
         status, headers, body = talk(said)
         assert status == 400

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
-from gateway_redis.testing import RedisProcess, free_port
+from gateway.testing.redis_process import RedisProcess, free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

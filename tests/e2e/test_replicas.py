@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
-from gateway_redis.testing import RedisProcess
+from gateway.testing.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -1,4 +1,4 @@
-"""What is counted over several generations of one answer: the limit of tokens, and the places of log probabilities."""
+"""Several generations of one answer: what is counted (the limit of tokens, the places of log probabilities), and what goes on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from gateway.tools.functions import functions
 RULES = [
     {"when": "look", "pieces": [{"reasoning": "Hm."}, {"call": {"name": "probe", "arguments": {}}}]},
     {"when": "probed", "pieces": [{"text": "One two three."}]},
+    {"when": "break", "pieces": [{"text": '<tool_call>\n{"name": "probe", "arguments": {"deep": "with'}]},
+    {"when": "not valid JSON", "pieces": [{"text": "I could not look."}]},
 ]  # fmt: skip
 
 
@@ -76,3 +78,22 @@ def test_logprobs_after_a_tool_call_are_those_of_the_text(
         text, logprobs = choice["message"]["content"], choice["logprobs"]["content"]
     assert text == "One two three."
     assert b"".join(bytes(each["bytes"]) for each in logprobs).decode() == text
+
+
+@pytest.mark.parametrize("url", ["responses", "chat/completions"])
+def test_a_call_that_the_model_breaks_off_goes_back_to_it(
+    gateway: RunningGateway, url: str
+) -> None:
+    """The answer does not end with neither text nor a call for the client."""
+    messages = {"messages": [{"role": "user", "content": "break"}]}
+    body = {"model": "m", **({"input": "break"} if url == "responses" else messages)}
+    made = httpx.post(f"{gateway.base_url}/{url}", json=body, timeout=30).json()
+    if url == "responses":
+        call, message = made["output"]
+        assert made["status"] == "completed"
+        assert (call["type"], call["name"]) == ("mcp_call", "probe")
+        assert "not valid JSON" in json.dumps(call["error"])
+        text = message["content"][0]["text"]
+    else:
+        text = made["choices"][0]["message"]["content"]
+    assert text == "I could not look."

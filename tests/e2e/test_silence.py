@@ -81,7 +81,10 @@ def test_a_client_of_http_1_0_gets_a_body_without_chunks(
     url = httpx.URL(f"{gateway.base_url}/{path}")
     sent = json.dumps({"model": "m", **body}).encode()
     with socket.create_connection((url.host, url.port), timeout=20) as old:
-        old.sendall(b"POST %b HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % (url.raw_path, len(sent)))
+        old.sendall(
+            b"POST %b HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            % (url.raw_path, len(sent))
+        )
         old.sendall(sent)
         answer = b"".join(iter(lambda: old.recv(65536), b""))  # to the connection's end
     head, _, content = answer.partition(b"\r\n\r\n")
@@ -106,7 +109,8 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error_of_ours(
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port)) as leaving:
                 leaving.sendall(
-                    b"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"
+                    b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\n"
+                    b"content-type: application/json\r\ncontent-length: 100\r\n\r\n{"
                 )
                 time.sleep(0.05)
         time.sleep(0.2)

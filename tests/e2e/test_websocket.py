@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.serving.access import hash_key
+from gateway.runtime.access import hash_key
 from gateway.testing.grammar import fold
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponsesServerEvent)

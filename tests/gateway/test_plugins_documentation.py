@@ -12,13 +12,21 @@ import httpx
 import pytest
 
 import gateway.testing
-from gateway import hookspecs
+from gateway import hookspecs, sdk
 from gateway.config import ModelConfig
 from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import EngineRequest, ModelInfo, ParserContext, StoredResponse, Turn
-from gateway.serving.model_opening import open_model
-from gateway.serving.model_plan import resolve_model
+from gateway.protocols import (
+    EngineRequest,
+    ModelInfo,
+    ParserContext,
+    SessionContext,
+    StoredResponse,
+    ToolCall,
+    Turn,
+)
+from gateway.startup.model_opening import open_model
+from gateway.startup.model_plan import resolve_model
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.wire.chat import ChatCompletion, CompletionUsage
 from gateway.wire.content import InputText
@@ -82,7 +90,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store", "route", "resource",
+        "engine", "renderer", "parser", "tool", "store", "api", "resource",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -106,9 +114,9 @@ async def test_the_engine_the_renderer_and_the_format_work_together(plugins: Plu
 async def test_the_tool_works(plugins: PluginSet) -> None:
     offer = plugins.tool("dice")
     config = plugins.decode_config(offer, {"sides": 2}, "tools.dice")
-    async with offer.make(config) as server, server.session("resp_1") as session:
+    async with offer.make(config) as server, server.session(SessionContext()) as session:
         [tool] = await server.tools()
-        rolled = {(await session.call(tool.definition.name, {})).text for _ in range(100)}
+        rolled = {(await session.call(ToolCall(tool.definition.name))).text for _ in range(100)}
         assert rolled == {"1", "2"}
 
 
@@ -121,9 +129,9 @@ async def test_the_store_works(plugins: PluginSet, tmp_path: Path) -> None:
     assert (tmp_path / "journal").read_text() == "resp_1 completed\n"
 
 
-def test_the_front_works(modules: list[ModuleType], gateway_server: StartGateway) -> None:
+def test_the_api_works(modules: list[ModuleType], gateway_server: StartGateway) -> None:
     model = {"engine": "parrot", "renderer": "transcript", "parser": "shouting"}
-    config = {"server": {"routes": ["say"]}, "models": {"some/parrot": model}}
+    config = {"server": {"apis": ["say"]}, "models": {"some/parrot": model}}
     gateway = gateway_server(config, plugins=modules)
     root = gateway.base_url.removesuffix("/v1")
     said = httpx.post(f"{root}/say/some/parrot", json="hello")
@@ -137,7 +145,7 @@ def test_the_front_works(modules: list[ModuleType], gateway_server: StartGateway
     assert httpx.post(f"{root}/v1/messages", json={}).status_code == 404
 
 
-def test_the_resource_is_shared_by_the_tool_and_the_front(
+def test_the_resource_is_shared_by_the_tool_and_the_api(
     modules: list[ModuleType], gateway_server: StartGateway
 ) -> None:
     rules = [
@@ -168,3 +176,9 @@ def test_the_profile_and_the_observer_are_called(
     with caplog.at_level("INFO", "audit"):
         plugins.hook.gateway_chat_finished(completion=chat, status="failed", error=None)
     assert caplog.messages == ["resp_1 m completed", "chatcmpl-1 failed 3 tokens"]
+
+
+def test_the_manual_lists_the_modules_of_the_sdk() -> None:
+    files = Path(sdk.__file__).parent.glob("*.py")
+    modules = {f"gateway.sdk.{file.stem}".removesuffix(".__init__") for file in files}
+    assert set(re.findall(r"^\| `(gateway\.sdk[.\w]*)` \|", MANUAL, re.MULTILINE)) == modules

@@ -1,4 +1,4 @@
-"""Resources: what tools and fronts share is opened once, before them, and closed after them."""
+"""Resources: what tools and APIs share is opened once, before them, and closed after them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from msgspec import Struct
 from gateway import hookimpl
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import ConfigurationError, GatewayError
-from gateway.hookspecs import OpenFront, OpenResource, OpenTool, Register
+from gateway.hookspecs import OpenApiPlugin, OpenResource, OpenTool, Register
 from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import NoConfig, Reply, ServedTool
-from gateway.serving.selection import resolve_resources, resolve_routes
+from gateway.protocols import NoConfig, Reply, ServerTool, ToolCall, ToolResult, ToolServer
+from gateway.startup.selection import resolve_apis, resolve_resources
 from gateway.testing.server import run_gateway
 
 
@@ -24,21 +24,24 @@ class PoolConfig(Struct, frozen=True, forbid_unknown_fields=True):
     size: int = 1
 
 
-class User:
-    """A tool server and a front, neither of which does anything."""
+class User(ToolServer):
+    """A tool server and an API, neither of which does anything."""
 
     label = "user"
     routes = ()
 
-    async def tools(self) -> list[ServedTool]:
+    async def tools(self) -> list[ServerTool]:
         return []
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        raise NotImplementedError
 
     def error(self, error: GatewayError, request_id: str) -> Reply:
         return Reply(body=b"", status=error.status)
 
 
 class Plugin:
-    """Offers the resource `pool`, the tools `one` and `two` and the front `pool`, which need it; and keeps a diary."""
+    """Offers the resource `pool`, the tools `one` and `two` and the API `pool`, which need it; and keeps a diary."""
 
     __name__ = "gateway_pools"
 
@@ -72,7 +75,7 @@ class Plugin:
         register("two", self.user("two"), needs=("pool",))
 
     @hookimpl
-    def gateway_register_routes(self, register: Register[OpenFront]) -> None:
+    def gateway_register_apis(self, register: Register[OpenApiPlugin]) -> None:
         register("pool", self.user("front"), needs=("pool",))
 
 
@@ -92,7 +95,7 @@ def loaded(*plugins: object) -> PluginSet:
 
 def config(tools: Any, resources: Any = {}, routes: list[str] | None = None) -> Config:  # noqa: B006
     return Config(
-        server=ServerConfig(routes=routes),
+        server=ServerConfig(apis=routes),
         models={"m": ModelConfig()},
         tools=tools,
         resources=resources,
@@ -118,15 +121,26 @@ def test_what_nobody_needs_is_not_opened() -> None:
     assert resolve_resources(config({}), loaded(Plugin())) == []
 
 
-def test_a_front_alone_may_need_it() -> None:
+def test_a_api_alone_may_need_it() -> None:
     [(offer, made)] = resolve_resources(config({}, routes=["pool"]), loaded(Plugin()))
     assert (offer.name, made) == ("pool", PoolConfig())
 
 
 @pytest.mark.parametrize(("routes", "served"), [(None, ["pool"]), ([], [])])
-def test_the_front_of_its_name_comes_with_it(routes: list[str] | None, served: list[str]) -> None:
-    found = resolve_routes(config({"one": {}}, routes=routes), loaded(Plugin()))
+def test_the_api_of_its_name_comes_with_it(routes: list[str] | None, served: list[str]) -> None:
+    found = resolve_apis(config({"one": {}}, routes=routes), loaded(Plugin()))
     assert [offer.name for offer, _ in found] == served
+
+
+@pytest.mark.parametrize(("routes", "served"), [(None, ["pool"]), ([], [])])
+def test_the_api_of_its_name_comes_with_its_table(
+    routes: list[str] | None, served: list[str]
+) -> None:
+    asked = config({}, {"pool": {"size": 3}}, routes)
+    assert [offer.name for offer, _ in resolve_apis(asked, loaded(Plugin()))] == served
+    assert [made for _, made in resolve_resources(asked, loaded(Plugin()))] == [
+        PoolConfig(size=3)
+    ] * len(served)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +176,7 @@ def offering(kind: str, name: str, **more: Any) -> object:
     ("plugin", "sentence"),
     [
         (offering("resource", "a-pool"), "'a-pool' is no name for a resource, which is given as the argument of its name"),
-        (offering("engine", "e", needs=("pool",)), "the engine 'e' needs resources, and only tools and fronts are given any"),
+        (offering("engine", "e", needs=("pool",)), "the engine 'e' needs resources, and only tools and APIs are given any"),
         (offering("tool", "t", needs="pool"), "the needs of the tool 't' are one string, not a tuple"),
     ],
 )  # fmt: skip

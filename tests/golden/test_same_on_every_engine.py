@@ -97,7 +97,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Told(Struct, frozen=True):
+class ItemView(Struct, frozen=True):
     """What an answer says, without what is made anew each time."""
 
     items: list[Any]
@@ -139,7 +139,7 @@ def uncut(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return whole
 
 
-def ask(gateway: RunningGateway, model: str, body: dict[str, Any]) -> Told:
+def ask(gateway: RunningGateway, model: str, body: dict[str, Any]) -> ItemView:
     """The answer, streamed; it is asked for without a stream too, and must be the same."""
     with httpx.Client(timeout=120) as http:
         url = f"{gateway.base_url}/responses"
@@ -150,7 +150,7 @@ def ask(gateway: RunningGateway, model: str, body: dict[str, Any]) -> Told:
         events = parse_sse(http.post(url, json={**asked, "stream": True}).content)
     streamed = fold(events)
     logprobs: list[float] = []
-    told = Told(
+    told = ItemView(
         items=lasting(streamed["output"], logprobs),
         events=uncut(events),
         logprobs=logprobs,
@@ -168,11 +168,11 @@ Find = Callable[[str], RunningGateway]
 
 
 @pytest.fixture(scope="session")
-def on_llamacpp(in_process: RunningGateway) -> Callable[[str], Told]:
+def on_llamacpp(in_process: RunningGateway) -> Callable[[str], ItemView]:
     """What llama.cpp in process answers to a request, asked for once."""
-    known: dict[str, Told] = {}
+    known: dict[str, ItemView] = {}
 
-    def answer(name: str) -> Told:
+    def answer(name: str) -> ItemView:
         if name not in known:
             known[name] = ask(in_process, "llamacpp", REQUESTS[name])
         return known[name]
@@ -183,7 +183,7 @@ def on_llamacpp(in_process: RunningGateway) -> Callable[[str], Told]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_engine_says_what_llamacpp_says(
-    gateway_of: Find, on_llamacpp: Callable[[str], Told], engine: str, name: str
+    gateway_of: Find, on_llamacpp: Callable[[str], ItemView], engine: str, name: str
 ) -> None:
     gateway = gateway_of(engine)
     expected = on_llamacpp(name)
@@ -199,7 +199,9 @@ def test_every_engine_says_what_llamacpp_says(
     )
 
 
-def test_the_requests_bring_out_all_that_is_compared(on_llamacpp: Callable[[str], Told]) -> None:
+def test_the_requests_bring_out_all_that_is_compared(
+    on_llamacpp: Callable[[str], ItemView],
+) -> None:
     """Were the tiny model to answer all of them with a plain text, the comparison would say little."""
     answers = {name: on_llamacpp(name) for name in REQUESTS}
     assert {item["type"] for told in answers.values() for item in told.items} == {
@@ -215,7 +217,7 @@ def test_what_is_cut_otherwise_comes_to_the_same(
     in_process: RunningGateway, tape: Any, tmp_path: Path
 ) -> None:
     """The scripted engine says word for word what llama.cpp has said, in tokens of its own and in several cuts."""
-    expected: dict[str, Told] = {}
+    expected: dict[str, ItemView] = {}
     models: dict[str, Any] = {}
     for name, body in REQUESTS.items():
         if name == "log probabilities":

@@ -1,6 +1,6 @@
-"""llama.cpp in process: Litegate's embedded engine, registered as `llamacpp`.
+"""The embedded engine: llama.cpp in process, registered as `llamacpp`.
 
-Nothing heavy is imported until an engine is opened.
+Heavy imports are deferred until an engine is opened.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.hookspecs import EngineContext, OpenEngine, Register, hookimpl
-from gateway.protocols import Engine
+from gateway.sdk import Engine, EngineContext, OpenEngine, Register, hookimpl
 from gateway_llamacpp.config import LlamaCppConfig
 
 __all__ = ["LlamaCppConfig", "gateway_register_engines", "open_llamacpp"]
@@ -17,9 +16,10 @@ __all__ = ["LlamaCppConfig", "gateway_register_engines", "open_llamacpp"]
 
 @asynccontextmanager
 async def open_llamacpp(config: LlamaCppConfig, context: EngineContext) -> AsyncIterator[Engine]:
-    """Load the model of `context.path` (None: the tiny one that comes along) and yield its engine.
+    """Load the model at `context.path` (None: the bundled tiny model) and yield its engine.
 
-    Raises `ConfigurationError` for a file that is missing or that llama.cpp cannot load. Leaving aborts what still runs.
+    Raises `ConfigurationError` if the file is missing or llama.cpp cannot load it. Leaving the context aborts running
+    requests.
     """
     from gateway_llamacpp.loading import load
 

@@ -1,4 +1,4 @@
-"""Sets of characters, as sorted ranges of code points, and how GBNF writes them."""
+"""Character sets as sorted ranges of code points, and their GBNF notation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Characters:
 
 
 def complement(characters: Characters) -> Characters:
-    """Every character that is not in `characters`. Surrogates are no characters."""
+    """The complement of `characters`. Surrogates are excluded."""
     gaps: list[tuple[int, int]] = []
     at = 0
     for low, high in union([*characters, _SURROGATES]):
@@ -41,12 +41,12 @@ def complement(characters: Characters) -> Characters:
 
 
 def intersection(one: Characters, other: Characters) -> Characters:
-    """The characters in both."""
+    """The intersection of two sets."""
     return complement(union([*complement(one), *complement(other)]))
 
 
 def single(text: str) -> Characters:
-    """The characters of `text`, as a set."""
+    """The set of the characters of `text`."""
     return union((ord(character), ord(character)) for character in text)
 
 
@@ -55,19 +55,19 @@ DIGITS: Characters = ((0x30, 0x39),)
 WORD = union([*DIGITS, (0x41, 0x5A), (0x61, 0x7A), (0x5F, 0x5F)])
 SPACE = single(" \t\n\r\f\v")
 LINE = complement(single("\n"))
-"""What a dot matches in a regular expression."""
+"""The characters that a dot matches in a regular expression."""
 
 
 def literal(text: str) -> str:
-    """`text` as GBNF: a quoted literal."""
+    """`text` as a quoted GBNF literal."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
 def char_class(characters: Characters) -> str:
-    """`characters` as GBNF: a class in brackets. The set must not be empty.
+    """`characters` as a GBNF class in brackets. The set must not be empty.
 
-    Never a negated class or a dot: llama.cpp takes those for every number that four bytes can spell, surrogates and what is
-    beyond Unicode included, and a model could write bytes that are no UTF-8.
+    Negated classes and the dot are not used: llama.cpp matches them against every number that four bytes can encode,
+    including surrogates and values beyond Unicode, so a model could write invalid UTF-8.
     """
     return f"[{_ranges(characters)}]"
 

@@ -1,4 +1,4 @@
-"""What llama.cpp's server says, chunk by chunk, of a completion with `verbose`. Unread fields are skipped."""
+"""Chunks of a `verbose` completion of llama.cpp's server. Other fields are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Alternative(Struct, gc=False):
 
 
 class Probability(Struct):
-    """The sampled token's log probability, before any sampler, and the most likely tokens at its place."""
+    """The sampled token's log probability before any sampler, and the most likely tokens in its place."""
 
     id: int
     logprob: float
@@ -22,19 +22,19 @@ class Probability(Struct):
 
 
 class Progress(Struct, gc=False):
-    """How far the prompt is read; `cache` tokens of it were not computed again."""
+    """Progress of prompt processing. `cache` tokens were taken from the cache."""
 
     cache: int = 0
 
 
 class Details(Struct):
-    """The native half of a chunk."""
+    """The native part of a chunk."""
 
     tokens: list[int] = []
-    """The one new token; none in the last chunk."""
+    """The new token; empty in the last chunk."""
     content: str = ""
     tokens_predicted: int = 0
-    """Tokens generated so far, this one included."""
+    """Number of tokens generated so far, including this one."""
     stop: bool = False
     """Whether this is the last chunk."""
     stop_type: str = "none"
@@ -42,7 +42,7 @@ class Details(Struct):
 
 
 class Failure(Struct):
-    """An error reply; then it is the only chunk."""
+    """An error reply; it is the only chunk."""
 
     message: str = "llama.cpp failed without a message"
     type: str = ""
@@ -50,8 +50,11 @@ class Failure(Struct):
 
 
 class Chunk(Struct):
-    """One reply. llama.cpp sends no chunk for a token that leaves a UTF-8 character unfinished: it is counted in the
-    next chunk's `tokens_predicted`, and its text comes with that chunk."""
+    """One reply.
+
+    llama.cpp sends no chunk for a token that ends inside a UTF-8 character. It is counted in `tokens_predicted` of the
+    next chunk, which includes its text.
+    """
 
     details: Details | None = field(name="__verbose", default=None)
     prompt_progress: Progress | None = None

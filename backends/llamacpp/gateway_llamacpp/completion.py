@@ -1,36 +1,59 @@
-"""From an engine request to the body of a llama.cpp completion; refuses what llama.cpp cannot do."""
+"""Converts engine requests to llama.cpp completion bodies, and rejects what llama.cpp does not support."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.sdk import (
+    EngineRequest,
+    InvalidRequest,
+    PlacedMedia,
+    Sampling,
+    TokensPrompt,
+    Unsupported,
+)
 from gateway_llamacpp.config import LlamaCppConfig
-from gateway_llamacpp.grammar import to_gbnf
+from gateway_llamacpp.media_prompt import MediaPrompts
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _SEEDS = 2**32 - 1
-"""llama.cpp's seeds are 32 bits wide, and the highest means: random."""
+"""llama.cpp's seeds are 32-bit, and the highest value means random."""
 _UNFINISHED = 3
-"""A UTF-8 character may need so many tokens past the limit until llama.cpp tells those before it."""
+"""Tokens past the limit that may be needed to complete a UTF-8 character, so that llama.cpp reports those before it."""
 _SAMPLERS = ("penalties", "temperature", "min_p", "top_k", "top_p")
-"""In vLLM's order: the temperature first, so that top_p means OpenAI's."""
+"""Samplers in vLLM's order: temperature first, so that top_p has OpenAI's meaning."""
 
 
 class Completion(Struct, frozen=True):
-    """A request as llama.cpp shall have it, and how many tokens it may generate."""
+    """A request for llama.cpp, and its maximum number of tokens."""
 
     body: dict[str, Any]
     prompt: list[int]
     sampling: Sampling
     limit: int
+    length: int
+    """Number of tokens of the prompt, with its images and sounds."""
+    media: Sequence[PlacedMedia] = ()
+    prompts: MediaPrompts | None = None
+    """Writes prompts with media. None: the model has no projector."""
+
+    def in_slot(self, number: int, *, reusable: bool) -> Completion:
+        """The same completion in a given slot. `reusable`: the slot's cached prefix may be used."""
+        cache = self.body["cache_prompt"] and reusable
+        body = self.body | {"id_slot": number, "cache_prompt": cache}
+        return structs.replace(self, body=body)
+
+    def constrained(self, grammar: str) -> Completion:
+        """The same completion with a grammar that its output follows."""
+        return structs.replace(self, body=self.body | {"grammar": grammar})
 
     def opening(self) -> tuple[dict[str, Any], int] | None:
-        """The body of the part that generates `min_tokens` without an end, and their number; None: there is no such part."""
+        """The body of the part that generates `min_tokens` without an end, and its number of tokens; None if not
+        needed."""
         number = min(self.sampling.min_tokens or 0, self.limit)
         if number == 0:
             return None
@@ -41,11 +64,13 @@ class Completion(Struct, frozen=True):
         return self._part([], number) | {"ignore_eos": True, "logit_bias": bias}, number
 
     def rest(self, generated: list[int]) -> dict[str, Any]:
-        """The body of what follows `generated`."""
+        """The body of the part after `generated`."""
         return self._part(generated, self.limit - len(generated))
 
     def _part(self, generated: list[int], number: int) -> dict[str, Any]:
-        return self.body | {"prompt": self.prompt + generated, "n_predict": number + _UNFINISHED}
+        ids = self.prompt + generated
+        prompt = ids if self.prompts is None else self.prompts.body(ids, self.media)
+        return self.body | {"prompt": prompt, "n_predict": number + _UNFINISHED}
 
 
 class CompletionBuilder:
@@ -57,39 +82,55 @@ class CompletionBuilder:
         vocabulary: Vocabulary,
         tokenizer: LlamaCppTokenizer,
         max_model_len: int,
+        prompts: MediaPrompts | None = None,
     ) -> None:
+        """`prompts`: for a model with a projector, whose completions take the native route."""
         self._config = config
         self._vocabulary = vocabulary
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
+        self._prompts = prompts
 
-    def build(self, request: EngineRequest) -> Completion:
-        """The completion for `request`. Raises `InvalidRequest` or `Unsupported`, naming the parameter."""
+    def build(self, request: EngineRequest, grammar: str | None = None) -> Completion:
+        """The completion for `request`, constrained by `grammar`. Raises `InvalidRequest` or `Unsupported`, naming the
+        parameter. With media it asks llama.cpp for their number of tokens, and blocks."""
         if not isinstance(request.prompt, TokensPrompt):
             raise Unsupported(
                 "llamacpp takes prompts as token ids, not as messages.", param="input"
             )
         adapter = self._adapter(request.adapter)
-        if request.multi_modal:
-            raise Unsupported("llamacpp takes text alone.", param="input")
         prompt = list(request.prompt.token_ids)
-        self._check_prompt(prompt)
+        media = request.prompt.media
+        length = self.length(request.prompt)
+        self._check_prompt(prompt, length)
+        if media and self._prompts is not None:
+            self._prompts.check(prompt, media)
         sampling = request.sampling
-        limit = self._limit(sampling, len(prompt))
+        limit = self._limit(sampling, length)
         body = self._sampling(sampling, request)
         if self._config.lora_modules:
             body["lora"] = adapter
         if request.constraint is not None:
             if sampling.min_tokens:
                 raise Unsupported(
-                    "llamacpp cannot hold min_tokens and a constrained output at once.",
+                    "llamacpp cannot combine min_tokens with a constrained output.",
                     param="min_tokens",
                 )
-            body["grammar"] = to_gbnf(request.constraint)
-        return Completion(body, prompt, sampling, limit)
+            body["grammar"] = grammar
+        return Completion(body, prompt, sampling, limit, length, media, self._prompts)
+
+    def length(self, prompt: TokensPrompt) -> int:
+        """Number of tokens of `prompt`, with its images and sounds. Raises `Unsupported` for those that the model does
+        not take. Blocks if there are any."""
+        length = len(prompt.token_ids)
+        for placed in prompt.media:
+            if self._prompts is None:
+                raise Unsupported("This model takes only text.", param=placed.param)
+            length += self._prompts.tokens(placed.media)
+        return length
 
     def _adapter(self, name: str | None) -> list[dict[str, Any]]:
-        """What is applied: a request that names one adapter has none of the others."""
+        """The adapters to apply: the requested one and no others."""
         names = list(self._config.lora_modules)
         if name is None:
             return [{"id": index, "scale": 0.0} for index in range(len(names))]
@@ -101,7 +142,7 @@ class CompletionBuilder:
             )
         return [{"id": names.index(name), "scale": 1.0}]
 
-    def _check_prompt(self, prompt: list[int]) -> None:
+    def _check_prompt(self, prompt: list[int], length: int) -> None:
         if not prompt:
             raise InvalidRequest("The prompt is empty.", param="input")
         if min(prompt) < 0 or max(prompt) >= len(self._vocabulary):
@@ -109,10 +150,10 @@ class CompletionBuilder:
                 f"The prompt has a token id outside of the vocabulary (0 to {len(self._vocabulary) - 1}).",
                 param="input",
             )
-        if len(prompt) >= self._max_model_len:
+        if length >= self._max_model_len:
             raise InvalidRequest(
                 f"This model's maximum context length is {self._max_model_len} tokens, but the prompt alone has "
-                f"{len(prompt)}. Shorten the input.",
+                f"{length}. Shorten the input.",
                 param="input",
                 code="context_length_exceeded",
             )
@@ -131,6 +172,11 @@ class CompletionBuilder:
                 "llamacpp gives no log probabilities of the prompt.", param="prompt_logprobs"
             )
         self._check_ranges(sampling)
+        if wrong := [t for t in sampling.stop_token_ids if not 0 <= t < len(self._vocabulary)]:
+            raise InvalidRequest(
+                f"stop_token_ids: token id {wrong[0]} is outside the model's vocabulary.",
+                param="stop_token_ids",
+            )
         seed = sampling.seed if sampling.seed is not None else self._config.seed
         cache = self._config.cache_prompt and seed is None and request.cache_salt is None
         body: dict[str, Any] = {
@@ -149,6 +195,8 @@ class CompletionBuilder:
             "repeat_last_n": self._config.penalty_last_n,
             "seed": -1 if seed is None else seed % _SEEDS,
         }
+        if self._prompts is not None:
+            body["return_tokens"] = True
         if sampling.ignore_eos:
             body["ignore_eos"] = True
         if sampling.logprobs is not None:
@@ -180,7 +228,8 @@ class CompletionBuilder:
         for token, value in (sampling.logit_bias or {}).items():
             if not 0 <= token < len(self._vocabulary):
                 raise InvalidRequest(
-                    f"logit_bias names the token {token}, which there is not.", param="logit_bias"
+                    f"logit_bias: token id {token} is outside the model's vocabulary.",
+                    param="logit_bias",
                 )
             bias[token] = value
         for word in sampling.bad_words:
@@ -189,14 +238,15 @@ class CompletionBuilder:
         return list(bias.items())
 
     def _single_tokens(self, word: str) -> set[int]:
-        """The tokens that are `word`, at a text's beginning or after a space. Raises `Unsupported` for several tokens."""
+        """Single tokens that spell `word`, at the start of a text or after a space. Raises `Unsupported` if it takes
+        several tokens."""
         spellings = {
             tuple(self._tokenizer.encode(text)) for text in (word, f" {word}") if text.strip()
         }
         single = {spelling[0] for spelling in spellings if len(spelling) == 1}
         if not single:
             raise Unsupported(
-                f"llamacpp can keep out only words that are one token; {word!r} is several.",
+                f"llamacpp supports only bad_words that are one token; {word!r} is several.",
                 param="bad_words",
             )
         return single

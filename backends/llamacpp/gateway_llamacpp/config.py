@@ -14,41 +14,51 @@ class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The table `[models.<model>.llamacpp]` of `gateway.toml`."""
 
     n_parallel: Annotated[int, Meta(ge=1, le=256)] = 8
-    """Requests that generate at once (slots). Further ones wait, by priority and then by age."""
+    """Maximum number of concurrent requests (slots). Others wait by priority, then in order of arrival."""
     n_ctx: Positive | None = None
-    """Tokens of one request, prompt and output together; every slot has its own. None: `max_model_len` of the model's
-    table, or what the model was trained for, at most 8192."""
+    """Context length of each slot in tokens, prompt and output together. None: `max_model_len` of the model's table, or
+    the model's trained length, at most 8192; without a GPU also at most what fits into 70 % of the available memory."""
     n_threads: Positive | None = None
-    """Threads of the computation; None: one per physical core, and a single one for a model of less than 64 MiB, where
-    threads wait for each other longer than they compute."""
+    """Number of compute threads. None: one per physical core, but one for models below 64 MiB, where synchronization
+    costs more than it saves."""
     poll: Annotated[int, Meta(ge=0, le=100)] = 0
-    """How hard the computation's threads spin while they wait, 0 to 100. Spinning is faster on cores that nothing else
-    uses, and very much slower on cores that are shared (the event loop needs one)."""
+    """Polling level of the compute threads, 0 to 100. Polling is faster on dedicated cores and much slower on shared
+    ones (the event loop needs a core)."""
     n_gpu_layers: int | None = None
-    """Layers on the GPU; None: as many as fit."""
+    """Number of layers on the GPU; None: as many as fit."""
     n_batch: Positive = 2048
-    """Tokens that one step may take in; also how often a long prompt looks whether it was aborted."""
+    """Maximum number of tokens per step. A long prompt checks for an abort once per step."""
     n_ubatch: Positive = 512
-    """Tokens that the device computes at a time."""
+    """Number of tokens that the device computes at a time."""
     flash_attention: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"
     cache_prompt: bool = True
-    """Whether a request may start from the prefix that its slot still holds. Requests with a seed or a cache_salt never
-    do: a cached prefix changes the last bits of the logits."""
+    """Whether a request may reuse the prefix cached in its slot.
+
+    A prefix of another API key name is never reused. Requests with a seed or a cache_salt never reuse one, because a
+    cached prefix changes the last bits of the logits.
+    """
     cache_ram_mib: Annotated[int, Meta(ge=0)] = 0
-    """MiB of memory for the state of conversations that lost their slot; 0: none is kept."""
+    """Memory for the state of conversations that lost their slot, in MiB; 0 disables it.
+
+    This cache does not distinguish owners: with API keys of several names and a value above 0, no cached prefix is
+    used.
+    """
     penalty_last_n: Annotated[int, Meta(ge=0)] = 64
-    """Over how many last tokens (the prompt's too) the penalties look."""
-    task: Literal["generate", "embed"] | None = None
-    """What the model does; None: it embeds if its file says how vectors are made of its output, and else generates."""
+    """Number of last tokens, prompt included, that penalties consider."""
+    task: Literal["generate", "embed", "rerank"] | None = None
+    """What the model is used for. None: reranking or embedding if the file defines a pooling type, otherwise generation.
+    """
     pooling: Literal["mean", "cls", "last"] | None = None
-    """How a model that embeds makes one vector of its output; None: what its file says, else `last`."""
+    """How an embedding model pools its output into one vector. None: as in the file, otherwise `last`."""
     matryoshka: bool = False
-    """Whether requests may ask for shorter vectors (`dimensions`): for models that were trained for it."""
+    """Whether requests may ask for shorter vectors with `dimensions`; for models trained for it."""
+    mmproj: str | None = None
+    """The model's multimodal projector, a GGUF file. None: the one in the model's folder or hub repository, if any."""
     lora_modules: dict[str, str] = {}
-    """LoRA adapters by the name under which clients ask for them: GGUF files on this machine."""
+    """Maps the name under which clients request a LoRA adapter to its local GGUF file."""
     seed: Annotated[int, Meta(ge=0)] | None = None
-    """Seed of requests that bring none; None: random."""
+    """Seed of requests without one; None: random."""
     verbose: bool = False
-    """Let llama.cpp write its log to standard error."""
+    """Whether llama.cpp logs to standard error."""

@@ -1,4 +1,4 @@
-"""The engine: requests in, outputs out."""
+"""The generating engine of llama.cpp."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 
-from gateway.errors import EngineError, EngineUnavailable
-from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
+from gateway.sdk import (
+    Capability,
+    EngineError,
+    EngineOutput,
+    EngineRequest,
+    EngineUnavailable,
+    ModelInfo,
+    TokensPrompt,
+)
+from gateway_llamacpp.compilation import Grammars
 from gateway_llamacpp.completion import Completion, CompletionBuilder
 from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.owned_slots import OwnedSlots
 from gateway_llamacpp.slots import Slots
 from gateway_llamacpp.streams import Mailbox, Stream
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -22,10 +31,10 @@ _CAPABILITIES: frozenset[Capability] = frozenset(
 
 
 class LlamaCppEngine:
-    """llama.cpp in this process. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it.
+    """llama.cpp in process. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it.
 
-    Each running request has a thread, which spends its life inside llama.cpp; there are as many as slots. The thread ends
-    at the first chunk after the request was aborted: one decoding step, or one batch of a long prompt.
+    Each running request occupies a thread that blocks in llama.cpp; there are as many as slots. After an abort the
+    thread ends at the next chunk: one decoding step, or one batch of a long prompt.
     """
 
     def __init__(
@@ -36,7 +45,10 @@ class LlamaCppEngine:
         vocabulary: Vocabulary,
         tokenizer: LlamaCppTokenizer,
         builder: CompletionBuilder,
+        grammars: Grammars,
         n_parallel: int,
+        shared_memory: bool,
+        media: frozenset[Capability] = frozenset(),
         clean_up: Callable[[], None],
     ) -> None:
         self._server: NativeServer | None = server
@@ -44,8 +56,12 @@ class LlamaCppEngine:
         self._vocabulary = vocabulary
         self._tokenizer = tokenizer
         self._builder = builder
+        self._grammars = grammars
         self._clean_up = clean_up
+        adapters: frozenset[Capability] = frozenset({"adapters"} if info.adapters else ())
+        self._capabilities = _CAPABILITIES | media | adapters
         self._slots = Slots(n_parallel)
+        self._owned = OwnedSlots(n_parallel, shared_memory=shared_memory)
         self._running: set[Stream] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
@@ -57,7 +73,7 @@ class LlamaCppEngine:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES | {"adapters"} if self._info.adapters else _CAPABILITIES
+        return self._capabilities
 
     @property
     def tokenizer(self) -> LlamaCppTokenizer:
@@ -65,7 +81,7 @@ class LlamaCppEngine:
 
     @property
     def free_slots(self) -> int:
-        """Slots that no request holds."""
+        """Number of free slots."""
         return self._slots.free
 
     async def health(self) -> None:
@@ -73,16 +89,20 @@ class LlamaCppEngine:
         self._alive()
 
     async def check(self, request: EngineRequest) -> None:
-        """Refuse what `generate` would refuse."""
+        """Raise what `generate` would raise for this request."""
         self._alive()
-        self._builder.build(request)
+        await self._build(request)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`. Waits for a slot where all are taken, lowest priority first, then oldest first."""
-        completion = self._builder.build(request)
+        """Generate for `request`. Waits for a free slot, by priority (lowest first), then in order of arrival."""
+        completion = await self._build(request)
         self._alive()
         await self._slots.acquire(request.priority)
-        stream = self._start(completion)
+        slot: int | None = None
+        if request.owner:
+            slot, reusable = self._owned.take(request.owner, completion.prompt)
+            completion = completion.in_slot(slot, reusable=reusable)
+        stream = self._start(completion, slot)
         try:
             while True:
                 output = await stream.take()
@@ -93,46 +113,72 @@ class LlamaCppEngine:
             stream.aborted = True
 
     async def close(self) -> None:
-        """Abort what runs (its readers get `EngineUnavailable`), wait for the threads, and free the model."""
+        """Abort running requests (their readers get `EngineUnavailable`), wait for the threads, and free the model."""
         server, self._server = self._server, None
         if server is None:
             return
+        await self._grammars.close()
         self._slots.close(_shutting_down())
         for stream in self._running:
             stream.abandon(_shutting_down())
         await self._all_ended.wait()
         self._tokenizer.close()
-        # The last reference goes in a thread: the destructor waits for llama.cpp's loop.
+        # Drop the last reference in a thread, because the destructor waits for llama.cpp's loop.
         holder = [server]
         del server
         await asyncio.to_thread(holder.clear)
         self._clean_up()
+
+    async def count(self, prompt: TokensPrompt) -> int:
+        """The length of `prompt` in tokens."""
+        self._alive()
+        if not prompt.media:
+            return len(prompt.token_ids)
+        return await asyncio.to_thread(self._builder.length, prompt)
+
+    async def _build(self, request: EngineRequest) -> Completion:
+        if isinstance(request.prompt, TokensPrompt) and request.prompt.media:
+            # Counting asks llama.cpp, which decodes the media.
+            completion = await asyncio.to_thread(self._builder.build, request)
+        else:
+            completion = self._builder.build(request)
+        if request.constraint is None:
+            return completion
+        # Everything else is valid. Compiling a grammar may take long.
+        grammar = await self._grammars.of(request.constraint, request.owner)
+        return completion.constrained(grammar)
 
     def _alive(self) -> NativeServer:
         if self._server is None:
             raise _shutting_down()
         return self._server
 
-    def _start(self, completion: Completion) -> Stream:
+    def _start(self, completion: Completion, slot: int | None) -> Stream:
         stream = Stream(self.mailbox)
+        stream.slot = slot
         try:
             generation = Generation(self._vocabulary, completion.sampling, limit=completion.limit)
             worker = Worker(self._alive(), completion, generation, stream)
             thread = threading.Thread(target=worker.run, name="llamacpp-request")
             thread.start()
         except EngineUnavailable:
-            self._slots.release()
+            self._release(stream)
             raise
-        except RuntimeError as error:  # the system gives no more threads
-            self._slots.release()
+        except RuntimeError as error:  # the system cannot start more threads
+            self._release(stream)
             raise EngineError(f"No thread for the request: {error}.") from error
         self._running.add(stream)
         self._all_ended.clear()
         return stream
 
+    def _release(self, stream: Stream) -> None:
+        if stream.slot is not None:
+            self._owned.release(stream.slot)
+        self._slots.release()
+
     def _stream_ended(self, stream: Stream) -> None:
         self._running.discard(stream)
-        self._slots.release()
+        self._release(stream)
         if not self._running:
             self._all_ended.set()
 

@@ -1,10 +1,10 @@
-"""A grammar that a request brings, made a part of another one."""
+"""Embeds a request's grammar in another one."""
 
 from __future__ import annotations
 
 import re
 
-from gateway.errors import InvalidRequest
+from gateway.sdk import InvalidRequest
 
 _TOKEN = re.compile(
     r"""
@@ -16,9 +16,9 @@ _TOKEN = re.compile(
 
 
 def embedded(definition: str, prefix: str) -> tuple[str, str]:
-    """`definition` with `prefix` before each rule's name, and the name that its `root` has now.
+    """`definition` with `prefix` before each rule's name, and the new name of its `root`.
 
-    Raises `InvalidRequest` where a rule is missing: llama.cpp would say so only once the request runs.
+    Raises `InvalidRequest` if a rule is missing; llama.cpp would report that only when the request runs.
     """
     defined: set[str] = set()
     used: set[str] = set()

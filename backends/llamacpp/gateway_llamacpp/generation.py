@@ -1,7 +1,7 @@
-"""From llama.cpp's chunks to engine outputs: one generation's text, tokens, log probabilities and end.
+"""Converts llama.cpp's chunks to engine outputs: text, tokens, log probabilities and the end of one generation.
 
-Pure and synchronous. Text is made from the tokens' own bytes, and stop strings and stop tokens are looked for here, so
-that text, tokens and log probabilities agree and every rule of `Sampling` holds.
+Pure and synchronous. Text is decoded from the tokens' bytes, and stop strings and stop tokens are matched here, so that
+text, tokens and log probabilities agree and all rules of `Sampling` hold.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from gateway.engines.stopping import StopStrings
-from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
+from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
+from gateway.sdk.engines import StopStrings
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.recovery import recover
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _IMPOSSIBLE = -9999.0
-"""OpenAI's number for a log probability that is too small to tell; llama.cpp writes the lowest float."""
+"""The value that OpenAI uses for log probabilities too small to report; llama.cpp uses the lowest float."""
 
 
 class _Held(Struct):
-    """Tokens whose text is not out yet. `start` and `end` are offsets in the bytes of the whole text."""
+    """Tokens whose text is held back. `start` and `end` are byte offsets in the whole text."""
 
     ids: Sequence[int]
     start: int
@@ -32,7 +32,7 @@ class _Held(Struct):
 
 
 class Generation:
-    """The state of one generation. `feed` until an output has a finish reason; then it is over."""
+    """State of one generation. Call `feed` until an output has a finish reason."""
 
     def __init__(self, vocabulary: Vocabulary, sampling: Sampling, *, limit: int) -> None:
         self._vocabulary = vocabulary
@@ -44,22 +44,23 @@ class Generation:
         self._stops = StopStrings(sampling.stop)
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._bytes = 0
-        """How many bytes of text the tokens so far made."""
+        """Number of text bytes made by the tokens so far."""
         self._held: deque[_Held] = deque()
         self._undecided: _Held | None = None
-        """A special token that is text only if another token follows it."""
+        """A special token that counts as text only if another token follows."""
         self.tokens: list[int] = []
         """All tokens so far."""
         self.unknown = 0
-        """Tokens that were generated and could not be told (see `recovery`)."""
+        """Number of generated tokens that could not be identified (see `recovery`)."""
 
     @property
     def count(self) -> int:
-        """Tokens generated so far, in all parts of the generation."""
+        """Number of tokens generated so far, in all parts of the generation."""
         return len(self.tokens) + self.unknown
 
     def feed(self, details: Details, *, before: int = 0) -> EngineOutput | None:
-        """The output that this chunk completes, if any. `before`: tokens that earlier parts of the generation made."""
+        """The output that this chunk completes, or None. `before`: number of tokens of earlier parts of the
+        generation."""
         if details.stop:
             return self._ended(details.stop_type, before + details.tokens_predicted)
         text = self._settle()
@@ -75,7 +76,7 @@ class Generation:
                 prefix = b"".join(map(self._vocabulary.token_bytes, missing))
             self.unknown += lost - len(missing)
         if self.count + len(missing) >= self._limit:
-            # The limit fell on a token that came late: what follows it does not belong to the output.
+            # The limit was reached by a token that was reported late; later tokens are not part of the output.
             return self._cut_short(text, missing)
         self.tokens += (*missing, token)
         if token in self._stop_tokens and self.count > self._min_tokens:
@@ -95,7 +96,7 @@ class Generation:
         return self._give(text)
 
     def _before_token(self, content: str, token: int) -> bytes:
-        """What `content` holds before the text of its own token, which is the last in it."""
+        """The part of `content` before the text of its own token, which is the last."""
         data, own = content.encode(), self._vocabulary.token_bytes(token)
         if data.endswith(own):
             return data[: len(data) - len(own)]
@@ -107,7 +108,7 @@ class Generation:
         return self._utf8.decode(data)
 
     def _settle(self) -> str:
-        """The text of an undecided token, now that it is known not to have been the end."""
+        """The text of an undecided token that turned out not to be the end."""
         made, self._undecided = self._undecided, None
         if made is None:
             return ""
@@ -145,7 +146,7 @@ class Generation:
         return self._finish(text, "length")
 
     def _give(self, text: str) -> EngineOutput | None:
-        """Let out what no stop string can take back any more, with the tokens that made it."""
+        """Emit the text that cannot be part of a stop string, with its tokens."""
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)
         if stop is not None:
             return self._end_at(text, stop, after)
@@ -163,7 +164,7 @@ class Generation:
         return output
 
     def _end_at(self, text: str, stop: str, after: str) -> EngineOutput:
-        """The last output: the text ends before (or with) `stop`, and the log probabilities' bytes with it."""
+        """The last output: text and log probabilities end before, or with, `stop`."""
         beyond = len(after.encode()) + len(self._utf8.getstate()[0])
         if self._sampling.include_stop_str_in_output:
             text += stop

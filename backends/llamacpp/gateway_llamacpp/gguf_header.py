@@ -1,6 +1,6 @@
-"""The metadata at the front of a GGUF file, read without touching the weights.
+"""Reads the metadata of a GGUF file without the weights.
 
-The layout is GGUF's specification (ggml's `docs/gguf.md`), versions 2 and 3, little-endian.
+The layout follows GGUF's specification (ggml's `docs/gguf.md`), versions 2 and 3, little-endian.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEADER = struct.Struct("<4sIQQ")
 def read_metadata(path: Path) -> dict[str, Any]:
     """The key-value pairs of the GGUF file at `path`: scalars, strings and lists.
 
-    Raises ValueError, with a phrase that can end a sentence, for what is not a GGUF file of a known version.
+    Raises ValueError, with a phrase that can end a sentence, if it is not a GGUF file of a known version.
     """
     with path.open("rb") as file:
         if path.stat().st_size < _HEADER.size:

@@ -1,10 +1,11 @@
-"""Constraints as one GBNF grammar, the language of llama.cpp's sampler."""
+"""Converts constraints to one GBNF grammar, the language of llama.cpp's sampler."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from gateway.constraints import (
+from gateway.sdk import Unsupported
+from gateway.sdk.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -17,17 +18,16 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.errors import Unsupported
 from gateway_llamacpp.characters import char_class, complement, literal, single
 from gateway_llamacpp.gbnf import embedded
 from gateway_llamacpp.json_schema import SchemaWriter
 from gateway_llamacpp.json_text import JsonText
 from gateway_llamacpp.regex import regex_to_gbnf
-from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence
+from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
 
 
 def to_gbnf(constraint: Constraint) -> str:
-    """The grammar of exactly the outputs that `constraint` allows, or of a part of them.
+    """A grammar of the outputs that `constraint` allows, or of a subset of them.
 
     Raises `Unsupported` for what GBNF cannot express, and `InvalidRequest` for a malformed schema, pattern or grammar.
     """
@@ -52,7 +52,7 @@ class _Writer:
             case Const(text):
                 return literal(text) if text else EMPTY
             case JsonSchema(schema):
-                # Two schemas share the rules of JSON itself; each has its own references.
+                # Schemas share the rules of JSON itself, but have separate references.
                 return SchemaWriter(self._rules, schema).write()
             case JsonObject():
                 return JsonText(self._rules).object()
@@ -64,6 +64,9 @@ class _Writer:
                 return ".*" if until is None else self._until(until, EMPTY, may_end=False)
             case Sequence(parts):
                 return sequence(self.write(part) for part in parts)
+            case OneOf(options) if all(isinstance(option, Const) for option in options):
+                texts = [option.text for option in options if isinstance(option, Const)]
+                return words(self._rules, texts)
             case OneOf(options):
                 return one_of(self.write(option) for option in options)
             case Repeat(body, low, high):
@@ -89,10 +92,11 @@ class _Writer:
         return self._until(trigger, rest, may_end=True)
 
     def _until(self, marker: str, then: str, *, may_end: bool) -> str:
-        """Text up to and with the first `marker`, then `then`; with `may_end`, over and over, ending anywhere outside.
+        """Text up to and including the first `marker`, then `then`. With `may_end`, repeated, and the text may end
+        anywhere outside.
 
-        One rule for each number of the marker's characters that the text ends with (Knuth, Morris and Pratt), so that
-        no other way to read the text could slip past the marker.
+        There is one rule per length of the marker's prefix that the text ends with (Knuth, Morris and Pratt), so that
+        no other parse can miss the marker.
         """
         if not marker:
             return then
@@ -115,13 +119,13 @@ class _Writer:
 
 
 def _reached(marker: str, at: int, character: str) -> int:
-    """How much of `marker` the text ends with, after its first `at` characters and `character`."""
+    """Length of the prefix of `marker` that the text ends with, after its first `at` characters and `character`."""
     text = marker[:at] + character
     return next(length for length in range(len(text), -1, -1) if text.endswith(marker[:length]))
 
 
 def _after(trigger: str, body: Constraint) -> Constraint:
-    """`body` without the trigger's text, with which it starts."""
+    """`body` without the trigger's text, which it starts with."""
     match body:
         case Const(text) if text.startswith(trigger):
             return Const(text.removeprefix(trigger))

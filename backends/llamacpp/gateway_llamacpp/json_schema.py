@@ -1,8 +1,8 @@
-"""JSON schemas as GBNF.
+"""Converts JSON schemas to GBNF.
 
-What is generated is valid under the schema; not all that is valid can be generated. Properties come in the schema's order,
-an object has no properties beyond the named ones (unless it names none), white space is bounded, and a `format` that is
-not known is an annotation, as the specification has it. A keyword that would have to be dropped raises `Unsupported`.
+Generated output is valid under the schema, but not all valid output can be generated. Properties come in the schema's
+order, objects have only the listed properties (unless none are listed), white space is bounded, and unknown `format`
+values are annotations, as in the specification. Raises `Unsupported` for a keyword that would have to be ignored.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.sdk import InvalidRequest, Unsupported
+from gateway.sdk.json_schema import (
+    ANNOTATIONS,
+    KEYWORDS_OF_TYPE,
+    disjoint,
+    has_type,
+    listed_types,
+)
 from gateway_llamacpp.characters import literal
 from gateway_llamacpp.json_text import JsonText, in_string
 from gateway_llamacpp.number_ranges import bounds_of, integers, numbers
 from gateway_llamacpp.regex import regex_to_gbnf
-from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence
-from gateway_llamacpp.schema_merge import (
-    DOCUMENTATION,
-    disjoint,
-    merged,
-    refuse_unknown,
-    resolve,
-    types_of,
-)
+from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
+from gateway_llamacpp.schema_support import ENFORCED, combined, refuse_unknown, resolve
 
 _DATE = r"\d{4}-(0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|\d{4}-(0[469]|11)-(0[1-9]|[12]\d|30)|\d{4}-02-(0[1-9]|1\d|2[0-8])"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
@@ -43,26 +43,11 @@ _FORMATS = {
     "uuid": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
     "uri": rf"https?://{_LABEL}(\.{_LABEL}){{0,3}}(:\d{{2,4}})?(/[A-Za-z0-9._~-]{{0,40}}){{0,8}}(\?[A-Za-z0-9._~=&-]{{1,80}})?",
 }
-"""Known formats, each a part of what the format allows (no leap days, no compressed IPv6)."""
-
-_IMPLIED = {
-    "object": (
-        "properties",
-        "required",
-        "additionalProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-    ),
-    "array": ("items", "prefixItems", "minItems", "maxItems"),
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-}
-"""The type of a schema that names none but has keywords of one."""
+"""Supported formats; each pattern covers a subset of the format (no leap days, no compressed IPv6)."""
 
 
 class SchemaWriter:
-    """Writes one schema into a grammar."""
+    """Converts one schema to expressions of a grammar."""
 
     def __init__(self, rules: Rules, schema: Mapping[str, Any]) -> None:
         self._rules = rules
@@ -71,7 +56,7 @@ class SchemaWriter:
         self._references: dict[str, str] = {}
 
     def write(self) -> str:
-        """The expression of one value that is valid under the schema."""
+        """The expression of a value that is valid under the schema."""
         return self._value(self._root, "#")
 
     def _value(self, schema: Any, path: str) -> str:
@@ -79,7 +64,7 @@ class SchemaWriter:
             return self._json.value()
         if not isinstance(schema, Mapping):
             raise InvalidRequest(
-                f"The JSON schema has no schema at {path}, or one that nothing fits.",
+                f"The JSON schema has no schema at {path}, or one that no value satisfies.",
                 param="schema",
             )
         refuse_unknown(schema, path)
@@ -94,14 +79,16 @@ class SchemaWriter:
             return self._listed([schema["const"]], schema, path)
         if "enum" in schema:
             return self._listed(schema["enum"], schema, path)
-        types = types_of(schema) or self._implied(schema)
+        types = listed_types(schema) or self._implied(schema)
         if not types:
             return self._json.value()
         return one_of(self._typed(kind, schema, path) for kind in types)
 
     def _implied(self, schema: Mapping[str, Any]) -> list[str]:
         return [
-            kind for kind, keywords in _IMPLIED.items() if any(word in schema for word in keywords)
+            kind
+            for kind, keywords in KEYWORDS_OF_TYPE.items()
+            if any(word in schema and word in ENFORCED for word in keywords)
         ]
 
     def _typed(self, kind: str, schema: Mapping[str, Any], path: str) -> str:
@@ -128,18 +115,18 @@ class SchemaWriter:
         beside = {
             word: value
             for word, value in schema.items()
-            if word != "$ref" and word not in DOCUMENTATION
+            if word != "$ref" and word not in ANNOTATIONS
         }
         if beside:
-            return self._value(merged(resolve(self._root, target), beside, path), path)
+            return self._value(combined(resolve(self._root, target), beside, path), path)
         if target not in self._references:
             name = self._rules.reserve("ref")
             self._references[target] = name
             self._rules.define(name, self._value(resolve(self._root, target), target))
         return self._references[target]
 
-    def _all_of(self, schema: Mapping[str, Any], path: str) -> dict[str, Any]:
-        result = {word: value for word, value in schema.items() if word != "allOf"}
+    def _all_of(self, schema: Mapping[str, Any], path: str) -> Any:
+        result: Any = {word: value for word, value in schema.items() if word != "allOf"}
         for part in schema["allOf"]:
             seen = 0
             while isinstance(part, Mapping) and "$ref" in part:
@@ -149,8 +136,8 @@ class SchemaWriter:
                         f"llamacpp cannot follow the references at {path}.", param="schema"
                     )
                 beside = {word: value for word, value in part.items() if word != "$ref"}
-                part = merged(resolve(self._root, part["$ref"]), beside, path)
-            result = merged(result, part, path)
+                part = combined(resolve(self._root, part["$ref"]), beside, path)
+            result = combined(result, part, path)
         return result
 
     def _any_of(self, schema: Mapping[str, Any], keyword: str, path: str) -> str:
@@ -170,7 +157,7 @@ class SchemaWriter:
         beside = {
             word: value
             for word, value in schema.items()
-            if word != keyword and word not in DOCUMENTATION
+            if word != keyword and word not in ANNOTATIONS
         }
         return one_of(
             self._value({"allOf": [option, beside]} if beside else option, f"{path}/{keyword}/{at}")
@@ -178,18 +165,18 @@ class SchemaWriter:
         )
 
     def _listed(self, values: Any, schema: Mapping[str, Any], path: str) -> str:
-        types = types_of(schema)
-        fitting = [value for value in values if not types or _is_of(value, types)]
+        types = listed_types(schema)
+        fitting = [value for value in values if not types or has_type(value, types)]
         if not fitting:
             raise InvalidRequest(
-                f"No listed value has the type that is asked for (at {path}).", param="schema"
+                f"No enum value has the required type (at {path}).", param="schema"
             )
-        return one_of(literal(msgspec.json.encode(value).decode()) for value in fitting)
+        return words(self._rules, [msgspec.json.encode(value).decode() for value in fitting])
 
     def _object(self, schema: Mapping[str, Any], path: str) -> str:
         properties: dict[str, Any] = dict(schema.get("properties", {}))
         extra = schema.get("additionalProperties", True)
-        required = schema.get("required", ())
+        required = dict.fromkeys(schema.get("required", ()))
         for name in required:
             if name not in properties:
                 properties[name] = extra
@@ -197,7 +184,7 @@ class SchemaWriter:
         if not properties:
             return self._map(schema, extra, low, high, path)
         if (
-            low > len(set(required))
+            low > len(required)
             or (high is not None and high < len(properties))
             or "propertyNames" in schema
         ):
@@ -216,7 +203,7 @@ class SchemaWriter:
         return self._rules.add("object", f'"{{" {ws} {self._pairs(pairs)} {ws} "}}"')
 
     def _pairs(self, pairs: list[tuple[str, bool]]) -> str:
-        """The pairs in order, those that are not required left out at will, with the commas right."""
+        """The pairs in order, optional ones omitted at will, with correct commas."""
         ws = self._json.space()
         rest = EMPTY
         options: list[str] = []
@@ -238,7 +225,7 @@ class SchemaWriter:
         if extra is False:
             if low:
                 raise InvalidRequest(
-                    f"The object at {path} must have properties and may have none.", param="schema"
+                    f"The object at {path} requires properties but allows none.", param="schema"
                 )
             high = 0
         if low > 1:
@@ -263,7 +250,7 @@ class SchemaWriter:
             high = len(first) if high is None else min(high, len(first))
         if high is not None and high < low:
             raise InvalidRequest(
-                f"The array at {path} has more items at least than at most.", param="schema"
+                f"The array at {path} has minItems above maxItems.", param="schema"
             )
         given = [self._value(item, f"{path}/prefixItems/{at}") for at, item in enumerate(first)][
             :high
@@ -316,21 +303,3 @@ class SchemaWriter:
         if bounds.low is None and bounds.high is None:
             return self._json.integer() if kind == "integer" else self._json.number()
         return self._rules.add(kind, integers(bounds) if kind == "integer" else numbers(bounds))
-
-
-def _is_of(value: Any, types: Sequence[str]) -> bool:
-    match value:
-        case None:
-            return "null" in types
-        case bool():
-            return "boolean" in types
-        case str():
-            return "string" in types
-        case int():
-            return "integer" in types or "number" in types
-        case float():
-            return "number" in types or ("integer" in types and value.is_integer())
-        case Mapping():
-            return "object" in types
-        case _:
-            return "array" in types

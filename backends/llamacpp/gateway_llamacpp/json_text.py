@@ -1,4 +1,4 @@
-"""JSON's own grammar as GBNF: the parts that every schema is made of."""
+"""JSON's own grammar as GBNF, shared by all schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNESCAPED = complement(union([(0, 0x1F), *single('"\\\x7f')]))
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _HEX = "[0-9a-fA-F]"
 DIGITS_MOST = 15
-"""Integers of so many digits are exact in every reader."""
+"""Maximum number of digits of integers that every reader represents exactly."""
 NUMBER_TAIL = f'("." [0-9]{{1,{DIGITS_MOST}}})? ([eE] [-+]? [0-9]{{1,2}})?'
 
 
@@ -28,12 +28,12 @@ class JsonText:
         self._rules = rules
 
     def space(self) -> str:
-        """White space between tokens: none, a blank, or a line break with an indentation. Bounded, so that a weak model
-        cannot fill its answer with blanks."""
+        """White space between tokens: none, a space, or a line break with indentation. Bounded, so that a weak model
+        cannot emit it endlessly."""
         return self._rules.shared("ws", lambda: '("" | " " | "\\n" [ \\t]{0,20})')
 
     def char(self) -> str:
-        """One character of a string. Escaped surrogates come in pairs, as RFC 8259 wants them."""
+        """One character of a string. Escaped surrogates occur in pairs, as RFC 8259 requires."""
         return self._rules.shared(
             "char",
             lambda: (
@@ -84,7 +84,7 @@ class JsonText:
         )
 
     def pairs(self, key: str, value: str, low: int, high: int | None) -> str:
-        """An object of `low` (0 or 1) to `high` pairs, whatever their names."""
+        """An object of `low` (0 or 1) to `high` pairs with any names."""
         ws = self.space()
         if high == 0:
             return f'"{{" {ws} "}}"'
@@ -95,8 +95,8 @@ class JsonText:
 
 
 def in_string(characters: Characters) -> str:
-    """One character of a set, as it is written inside a JSON string. Control characters without a short escape are left
-    out of sets that hold others."""
+    """One character of a set inside a JSON string. Control characters without a short escape are excluded if the set
+    has other characters."""
     options = []
     plain = intersection(characters, _UNESCAPED)
     if plain:

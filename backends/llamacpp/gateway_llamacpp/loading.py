@@ -1,63 +1,104 @@
-"""Opening a GGUF file with llama.cpp."""
+"""Opens GGUF files with llama.cpp."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gateway.errors import ConfigurationError, GatewayError
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EmbeddingInfo, ModelInfo, Sampling
+from gateway.sdk import (
+    Capability,
+    ConfigurationError,
+    EmbeddingInfo,
+    EngineContext,
+    GatewayError,
+    ModelInfo,
+    Sampling,
+)
+from gateway.sdk.hub import human_size
+from gateway.sdk.processes import TemporaryFolder
 from gateway_llamacpp.chunks import decode_chunk
+from gateway_llamacpp.compilation import Grammars
 from gateway_llamacpp.completion import CompletionBuilder
 from gateway_llamacpp.config import LlamaCppConfig
+from gateway_llamacpp.diagnosis import diagnose
 from gateway_llamacpp.embedding import LlamaCppEmbedder, dimensions_of
 from gateway_llamacpp.engine import LlamaCppEngine
 from gateway_llamacpp.gguf_header import read_metadata
+from gateway_llamacpp.load_watch import shown_loading
+from gateway_llamacpp.media_prompt import MediaPrompts
+from gateway_llamacpp.memory import (
+    available_memory,
+    check_room,
+    fitting_context,
+    token_bytes,
+    weights_of,
+)
+from gateway_llamacpp.model_files import adapter_files, model_files
+from gateway_llamacpp.native_route import NativeRoute
+from gateway_llamacpp.reranking import LlamaCppReranker, score_pair
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 from gateway_llamacpp.worker import NativeServer
 
-TINY_MODEL = Path(__file__).parent / "models" / "tiny-qwen3.gguf"
+logger = logging.getLogger("gateway.llamacpp")
+
 _DEFAULT_CONTEXT = 8192
 _SMALL = 64 * 2**20
-"""Bytes of weights below which one thread is faster than several."""
-Pooling: TypeAlias = Literal["mean", "cls", "last"]
+"""Size of weights, in bytes, below which one thread is faster than several."""
+Pooling: TypeAlias = Literal["mean", "cls", "last", "rank"]
 _POOLING: dict[int, Pooling] = {0: "last", 1: "mean", 2: "cls", 3: "last"}
-"""llama.cpp's numbers; 0 is a model that was not made to embed, whose last token has read all others."""
+"""llama.cpp's pooling types. 0 is a model without pooling; its last token has attended to all others."""
+_RANK = 4
+"""llama.cpp's pooling type of models that rerank."""
 _END_TOKENS = ("eos", "eot", "eom")
 
 
-async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine | LlamaCppEmbedder:
-    """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, for what cannot be loaded."""
-    path = model_file(context.path)
+async def load(
+    config: LlamaCppConfig, context: EngineContext
+) -> LlamaCppEngine | LlamaCppEmbedder | LlamaCppReranker:
+    """The engine for `context.path`. Raises `ConfigurationError`, with a sentence, if it cannot be loaded."""
     adapters = adapter_files(config)
+    path, projector = await model_files(config, context.path)
     metadata, vocabulary = await asyncio.to_thread(_read, path)
     pooling = pooling_of(config, metadata, path)
-    n_ctx = _context_length(config, context, metadata)
-    folder = Path(tempfile.mkdtemp(prefix="litegate-"))
+    if pooling is not None:
+        projector = None
+    weights = await asyncio.to_thread(weights_of, path)
+    n_ctx = _context_length(config, context, metadata, weights)
+    await asyncio.to_thread(_check_room, config, metadata, path, weights, n_ctx)
+    folder = await asyncio.to_thread(TemporaryFolder, "litegate-llamacpp")
     key = secrets.token_urlsafe()
     try:
         server = await asyncio.to_thread(
-            _open, path, config, n_ctx, folder / "s", key, pooling, adapters
+            _open, path, projector, config, n_ctx, folder.path / "s", key, pooling, adapters
         )
         tokenizer = LlamaCppTokenizer(server.listening_address, key, vocabulary)
-        actual = await asyncio.to_thread(_slot_context, tokenizer)
+        props = await asyncio.to_thread(_props, tokenizer)
+        actual = props.default_generation_settings.n_ctx
+        await asyncio.to_thread(tokenizer.find_undeclared)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
+    if pooling == "rank":
+        tokenizer.refuse_beyond(min(n_ctx, actual))
+        return LlamaCppReranker(
+            server,
+            config,
+            info=msgspec.structs.replace(info, chat_template=None),
+            tokenizer=tokenizer,
+            clean_up=folder.remove,
+        )
     if pooling is not None:
-        # The slot keeps one place free, but where a text has to fit into one computation.
+        # The slot reserves one position, unless a text must fit into one computation.
         most = min(n_ctx, actual) - (pooling == "last")
         return LlamaCppEmbedder(
             server,
@@ -70,54 +111,31 @@ async def load(config: LlamaCppConfig, context: EngineContext) -> LlamaCppEngine
             ),
             vocabulary=vocabulary,
             tokenizer=tokenizer,
-            clean_up=lambda: shutil.rmtree(folder, ignore_errors=True),
+            clean_up=folder.remove,
         )
     tokenizer.refuse_beyond(min(n_ctx, actual))
+    media = MediaPrompts(tokenizer, vocabulary, props.media_marker) if projector else None
     return LlamaCppEngine(
         server,
-        info=msgspec.structs.replace(info, adapters=tuple(adapters)),
+        info=msgspec.structs.replace(info, adapters=tuple(adapters), placeholders="none"),
+        media=props.modalities.media,
         vocabulary=vocabulary,
         tokenizer=tokenizer,
-        builder=CompletionBuilder(config, vocabulary, tokenizer, min(n_ctx, actual)),
+        builder=CompletionBuilder(config, vocabulary, tokenizer, min(n_ctx, actual), media),
+        grammars=Grammars(len(vocabulary), seconds=context.compile_seconds),
         n_parallel=config.n_parallel,
-        clean_up=lambda: shutil.rmtree(folder, ignore_errors=True),
+        shared_memory=config.cache_ram_mib > 0,
+        clean_up=folder.remove,
     )
 
 
-def model_file(path: str | None) -> Path:
-    """The GGUF file that `path` means: itself, the one (or first of the split ones) in a folder; None: the tiny model."""
-    if path is None:
-        return TINY_MODEL
-    found = Path(path).expanduser()
-    if found.is_dir():
-        files = sorted(found.glob("*.gguf"))
-        first = [file for file in files if "-00001-of-" in file.name] or files
-        if len(first) != 1:
-            raise ConfigurationError(
-                f"The folder {path} has {len(first)} GGUF models; name the file that llamacpp shall load."
-            )
-        return first[0]
-    if not found.is_file():
-        raise ConfigurationError(
-            f"There is no file {path}; llamacpp loads a GGUF file from this machine, and downloads nothing."
-        )
-    return found
-
-
-def adapter_files(config: LlamaCppConfig) -> dict[str, Path]:
-    """The LoRA adapters, each of which must be a file. Raises `ConfigurationError`."""
-    files = {name: Path(path).expanduser() for name, path in config.lora_modules.items()}
-    for name, file in files.items():
-        if not file.is_file():
-            raise ConfigurationError(
-                f"lora_modules: there is no file {file} for the adapter '{name}'; llama.cpp takes adapters as GGUF files."
-            )
-    return files
-
-
 def pooling_of(config: LlamaCppConfig, metadata: Mapping[str, Any], path: Path) -> Pooling | None:
-    """How vectors are made of the model's output; None: it generates. Raises `ConfigurationError`."""
+    """The pooling of a model that embeds or reranks; None for a generating one. Raises `ConfigurationError`."""
     said = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    if config.task == "rerank" or (
+        config.task is None and said == _RANK and config.pooling is None
+    ):
+        return _ranking(config, path, reranks=said == _RANK)
     embeds = said != 0 if config.task is None else config.task == "embed"
     if not embeds:
         if config.pooling is not None or config.matryoshka:
@@ -138,9 +156,30 @@ def pooling_of(config: LlamaCppConfig, metadata: Mapping[str, Any], path: Path) 
     return _POOLING[said]
 
 
+def _ranking(config: LlamaCppConfig, path: Path, *, reranks: bool) -> Pooling:
+    """`reranks`: whether the file says so. llama.cpp may end the process with another one."""
+    if not reranks:
+        raise ConfigurationError(
+            f'task = "rerank" is for the file of a model that reranks (pooling type {_RANK}), and {path} is of another.'
+        )
+    if config.pooling is not None or config.matryoshka:
+        raise ConfigurationError(
+            f"pooling and matryoshka are for a model that embeds, and {path} reranks; leave them out."
+        )
+    if config.lora_modules:
+        raise ConfigurationError(
+            f"lora_modules: llamacpp applies adapters to models that generate, and {path} reranks."
+        )
+    return "rank"
+
+
 def _read(path: Path) -> tuple[dict[str, Any], Vocabulary]:
     try:
         metadata = read_metadata(path)
+        if metadata.get("general.architecture") == "clip":
+            raise ConfigurationError(
+                f"The file {path} is a multimodal projector: name the model's own file as path, and this one as mmproj."
+            )
         return metadata, Vocabulary(metadata)
     except ValueError as error:
         raise ConfigurationError(f"llamacpp cannot load {path}: {error}.") from error
@@ -149,19 +188,51 @@ def _read(path: Path) -> tuple[dict[str, Any], Vocabulary]:
 
 
 def _context_length(
-    config: LlamaCppConfig, context: EngineContext, metadata: Mapping[str, Any]
+    config: LlamaCppConfig, context: EngineContext, metadata: Mapping[str, Any], weights: int
 ) -> int:
+    """The context of a slot in tokens. If it is not configured, it is made to fit into the memory."""
     trained = metadata.get(f"{metadata.get('general.architecture')}.context_length")
     limit = context.max_model_len
     if config.n_ctx is not None:
         return config.n_ctx if limit is None else min(config.n_ctx, limit)
     if limit is not None:
         return limit
-    return min(int(trained), _DEFAULT_CONTEXT) if trained else _DEFAULT_CONTEXT
+    usual = min(int(trained), _DEFAULT_CONTEXT) if trained else _DEFAULT_CONTEXT
+    available = available_memory()
+    if available is None or _has_accelerator(config):
+        return usual
+    n_ctx = fitting_context(
+        usual, token_bytes(metadata, config), weights, config.n_parallel, available
+    )
+    if n_ctx < usual:
+        logger.warning(
+            "%s: each of %d requests gets a context of %d tokens, because %s of memory are available; set n_ctx and n_parallel to "
+            "choose otherwise",
+            context.name, config.n_parallel, n_ctx, human_size(available),
+        )  # fmt: skip
+    return n_ctx
+
+
+def _check_room(
+    config: LlamaCppConfig, metadata: Mapping[str, Any], path: Path, weights: int, n_ctx: int
+) -> None:
+    """Raise `ConfigurationError` if the model cannot fit. With an accelerator, llama.cpp divides it by what fits."""
+    if not _has_accelerator(config):
+        cache = token_bytes(metadata, config) * n_ctx * config.n_parallel
+        check_room(path, weights, cache, n_ctx, config.n_parallel)
+
+
+def _has_accelerator(config: LlamaCppConfig) -> bool:
+    """Whether layers go to a GPU."""
+    import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    devices = xllamacpp.get_device_info()
+    return config.n_gpu_layers != 0 and any("GPU" in str(device["type"]) for device in devices)
 
 
 def _open(
     path: Path,
+    projector: Path | None,
     config: LlamaCppConfig,
     n_ctx: int,
     address: Path,
@@ -173,6 +244,8 @@ def _open(
 
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
+    if projector is not None:
+        params.mmproj.path = str(projector)
     params.n_parallel = config.n_parallel
     # llama.cpp divides the context among the slots.
     params.n_ctx = n_ctx * config.n_parallel
@@ -184,12 +257,13 @@ def _open(
             "mean": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN,
             "cls": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_CLS,
             "last": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST,
+            "rank": xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK,
         }[pooling]
-        # With a cache for each slot, texts that are computed together get wrong vectors ("mean" and "cls").
+        # With separate caches per slot, texts computed together get wrong vectors ("mean" and "cls").
         params.kv_unified = True
-        if pooling != "last":  # a text is not cut in pieces then
+        if pooling != "last":  # then a text is not split
             params.n_batch = params.n_ubatch = max(n_ctx, params.n_ubatch)
-    # Off, but where a request asks for one.
+    # Loaded, but inactive until a request selects one.
     params.lora_adapters = [
         xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters.values()
     ]
@@ -210,38 +284,47 @@ def _open(
     params.cache_type_k = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_k.upper()}"]
     params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_v.upper()}"]
     params.cache_ram_mib = config.cache_ram_mib
-    params.warmup = False  # `_prove` does that
+    params.warmup = False  # `_prove` warms up
     params.verbosity = 3 if config.verbose else -1
-    # Text is made from token ids here; llama.cpp's own must then show every token, so that lost ones can be told.
+    # Text is decoded from token ids here. llama.cpp's own text must include every token, so that lost ones can be
+    # recovered.
     params.special = True
     params.ui = False
     params.endpoint_slots = False
     params.endpoint_props = False
-    # The routes are for this process alone: a private socket where there are such, and a secret key.
+    # The HTTP routes are only for this process: a private socket if available, and a secret key.
     params.api_keys = [key]
-    params.n_threads_http = 2
+    # With a projector, each completion takes a thread.
+    params.n_threads_http = 2 if projector is None else config.n_parallel + 2
     if hasattr(socket, "AF_UNIX") and os.name == "posix":
         params.hostnames = [f"{address}.sock"]
     try:
-        server: NativeServer = xllamacpp.Server(params)
+        with shown_loading(path.name, weights_of(path), logger):
+            server: NativeServer = xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ConfigurationError(
-            f"llama.cpp could not load {_all_of(path, adapters)}: {error} Set `verbose = true` to read its log."
+            f"llama.cpp could not load {_all_of(path, projector, adapters)}: {diagnose(path, projector)}"
         ) from error
+    if projector is not None:
+        server = NativeRoute(server, key)
     if pooling is None:
         _prove(server, path)
+    elif pooling == "rank":
+        _prove_scores(server, path)
     else:
         _prove_vectors(server, path)
     return server
 
 
-def _all_of(path: Path, adapters: Mapping[str, Path]) -> str:
-    names = ", ".join(map(str, adapters.values()))
-    return f"{path}, or one of its adapters {names}" if adapters else str(path)
+def _all_of(path: Path, projector: Path | None, adapters: Mapping[str, Path]) -> str:
+    names = str(path) if projector is None else f"{path}, its projector {projector}"
+    if adapters:
+        names += f", or one of its adapters {', '.join(map(str, adapters.values()))}"
+    return names
 
 
 def _prove_vectors(server: NativeServer, path: Path) -> None:
-    """As `_prove`, with a vector."""
+    """Like `_prove`, by making a vector."""
     try:
         dimensions_of(server)
     except GatewayError as error:
@@ -250,10 +333,20 @@ def _prove_vectors(server: NativeServer, path: Path) -> None:
         ) from error
 
 
-def _prove(server: NativeServer, path: Path) -> None:
-    """Generate one token: it warms the model up, and it shows that llama.cpp's loop has begun.
+def _prove_scores(server: NativeServer, path: Path) -> None:
+    """Like `_prove`, by scoring a pair."""
+    try:
+        score_pair(server, ("a", "b"))
+    except GatewayError as error:
+        raise ConfigurationError(
+            f"The model {path} loads, but does not rerank: {error.message}."
+        ) from error
 
-    A server that is destroyed before its loop has begun never ends: the loop then overlooks that it was told to.
+
+def _prove(server: NativeServer, path: Path) -> None:
+    """Generate one token, to warm up the model and to ensure that llama.cpp's loop has started.
+
+    A server destroyed before its loop has started never ends, because the loop then misses the stop request.
     """
     failures: list[str] = []
 
@@ -272,14 +365,29 @@ class _Settings(msgspec.Struct):
     n_ctx: int
 
 
+class _Modalities(msgspec.Struct, frozen=True):
+    vision: bool = False
+    audio: bool = False
+
+    @property
+    def media(self) -> frozenset[Capability]:
+        named: tuple[tuple[Capability, bool], ...] = (
+            ("images", self.vision),
+            ("audio", self.audio),
+        )
+        return frozenset(name for name, known in named if known)
+
+
 class _Props(msgspec.Struct):
     default_generation_settings: _Settings
+    """`n_ctx`: the actual context length of a slot; llama.cpp may have rounded it or fitted it to the memory."""
+    media_marker: str = ""
+    """Stands for an image in a prompt's text. Random for each process."""
+    modalities: _Modalities = _Modalities()
 
 
-def _slot_context(tokenizer: LlamaCppTokenizer) -> int:
-    """How many tokens a slot really has: llama.cpp may have rounded, or fitted it to the memory."""
-    props = msgspec.json.decode(tokenizer.request("GET", "/props"), type=_Props)
-    return props.default_generation_settings.n_ctx
+def _props(tokenizer: LlamaCppTokenizer) -> _Props:
+    return msgspec.json.decode(tokenizer.request("GET", "/props"), type=_Props)
 
 
 def _info(
@@ -315,7 +423,7 @@ def _info(
 
 
 def _recommended(context: EngineContext, metadata: Mapping[str, Any]) -> Sampling | None:
-    """What the file recommends under llama.cpp's keys; the tiny model knows what it knows by heart, and is greedy."""
+    """Recommended sampling in the file, under llama.cpp's keys. The tiny model uses greedy sampling."""
     if context.path is None:
         return Sampling(temperature=0.0)
     names = {

@@ -1,4 +1,4 @@
-"""Numbers between two bounds, as GBNF over their digits."""
+"""Converts numeric bounds to GBNF over digits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.sdk import InvalidRequest, Unsupported
 from gateway_llamacpp.json_text import DIGITS_MOST
 from gateway_llamacpp.rules import one_of
 
@@ -17,17 +17,18 @@ _DECIMALS_MOST = 8
 
 
 class Bounds(Struct, frozen=True):
-    """A lowest and a highest value; either may be missing, or itself excluded."""
+    """Lower and upper bound; either may be None or exclusive."""
 
     low: Decimal | None
     high: Decimal | None
     above: bool = False
-    """Whether `low` itself is out."""
+    """Whether `low` is exclusive."""
     below: bool = False
-    """Whether `high` itself is out."""
+    """Whether `high` is exclusive."""
 
     def scaled(self, decimals: int) -> tuple[int, int]:
-        """The bounds of k, where k / 10^decimals is in the range; the largest numbers stand for no bound."""
+        """The bounds of the integers k for which k / 10^decimals is in range. Missing bounds become very large
+        numbers."""
         scale = Decimal(10) ** decimals
         low = -_LARGEST * scale if self.low is None else self.low * scale
         high = _LARGEST * scale if self.high is None else self.high * scale
@@ -37,7 +38,7 @@ class Bounds(Struct, frozen=True):
 
 
 def bounds_of(schema: Mapping[str, Any]) -> Bounds:
-    """The bounds that the keywords of a JSON schema set."""
+    """The bounds in the keywords of a JSON schema."""
     low, above = _bound(schema, "minimum", "exclusiveMinimum", highest=True)
     high, below = _bound(schema, "maximum", "exclusiveMaximum", highest=False)
     return Bounds(low, high, above, below)
@@ -46,7 +47,7 @@ def bounds_of(schema: Mapping[str, Any]) -> Bounds:
 def _bound(
     schema: Mapping[str, Any], keyword: str, exclusive: str, *, highest: bool
 ) -> tuple[Decimal | None, bool]:
-    """The tighter of an inclusive and an exclusive bound, and whether it is exclusive. Draft 4's booleans count too."""
+    """The tighter of an inclusive and an exclusive bound, and whether it is exclusive. Supports draft 4's booleans."""
     plain, strict = schema.get(keyword), schema.get(exclusive)
     if isinstance(strict, bool):
         return (None if plain is None else Decimal(str(plain))), strict
@@ -67,7 +68,8 @@ def integers(bounds: Bounds) -> str:
 def numbers(bounds: Bounds) -> str:
     """Numbers within `bounds`, with and without decimals.
 
-    A fraction has at most as many decimals as the bounds, or three if that is more. Raises `Unsupported` for bounds with too many decimals.
+    Fractions have as many decimals as the bounds, at least three. Raises `Unsupported` for bounds with too many
+    decimals.
     """
     decimals = max(3, *(_decimals(bound) for bound in (bounds.low, bounds.high)))
     if decimals > _DECIMALS_MOST:
@@ -90,7 +92,7 @@ def _decimals(bound: Decimal | None) -> int:
 def _any_of(options: Iterator[str]) -> str:
     found = list(options)
     if not found:
-        raise InvalidRequest("The schema has bounds that no number is within.", param="schema")
+        raise InvalidRequest("The schema has bounds that no number satisfies.", param="schema")
     return one_of(found)
 
 
@@ -123,7 +125,7 @@ def _pointed(value: int, places: int, length: int) -> str:
 
 
 def _between(low: str, high: str) -> str:
-    """The strings of digits from `low` to `high`; both have one length, and the point in one place."""
+    """The digit strings from `low` to `high`, which have the same length and position of the point."""
     same = 0
     while same < len(low) and low[same] == high[same]:
         same += 1
@@ -151,7 +153,7 @@ def _filled(text: str, digit: str) -> str:
 
 
 def _free(text: str) -> str:
-    """Any digits, as many as `text` has, with its point."""
+    """As many arbitrary digits as `text` has, with its decimal point."""
     before, point, after = text.partition(".")
     parts = [f"[0-9]{{{len(part)}}}" if part else "" for part in (before, after)]
     return " ".join(part for part in (parts[0], '"."' if point else "", parts[1]) if part)

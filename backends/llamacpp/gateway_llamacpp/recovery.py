@@ -1,7 +1,7 @@
-"""The token ids that llama.cpp's stream leaves out.
+"""Recovers token ids that llama.cpp's stream omits.
 
-Its server sends no chunk for a token that ends inside a UTF-8 character. Their number and their text are known from the
-next chunk; which tokens they were is found in the vocabulary.
+Its server sends no chunk for a token that ends inside a UTF-8 character. The next chunk reveals how many there were and
+their text; the ids are found in the vocabulary.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gateway_llamacpp.vocabulary import Vocabulary
 
 
 def ends_inside_character(data: bytes) -> bool:
-    """Whether `data` ends in an unfinished UTF-8 sequence, by the rule of llama.cpp's `validate_utf8`."""
+    """Whether `data` ends in an incomplete UTF-8 sequence, by the rule of llama.cpp's `validate_utf8`."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         length = (
@@ -40,18 +40,19 @@ _UNFINISHED = (
     b"\xed",
     b"\xf4",
 )
-"""Beginnings of characters: what a replacement character may have been."""
+"""Incomplete characters that a replacement character may stand for."""
 _REPLACEMENT = "\ufffd".encode()
 
 
 def recover(
     vocabulary: Vocabulary, data: bytes, after: bytes, count: int
 ) -> tuple[int, ...] | None:
-    """`count` tokens that spell `data`, each ending inside a character; None if there are none. `after`: what follows.
+    """`count` tokens that spell `data`, each ending inside a character; None if there are none. `after`: the following
+    bytes.
 
-    Where several spellings fit, the one with the smallest largest id: tokenizers give their first merges the lowest
-    ids, so it is the one that a model was trained on. Of malformed UTF-8 llama.cpp tells only that there is some:
-    then the tokens are ones that give the same text.
+    Of several spellings, the one with the smallest maximum id is chosen: tokenizers give early merges low ids, so it is
+    the one used in training. For malformed UTF-8 llama.cpp reports only its presence; then the tokens are some that
+    give the same text.
     """
     found = _spelled(vocabulary, data, count)
     if found is not None or _REPLACEMENT not in data:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.sdk import InvalidRequest, Unsupported
 from gateway_llamacpp.characters import (
     ANY,
     DIGITS,
@@ -35,19 +35,19 @@ class Chars(Struct, frozen=True):
 
 
 class Concat(Struct, frozen=True):
-    """One after the other."""
+    """A sequence."""
 
     parts: tuple[Node, ...]
 
 
 class Choice(Struct, frozen=True):
-    """One of these."""
+    """An alternation."""
 
     options: tuple[Node, ...]
 
 
 class Times(Struct, frozen=True):
-    """The body, `low` to `high` times."""
+    """A repetition of the body, `low` to `high` times."""
 
     body: Node
     low: int
@@ -62,7 +62,7 @@ class Anchor(Struct, frozen=True):
 
 Node: TypeAlias = Chars | Concat | Choice | Times | Anchor
 Emit: TypeAlias = Callable[[Characters], str]
-"""How one character of a set is written in the output: as it stands, or as it stands in a JSON string."""
+"""Writes one character of a set: verbatim, or escaped for a JSON string."""
 
 _ESCAPES = {
     "d": DIGITS,
@@ -81,7 +81,7 @@ _ESCAPES = {
 
 
 def regex_to_gbnf(pattern: str, *, emit: Emit = char_class, whole: bool = True) -> str:
-    """The GBNF expression of what `pattern` matches, `whole` or anywhere in a text.
+    """A GBNF expression of the texts that `pattern` matches: entirely if `whole`, otherwise anywhere.
 
     Raises `InvalidRequest` for a malformed pattern and `Unsupported` for one that a grammar cannot express.
     """
@@ -123,7 +123,7 @@ def _written(node: Node, emit: Emit) -> str:
 
 
 class _Parser:
-    """Recursive descent over one pattern."""
+    """Recursive descent parser of one pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -178,7 +178,7 @@ class _Parser:
                 return node
             if isinstance(node, Anchor):
                 raise self._malformed("a quantifier with nothing to repeat")
-            # Greedy, lazy and possessive differ in how they search, and a grammar does not search.
+            # Greedy, lazy and possessive quantifiers differ only in search order, which a grammar does not have.
             if not self._take("?"):
                 self._take("+")
             node = Times(node, *bounds)
@@ -193,11 +193,11 @@ class _Parser:
         if self._peek() != "{":
             return None
         if self._pattern.startswith("{,", self._at):
-            raise self._unsupported("'{,'")  # a repetition to Python, and a text to ECMA-262
+            raise self._unsupported("'{,'")  # a repetition in Python, but text in ECMA-262
         end = self._pattern.find("}", self._at)
         low, comma, high = self._pattern[self._at + 1 : max(end, self._at + 1)].partition(",")
         if end < 0 or not low.isdecimal() or not (high.isdecimal() or not high):
-            return None  # then the brace is an ordinary character
+            return None  # the brace is an ordinary character
         self._at = end + 1
         bounds = int(low), int(high) if high else (None if comma else int(low))
         if bounds[1] is not None and bounds[1] < bounds[0]:

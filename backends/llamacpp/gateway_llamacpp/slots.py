@@ -1,4 +1,4 @@
-"""Who may use one of llama.cpp's slots next."""
+"""A priority queue for llama.cpp's slots."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import heapq
 from itertools import count
 
-from gateway.errors import EngineUnavailable
+from gateway.sdk import EngineUnavailable
 
 
 class Slots:
-    """A fixed number of places. Waiting is by priority (lower first) and then by age, and can be cancelled.
+    """A fixed number of slots. Waiters are ordered by priority (lower first), then by arrival, and can be cancelled.
 
-    llama.cpp has a queue of its own, but a request that waits in it cannot be taken back.
+    llama.cpp has its own queue, but a request waiting there cannot be cancelled.
     """
 
     def __init__(self, number: int) -> None:
@@ -26,7 +26,7 @@ class Slots:
         return self._free
 
     async def acquire(self, priority: int) -> None:
-        """Take a place, waiting for one. Raises `EngineUnavailable` once `close` was called."""
+        """Acquire a slot, waiting if none is free. Raises `EngineUnavailable` after `close`."""
         if self._closed is not None:
             raise self._closed
         if self._free > 0:
@@ -42,7 +42,7 @@ class Slots:
             raise
 
     def release(self) -> None:
-        """Give a place back, to the next who waits."""
+        """Release a slot to the next waiter."""
         while self._waiting:
             turn = heapq.heappop(self._waiting)[2]
             if not turn.done():
@@ -51,7 +51,7 @@ class Slots:
         self._free += 1
 
     def close(self, reason: EngineUnavailable) -> None:
-        """Refuse everybody who waits or comes, with `reason`."""
+        """Reject all queued and future requests with `reason`."""
         self._closed = reason
         while self._waiting:
             turn = heapq.heappop(self._waiting)[2]

@@ -1,8 +1,7 @@
-"""The bridge between llama.cpp's blocking threads and the event loop.
+"""Connects llama.cpp's blocking threads to the event loop.
 
-A thread appends what it has to its stream, and marks the stream in the engine's one mailbox. Only the first mark wakes the
-loop; the loop then serves every stream that was marked until it got there. What a stream's reader finds is everything
-that is ready: it is handed on as one output.
+A thread appends outputs to its stream and marks the stream in the engine's mailbox. Only the first mark wakes the loop,
+which then serves all streams marked so far. A reader gets everything that is ready as one output.
 """
 
 from __future__ import annotations
@@ -12,49 +11,51 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from gateway.protocols import EngineOutput
+from gateway.sdk import EngineOutput
 
 
 class Stream:
     """One running request. A thread writes, one coroutine reads.
 
-    What is unread grows with the tokens that the request may generate, and no further.
+    Unread data is bounded by the number of tokens that the request may generate.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         self._ready: deque[EngineOutput] = deque()
         self._reader: asyncio.Future[None] | None = None
+        self.slot: int | None = None
+        """The assigned slot; None if any slot may be used."""
         self.marked = False
         self.aborted = False
-        """Set by the reader; the thread looks at it at each chunk."""
+        """Set by the reader; the thread checks it at each chunk."""
         self.failure: Exception | None = None
         self._outside: Exception | None = None
         self.ended = False
-        """Set by the thread when it has done with llama.cpp."""
+        """Set by the thread when its llama.cpp call has ended."""
         self.buried = False
-        """Set by the loop when it has told the engine of that."""
+        """Set by the loop when it has notified the engine of the end."""
 
     def put(self, output: EngineOutput) -> None:
-        """Hand `output` to the reader. In the thread."""
+        """Pass `output` to the reader. Called in the thread."""
         self._ready.append(output)
         self._mailbox.mark(self)
 
     def end(self, failure: Exception | None) -> None:
-        """Nothing follows. In the thread."""
+        """End the stream. Called in the thread."""
         self.failure = failure
         self.ended = True
         self._mailbox.mark(self)
 
     def abandon(self, failure: Exception) -> None:
-        """Abort the request from outside: its reader gets `failure`. In the loop."""
+        """Abort the request from outside: its reader gets `failure`. Called in the loop."""
         self.aborted = True
         self._ready.clear()
         self._outside = failure
         self.wake()
 
     async def take(self) -> EngineOutput:
-        """All that is ready, waiting if there is nothing. Raises the failure that ended the stream."""
+        """Return everything that is ready; waits if there is nothing. Raises the failure that ended the stream."""
         while not self._ready or self._outside is not None:
             if self._outside is not None:
                 raise self._outside
@@ -68,7 +69,7 @@ class Stream:
         return self._merged()
 
     def wake(self) -> None:
-        """In the loop."""
+        """Wake the reader. Called in the loop."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -93,26 +94,26 @@ class Stream:
 
 
 class Mailbox:
-    """Which streams have news. One wake-up of the loop serves them all."""
+    """Collects the streams with new outputs. One wake-up of the loop serves them all."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Stream], None]) -> None:
-        """`ended` is called in the loop, once for each stream that ends."""
+        """`ended` is called in the loop once for each stream that ends."""
         self._loop = loop
         self._ended = ended
         self._marked: deque[Stream] = deque()
         self._scheduled = False
         self.wakes = 0
-        """How often the loop was woken."""
+        """Number of wake-ups of the loop."""
 
     def mark(self, stream: Stream) -> None:
-        """Tell the loop that `stream` has news. In any thread."""
-        # Flags are cleared before what they announce is read, so a mark between the two costs a needless wake-up at worst.
+        """Notify the loop that `stream` has new outputs. Called in any thread."""
+        # Flags are cleared before the data is read, so a mark in between costs at most a needless wake-up.
         if not stream.marked:
             stream.marked = True
             self._marked.append(stream)
         if not self._scheduled:
             self._scheduled = True
-            # The loop is closed: nobody reads any more, and the thread ends at its next chunk.
+            # The loop is closed: there are no readers, and the thread ends at its next chunk.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._drain)
 
@@ -123,7 +124,7 @@ class Mailbox:
             stream = self._marked.popleft()
             stream.marked = False
             if stream.ended and not stream.buried:
-                # A thread may end, and mark its stream again, while this one is being looked at.
+                # A thread may end, and mark its stream again, during this check.
                 stream.buried = True
                 self._ended(stream)
             stream.wake()

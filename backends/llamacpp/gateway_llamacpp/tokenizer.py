@@ -1,4 +1,4 @@
-"""llama.cpp's own tokenizer, over a socket of this process's own."""
+"""llama.cpp's own tokenizer, used over a private socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.errors import EngineUnavailable, InvalidRequest
+from gateway.sdk import AddedToken, EngineUnavailable, InvalidRequest
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _TIMEOUT = 30.0
@@ -22,30 +22,31 @@ class _Tokens(msgspec.Struct):
 
 
 class LocalConnection(http.client.HTTPConnection):
-    """HTTP to llama.cpp's server in this process: over a Unix socket, or over loopback where there are none."""
+    """HTTP to llama.cpp's in-process server, over a Unix socket or, if unavailable, over loopback."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, timeout: float | None = _TIMEOUT) -> None:
         self._path: str | None = None
         if address.startswith("unix://"):
             self._path = address.removeprefix("unix://")
-            super().__init__("localhost", timeout=_TIMEOUT)
+            super().__init__("localhost", timeout=timeout)
         else:
             parts = urlsplit(address)
-            super().__init__(parts.hostname or "127.0.0.1", parts.port, timeout=_TIMEOUT)
+            super().__init__(parts.hostname or "127.0.0.1", parts.port, timeout=timeout)
 
     def connect(self) -> None:
         if self._path is None:
             super().connect()
             return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_TIMEOUT)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
 class LlamaCppTokenizer:
-    """Encodes with llama.cpp, so that no tokenizer is written twice; decodes from the vocabulary.
+    """Encodes with llama.cpp, so that no tokenizer is reimplemented, and decodes from the vocabulary.
 
-    xllamacpp offers `/tokenize` only as an HTTP route; the round trip costs 0.2 ms. One connection, one user at a time.
+    xllamacpp offers `/tokenize` only as an HTTP route; a round trip takes 0.2 ms. Uses one connection, by one caller at
+    a time.
     """
 
     def __init__(self, address: str, key: str, vocabulary: Vocabulary) -> None:
@@ -53,21 +54,35 @@ class LlamaCppTokenizer:
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._lock = threading.Lock()
         self._vocabulary = vocabulary
+        self.added_tokens = dict(vocabulary.added_tokens)
         self._decode = msgspec.json.Decoder(_Tokens).decode
         self._max_tokens = 0
         self._max_bytes: int | None = None
 
+    def find_undeclared(self) -> None:
+        """Add to `added_tokens` the tokens that llama.cpp treats as control tokens though the file does not declare
+        them."""
+        doubtful = self._vocabulary.doubtful
+        text = "\n".join(doubtful)
+        taken = set(self._tokens(text, special=True)) - set(self._tokens(text, special=False))
+        self.added_tokens |= {
+            text: AddedToken(id=token_id, special=True)
+            for text, token_id in doubtful.items()
+            if token_id in taken
+        }
+
     def refuse_beyond(self, tokens: int) -> None:
-        """From now on, refuse unread what cannot be `tokens` tokens or fewer: reading megabytes takes llama.cpp minutes,
-        in which it tokenizes nothing else.
+        """Reject prompts that exceed `tokens` without tokenizing them.
+
+        Tokenizing megabytes takes llama.cpp minutes, during which it tokenizes nothing else.
         """
         self._max_tokens = tokens
         self._max_bytes = tokens * self._vocabulary.longest
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Token ids of `text`; special tokens written in the text become their ids.
+        """Token ids of `text`. Special tokens spelled out in the text become their ids.
 
-        Raises `InvalidRequest` for what `refuse_beyond` has been told of.
+        Raises `InvalidRequest` for text that exceeds the limit of `refuse_beyond`.
         """
         if not text and not add_special_tokens:
             return []
@@ -78,7 +93,10 @@ class LlamaCppTokenizer:
                 param="input",
                 code="context_length_exceeded",
             )
-        body = {"content": text, "add_special": add_special_tokens, "parse_special": True}
+        return self._tokens(text, special=True, add_special_tokens=add_special_tokens)
+
+    def _tokens(self, text: str, *, special: bool, add_special_tokens: bool = False) -> list[int]:
+        body = {"content": text, "add_special": add_special_tokens, "parse_special": special}
         return self._decode(self.request("POST", "/tokenize", body)).tokens
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
@@ -90,13 +108,13 @@ class LlamaCppTokenizer:
         return self._vocabulary.token_bytes(token_id)
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        """One call of llama.cpp's HTTP routes. Raises `EngineUnavailable` if it does not answer with success."""
+        """Call one of llama.cpp's HTTP routes. Raises `EngineUnavailable` if it fails."""
         data = msgspec.json.encode(body) if body is not None else None
         with self._lock:
             try:
                 return self._exchange(method, path, data)
             except (http.client.HTTPException, OSError):
-                # The server closes a connection that was idle; the second try opens a new one.
+                # The server closes idle connections; the second attempt opens a new one.
                 self._connection.close()
             try:
                 return self._exchange(method, path, data)

@@ -1,4 +1,4 @@
-"""A model's vocabulary as its GGUF file has it: what bytes a token is."""
+"""A model's vocabulary from its GGUF file: the bytes of each token."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gateway.sdk import AddedToken
+
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """The values of `tokenizer.ggml.token_type`."""
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
+_MARKUP = re.compile(r"\S?[<\[]\S+[>\]]")
+
 
 def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's mapping of printable characters to the bytes that they stand for."""
+    """GPT-2's byte alphabet: maps printable characters to bytes."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     others = (byte for byte in range(256) if byte not in printable)
@@ -21,10 +25,10 @@ def _byte_level_alphabet() -> dict[str, int]:
 
 
 class Vocabulary:
-    """Token ids, their bytes, and which of them are special. Immutable."""
+    """Token ids, their bytes, and which are special. Immutable."""
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        """From a GGUF file's metadata; raises ValueError, with a phrase, for a tokenizer of an unknown kind."""
+        """Read a GGUF file's metadata. Raises ValueError, with a phrase, for an unsupported kind of tokenizer."""
         kind = metadata.get("tokenizer.ggml.model")
         texts: Sequence[str] = metadata.get("tokenizer.ggml.tokens", ())
         types: Sequence[int] = metadata.get("tokenizer.ggml.token_type") or [NORMAL] * len(texts)
@@ -46,9 +50,21 @@ class Vocabulary:
         self.special = frozenset(
             index for index, type_ in enumerate(types) if type_ in (CONTROL, UNKNOWN)
         )
-        """Ids that `skip_special_tokens` leaves out."""
+        """Ids that `skip_special_tokens` drops."""
+        self.added_tokens = {
+            self.text_of[index]: AddedToken(id=index, special=index in self.special)
+            for index, type_ in enumerate(types)
+            if type_ in (CONTROL, UNKNOWN, USER_DEFINED)
+        }
+        """Tokens that are matched wherever their text occurs, as declared by the file."""
+        self.doubtful = {
+            self.text_of[index]: index
+            for index, type_ in enumerate(types)
+            if type_ == NORMAL and _MARKUP.fullmatch(texts[index])
+        }
+        """Ordinary tokens that look like markup. llama.cpp treats some as control tokens regardless of the file."""
         self.longest = max(map(len, bytes_of))
-        """How many bytes of a text one token can stand for."""
+        """Maximum number of text bytes in one token."""
         self._ids: dict[bytes, int] = {}
         for index, value in enumerate(bytes_of):
             if value and index not in self.special:
@@ -58,7 +74,7 @@ class Vocabulary:
         return len(self.bytes_of)
 
     def id_of(self, value: bytes) -> int | None:
-        """The ordinary token that is exactly these bytes."""
+        """The ordinary token with exactly these bytes, or None."""
         return self._ids.get(value)
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -82,7 +98,7 @@ def _byte_level(text: str, type_: int, alphabet: Mapping[str, int]) -> bytes:
         return text.encode()
     try:
         return bytes(alphabet[character] for character in text)
-    except KeyError:  # a token that was not written in the byte alphabet stands for itself
+    except KeyError:  # a token outside the byte alphabet stands for itself
         return text.encode()
 
 

@@ -1,4 +1,4 @@
-"""What a request's thread does: the blocking calls of llama.cpp, chunk by chunk."""
+"""The thread of a request: blocking calls of llama.cpp, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.errors import EngineError, EngineUnavailable, GatewayError, InvalidRequest
-from gateway.protocols import EngineOutput
+from gateway.sdk import EngineError, EngineOutput, EngineUnavailable, GatewayError, InvalidRequest
 from gateway_llamacpp.chunks import Failure, decode_chunk
 from gateway_llamacpp.completion import Completion
 from gateway_llamacpp.generation import Generation
@@ -17,22 +16,27 @@ from gateway_llamacpp.streams import Stream
 
 
 class NativeServer(Protocol):
-    """The part of `xllamacpp.Server` that is used."""
+    """The used part of `xllamacpp.Server`."""
 
     @property
     def listening_address(self) -> str: ...
 
     def handle_completions(self, body: bytes, callback: Callable[[bytes], bool]) -> object:
-        """Blocks until the completion has ended. A callback that returns True aborts it."""
+        """Blocks until the completion has ended. If the callback returns True, the completion is aborted."""
         ...
 
     def handle_embeddings(self, body: bytes) -> str | bytes:
-        """Blocks until all vectors are made; they, or an error, as JSON."""
+        """Blocks until all vectors are made. Returns them, or an error, as JSON."""
+        ...
+
+    def handle_rerank(self, body: bytes) -> str | bytes:
+        """Blocks until all scores are made. Returns them, or an error, as JSON. Ends the process if a query and its
+        document have no token together."""
         ...
 
 
 class Worker:
-    """Runs one completion, and tells its stream. `run` is the thread's whole life."""
+    """Runs one completion and writes to its stream. `run` is the thread's function."""
 
     def __init__(
         self, server: NativeServer, completion: Completion, generation: Generation, stream: Stream
@@ -46,11 +50,11 @@ class Worker:
         self._finished = False
         self._begun = False
         self._failure: Exception | None = None
-        self._head: EngineOutput | None = EngineOutput(prompt_tokens=len(completion.prompt))
-        """What the first output says besides its tokens."""
+        self._head: EngineOutput | None = EngineOutput(prompt_tokens=completion.length)
+        """Metadata of the first output."""
 
     def run(self) -> None:
-        """Generate; never raises. The stream is ended last."""
+        """Generate. Never raises. Ends the stream last."""
         try:
             opening = self._completion.opening()
             if opening is not None:
@@ -62,7 +66,7 @@ class Worker:
                 self._call(self._completion.rest(self._generation.tokens))
             if not (self._finished or self._failure or self._gone()):
                 self._failure = EngineUnavailable("llama.cpp ended a generation without a word.")
-        except Exception as error:  # whatever the native side throws must reach the reader
+        except Exception as error:  # any exception of the native side must reach the reader
             self._failure = EngineError(f"llama.cpp failed: {error}")
         self._stream.end(self._failure)
 
@@ -70,11 +74,11 @@ class Worker:
         self._server.handle_completions(msgspec.json.encode(body), self._chunk)
 
     def _gone(self) -> bool:
-        """Whether nobody reads any more: the reader left, or the interpreter is shutting down."""
+        """Whether there is no reader: it left, or the interpreter is shutting down."""
         return self._stream.aborted or not threading.main_thread().is_alive()
 
     def _chunk(self, data: bytes) -> bool:
-        """llama.cpp's callback. True aborts the completion there."""
+        """llama.cpp's callback. Returning True aborts the completion."""
         try:
             return self._gone() or self._read(data)
         except Exception as error:  # an exception must not unwind through llama.cpp's frames
@@ -106,11 +110,12 @@ class Worker:
 
 
 def translated(failure: Failure) -> GatewayError:
-    """What llama.cpp's error means for the client."""
+    """The gateway error for llama.cpp's error."""
     if failure.type == "exceed_context_size_error":
         return InvalidRequest(failure.message, param="input", code="context_length_exceeded")
     if 400 <= failure.code < 500:
-        return InvalidRequest(f"llama.cpp refuses the request: {failure.message}")
+        param = "grammar" if "grammar" in failure.message else ""
+        return InvalidRequest(f"llama.cpp refuses the request: {failure.message}", param=param)
     if failure.code == 503:
         return EngineUnavailable(f"llama.cpp is not available: {failure.message}")
     return EngineError(f"llama.cpp failed: {failure.message}")

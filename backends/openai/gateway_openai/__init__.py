@@ -1,29 +1,31 @@
-"""Any OpenAI-compatible server as an engine at message level: registered as `openai`."""
+"""Engine for any OpenAI-compatible server, used at message level. Registered as `openai`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.hookspecs import (
+from gateway.sdk import (
+    Engine,
     EngineContext,
     MakeFormat,
     MakeRenderer,
+    ModelInfo,
+    ModelProfile,
     OpenEngine,
     Register,
     hookimpl,
 )
-from gateway.protocols import Engine, ModelInfo, ModelProfile
-from gateway_openai.config import OpenAIConfig, Takes
+from gateway_openai.config import OpenAIConfig, UpstreamFeatures
 from gateway_openai.native import make_native
 from gateway_openai.renderer import UpstreamRenderer
 
-__all__ = ["OpenAIConfig", "Takes", "gateway_register_engines", "open_openai"]
+__all__ = ["OpenAIConfig", "UpstreamFeatures", "gateway_register_engines", "open_openai"]
 
 
 @asynccontextmanager
 async def open_openai(config: OpenAIConfig, context: EngineContext) -> AsyncIterator[Engine]:
-    """Find the upstream's replicas and yield the engine; leaving closes all connections."""
+    """Discover the upstream's replicas and yield the engine. Leaving the context closes all connections."""
     from gateway_openai.opening import open_upstream
 
     async with open_upstream(config, context) as engine:

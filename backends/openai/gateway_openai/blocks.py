@@ -1,4 +1,7 @@
-"""One thing after the other: an upstream may write several calls at once, the gateway's deltas are of one at a time."""
+"""Puts interleaved text and calls in order.
+
+An upstream may stream several calls in parallel; the gateway's deltas describe one item at a time.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from collections.abc import Hashable
 
 import msgspec
 
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
+from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 
 
-class Call:
-    """A call that is not known to be over."""
+class OpenCall:
+    """A call that may still receive arguments."""
 
     def __init__(self, key: Hashable, call_id: str | None, *, custom: bool) -> None:
         self.key = key
@@ -19,14 +22,14 @@ class Call:
         self.custom = custom
         self.name = ""
         self.parts: list[str] = []
-        """Its arguments, or the text of a custom tool."""
-        self.told = 0
-        """How many of the parts are written."""
+        """Pieces of its arguments, or of a custom tool's input."""
+        self.sent_parts = 0
+        """Number of parts already written."""
         self.started = False
         self.ended = False
 
     def whole(self) -> bool:
-        """Whether nothing can follow: it is over, or its arguments are one JSON object."""
+        """Whether the call is complete: it has ended, or its arguments are one whole JSON object."""
         if self.ended or self.custom or not self.parts:
             return self.ended
         if not self.parts[-1].rstrip().endswith("}"):
@@ -38,23 +41,23 @@ class Call:
 
 
 class Blocks:
-    """Puts text and calls in order. The first call that is open is written as it comes; what follows it waits for its end.
+    """Orders text and calls. The first open call is streamed; everything after it waits until that call ends.
 
-    That end is told (`end`), or seen: something else begins, and the call's arguments are whole.
+    A call ends when `end` is called, or when another item begins and its arguments are complete.
     """
 
     def __init__(self, *, one_call: bool) -> None:
-        """With `one_call`, whatever follows the first call is dropped: the client asked for no more than one."""
+        """With `one_call`, drop everything after the first call, as a request without parallel calls requires."""
         self.ready: list[Delta] = []
-        """What can be written; whoever takes it empties it."""
+        """Deltas ready to be sent. The caller clears the list after taking them."""
         self._one_call = one_call
-        self._waiting: deque[Call | Delta] = deque()
-        """The first, if there is one, is a call that is being written."""
-        self._calls: dict[Hashable, Call] = {}
+        self._waiting: deque[OpenCall | Delta] = deque()
+        """Deferred output. The first entry, if any, is the call that is being streamed."""
+        self._calls: dict[Hashable, OpenCall] = {}
 
     def write(self, delta: Delta) -> None:
-        """Text, reasoning, a refusal, the beginning of a message."""
-        if self._waiting and not self._passed():
+        """Add text, reasoning, a refusal or the start of a message."""
+        if self._waiting and not self._flush_complete():
             self._waiting.append(delta)
             return
         if type(delta) is TextDelta and self.ready and type(last := self.ready[-1]) is TextDelta:
@@ -62,41 +65,41 @@ class Blocks:
         else:
             self.ready.append(delta)
 
-    def call(self, key: Hashable) -> Call | None:
-        """The call under that key, whether it is over or not."""
+    def call(self, key: Hashable) -> OpenCall | None:
+        """The call with this key, open or ended; None if there is none."""
         return self._calls.get(key)
 
-    def start(self, key: Hashable, call_id: str | None, *, custom: bool = False) -> Call:
-        """A call begins, or another one under the same key."""
-        call = self._calls[key] = Call(key, call_id, custom=custom)
+    def start(self, key: Hashable, call_id: str | None, *, custom: bool = False) -> OpenCall:
+        """Start a call. Replaces any earlier call with the same key."""
+        call = self._calls[key] = OpenCall(key, call_id, custom=custom)
         if self._waiting:
-            self._passed()
+            self._flush_complete()
         self._waiting.append(call)
         return call
 
-    def arguments(self, call: Call, text: str) -> None:
-        """More of a call: it is written once its name is known and it is the first."""
+    def arguments(self, call: OpenCall, text: str) -> None:
+        """Add arguments. They are sent once the call's name is known and no earlier call is open."""
         if text:
             call.parts.append(text)
         if self._waiting and self._waiting[0] is call:
             self._tell(call)
 
     def end(self, key: Hashable) -> None:
-        """The call is over."""
+        """Mark the call as ended."""
         call = self._calls.get(key)
         if call is not None:
             call.ended = True
             if self._waiting and self._waiting[0] is call and not self._one_call:
-                self._passed()
+                self._flush_complete()
 
     def finish(self, *, cut: bool) -> None:
-        """The output is over. With `cut`, a limit ended it, and a last call that is not whole is left open.
+        """Flush at the end of the output. With `cut`, a limit ended it and an incomplete last call stays open.
 
         Raises ValueError for a call without a name.
         """
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, Call):
+            if not isinstance(first, OpenCall):
                 self.ready.append(first)
             else:
                 if not first.name:
@@ -110,12 +113,12 @@ class Blocks:
             self._waiting.popleft()
         self._waiting.clear()
 
-    def _passed(self) -> bool:
-        """Go on as far as calls are whole; whether nothing waits any more."""
+    def _flush_complete(self) -> bool:
+        """Flush up to the first incomplete call. Returns whether nothing is left waiting."""
         waiting = self._waiting
         while waiting:
             first = waiting[0]
-            if isinstance(first, Call):
+            if isinstance(first, OpenCall):
                 self._tell(first)
                 if self._one_call or not first.started or not first.whole():
                     return False
@@ -125,23 +128,23 @@ class Blocks:
             waiting.popleft()
         return True
 
-    def _tell(self, call: Call) -> None:
+    def _tell(self, call: OpenCall) -> None:
         if not call.started:
             if not call.name:
                 return
             call.started = True
             self.ready.append(CallStarted(call.name, call.call_id))
-        if len(call.parts) == call.told:
+        if len(call.parts) == call.sent_parts:
             return
-        text = "".join(call.parts[call.told :])
+        text = "".join(call.parts[call.sent_parts :])
         if call.custom:
             text = msgspec.json.encode(text).decode()[1:-1]
-            if not call.told:
+            if not call.sent_parts:
                 text = '{"input":"' + text
-        call.told = len(call.parts)
+        call.sent_parts = len(call.parts)
         self.ready.append(CallArgumentsDelta(text))
 
-    def _close(self, call: Call) -> None:
+    def _close(self, call: OpenCall) -> None:
         if call.custom:
-            self.ready.append(CallArgumentsDelta('"}' if call.told else '{"input":""}'))
+            self.ready.append(CallArgumentsDelta('"}' if call.sent_parts else '{"input":""}'))
         self.ready.append(CallEnded())

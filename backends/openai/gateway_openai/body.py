@@ -1,12 +1,19 @@
-"""A request's body: what the renderer made, and how to sample."""
+"""Builds request bodies from the rendered prompt and the sampling parameters."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, OneOf, Regex
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TextFormat
+from gateway.sdk import (
+    ChatPrompt,
+    EngineRequest,
+    InvalidRequest,
+    ParamPath,
+    Sampling,
+    TextFormat,
+    Unsupported,
+)
+from gateway.sdk.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, OneOf, Regex
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.tools import format_fields
 
@@ -26,14 +33,15 @@ _BEYOND: dict[str, tuple[object, ...]] = {
     "ignore_eos": (False,),
     "include_stop_str_in_output": (False,),
 }
-"""What not every upstream takes, each with the values that say nothing."""
+"""Parameters that not every upstream supports, each with the values that have no effect."""
 
 
 def body_of(request: EngineRequest, config: OpenAIConfig, model: str) -> dict[str, Any]:
-    """The JSON body. Raises `Unsupported` for what the upstream cannot do, and `InvalidRequest`, naming the parameter."""
+    """The JSON body of `request`. Raises `Unsupported` for parameters that the upstream lacks, and `InvalidRequest` for
+    invalid ones. Both name the parameter."""
     prompt = request.prompt
     if not isinstance(prompt, ChatPrompt):
-        raise Unsupported("This model takes messages, not tokens.", param="prompt")
+        raise Unsupported("This model accepts messages, not tokens.", param="prompt")
     if request.adapter is not None:
         raise Unsupported("The upstream of this model has no adapters.", param="model")
     chat = config.api == "chat"
@@ -41,7 +49,7 @@ def body_of(request: EngineRequest, config: OpenAIConfig, model: str) -> dict[st
         "model": model,
         "messages" if chat else "input": prompt.messages,
         "stream": True,
-        # What the turn says of a text format says more than the constraint that it comes to.
+        # The turn's text format is more precise than the constraint derived from it.
         **_engines(request, config),
         **prompt.extra,
     }
@@ -96,11 +104,12 @@ def _sampling(sampling: Sampling, config: OpenAIConfig) -> dict[str, Any]:
 
 
 def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
-    """What self-hosted engines take besides."""
+    """Sampling parameters that only self-hosted engines support."""
     fields: dict[str, Any] = {}
     if request.cache_salt is not None:
         _need("cache_salt", config)
-        fields["cache_salt"] = request.cache_salt
+    if request.prefix_salt is not None and "cache_salt" in config.extensions:
+        fields["cache_salt"] = request.prefix_salt
     if request.priority:
         _need("priority", config)
         fields["priority"] = request.priority
@@ -115,13 +124,13 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
             fields.update(format_fields(TextFormat(kind="json_object"), config))
         case _:
             outputs = _structured(constraint)
-            _need("structured_outputs", config)
+            _need("structured_outputs", config, ("text", "format"))
             fields["structured_outputs"] = outputs
     return fields
 
 
 def _structured(constraint: Constraint) -> dict[str, Any]:
-    """vLLM's `structured_outputs`, for what is no text format."""
+    """`structured_outputs` as vLLM defines it, for constraints that are not text formats."""
     match constraint:
         case Regex(pattern):
             return {"regex": pattern}
@@ -131,20 +140,20 @@ def _structured(constraint: Constraint) -> dict[str, Any]:
             return {"choice": [option.text for option in options if isinstance(option, Const)]}
         case _:
             raise Unsupported(
-                "The upstream of this model cannot be told of such a structure.",
-                param="structured_outputs",
+                "The upstream of this model does not support this kind of structured output.",
+                param=("text", "format"),
             )
 
 
-def _need(name: str, config: OpenAIConfig) -> None:
+def _need(name: str, config: OpenAIConfig, param: ParamPath = ()) -> None:
     if not config.extends(name):
         raise Unsupported(
-            f"The upstream of this model does not take {name}. Leave it out.", param=name
+            f"The upstream of this model does not take {name}. Leave it out.", param=param or name
         )
 
 
 def _forward(request: EngineRequest, body: dict[str, Any], config: OpenAIConfig) -> None:
-    """What the client said of how it wants to be served."""
+    """Copy the client's serving hints that `forward` allows."""
     chat = config.api == "chat"
     for name in config.forward:
         value = request.hints.get(name)
@@ -156,4 +165,4 @@ def _forward(request: EngineRequest, body: dict[str, Any], config: OpenAIConfig)
         elif name == "verbosity" and not chat:
             body["text"] = {**body.get("text", {}), "verbosity": value}
         else:
-            body[name] = value
+            body[name] = request.scoped_to_owner(value) if name == "prompt_cache_key" else value

@@ -1,18 +1,25 @@
-"""What both APIs' readers share: deltas, counts and the end become engine outputs."""
+"""Shared by the readers of both APIs: combines deltas, token counts and the end into engine outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.deltas import BlockEnded, MessageStarted, TextDelta
-from gateway.protocols import EngineOutput, EngineRequest, FinishReason, TokenLogprob
+from gateway.sdk import (
+    BlockEnded,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    MessageStarted,
+    TextDelta,
+    TokenLogprob,
+)
 from gateway_openai.blocks import Blocks
 from gateway_openai.errors import Translator
 from gateway_openai.scores import Scores, UpstreamLogprob
 
 
 class DeltaBuilder:
-    """One answer being read. Satisfies `gateway_remote.generation.Builder`."""
+    """State of one streamed answer. Satisfies `gateway_remote.generation.Builder`."""
 
     def __init__(self, request: EngineRequest, translator: Translator) -> None:
         turn, wanted = request.turn, request.sampling.logprobs
@@ -37,7 +44,7 @@ class DeltaBuilder:
         return self._finish is not None
 
     def text(self, text: str, tokens: Sequence[UpstreamLogprob] | None = None) -> None:
-        """More of the answer's text, with the tokens that came along."""
+        """Add text and the log probabilities that arrived with it."""
         scores = self._scores
         if scores is None:
             self.blocks.write(TextDelta(text))
@@ -50,7 +57,7 @@ class DeltaBuilder:
             self._chars += len(text)
 
     def new_message(self, phase: str | None) -> None:
-        """A message begins. `phase` is the API's."""
+        """Start a message. `phase` is the API's message phase, if any."""
         match phase:
             case "commentary" | "final_answer":
                 self.blocks.write(MessageStarted(phase))
@@ -58,7 +65,7 @@ class DeltaBuilder:
                 self.blocks.write(BlockEnded())
 
     def end(self, finish: FinishReason, stop_reason: str | int | None = None) -> None:
-        """The output is over; usage may follow. Raises ValueError for what was left without sense."""
+        """End the output; usage may still follow. Raises ValueError if an item is left malformed."""
         self.blocks.finish(cut=finish not in ("stop", "error"))
         self._finish, self._stop_reason = finish, stop_reason
 
@@ -69,7 +76,7 @@ class DeltaBuilder:
         last = self._finish is not None and (self.complete or self._cut)
         ready = self.blocks.ready
         if not last:
-            # What a finished answer still has to say waits for the counts: whoever stops at its last call gets them.
+            # The last deltas wait for the counts, so that a reader that stops at the last call still gets usage.
             if self._finish is not None or not (ready or self._logprobs):
                 return None
             self.blocks.ready = []

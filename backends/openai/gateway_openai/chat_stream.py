@@ -1,4 +1,4 @@
-"""Chunks of Chat Completions as deltas."""
+"""Reads Chat Completions chunks as deltas."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.deltas import ReasoningDelta, RefusalDelta
-from gateway.protocols import EngineRequest, FinishReason
+from gateway.sdk import EngineRequest, FinishReason, ReasoningDelta, RefusalDelta
 from gateway_openai.building import DeltaBuilder
 from gateway_openai.errors import Translator, UpstreamError
 from gateway_openai.scores import UpstreamLogprob
@@ -22,7 +21,7 @@ _FINISH: dict[str, FinishReason] = {
     "insufficient_system_resource": "error",  # DeepSeek: interrupted
     "abort": "abort",
 }
-"""Reasons that are no natural end; whatever else there is, calls among them, is one."""
+"""Finish reasons that are not a natural end. All others, such as `stop` and `tool_calls`, are."""
 
 
 class _Function(Struct):
@@ -87,7 +86,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class ChatBuilder(DeltaBuilder):
-    """One choice."""
+    """State of one streamed choice."""
 
     def __init__(
         self, request: EngineRequest, translator: Translator, reasoning_fields: Sequence[str]
@@ -98,7 +97,7 @@ class ChatBuilder(DeltaBuilder):
         self._keys = 0
 
     def read(self, choice: _Choice) -> None:
-        """One chunk's choice."""
+        """Read the choice of one chunk."""
         delta = choice.delta
         if delta is not None:
             self._read_delta(delta, choice.logprobs)
@@ -121,7 +120,8 @@ class ChatBuilder(DeltaBuilder):
                 self._read_call(part)
 
     def _read_call(self, part: _CallPart) -> None:
-        """Servers differ: an index or none, an id in each part or in the first, all calls under index 0."""
+        """Read a part of a call. Servers may omit the index, send the id once or repeatedly, or use index 0 for all
+        calls."""
         blocks = self.blocks
         key: object = part.index
         if key is None:
@@ -149,7 +149,8 @@ class ChatBuilder(DeltaBuilder):
 
 
 def read_chat(event: bytes, builder: ChatBuilder) -> None:
-    """Hand a chunk to the builder. Raises `msgspec.DecodeError` for what is none, and what an error in it means."""
+    """Pass a chunk to the builder. Raises `msgspec.DecodeError` for a malformed chunk, and the translated exception for
+    an error object in the stream."""
     chunk = _decode(event)
     if chunk.error is not None:
         error = chunk.error if isinstance(chunk.error, UpstreamError) else None

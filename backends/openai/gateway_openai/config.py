@@ -45,17 +45,19 @@ Hint: TypeAlias = Literal[
 ]
 
 OF_CHAT = frozenset({"presence_penalty", "frequency_penalty", "logit_bias", "seed", "stop"})
-"""What Chat Completions has beyond the Responses API, and so is no extension there."""
+"""Parameters that Chat Completions defines and the Responses API lacks. With `responses` they are extensions."""
 
 
-class Takes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`takes`: what the upstream can do. What it cannot is refused here with a 400 that names the parameter."""
+class UpstreamFeatures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`takes`: features that the upstream supports. Requests that use others are rejected with a 400 that names the
+    parameter."""
 
     tools: bool = True
     parallel_tools: bool = True
-    """Whether it knows `parallel_tool_calls`; where not, the gateway itself takes only the first call."""
+    """Whether it supports `parallel_tool_calls`. If not, the gateway keeps only the first call."""
     custom_tools: bool | None = None
-    """Free-text tools. Where not, it is told of a function with one string. Left out: in the Responses API alone."""
+    """Whether it supports custom (free-text) tools. If not, each is sent as a function with one string parameter.
+    Default: true for `responses`, false for `chat`."""
     json_schema: bool = True
     json_object: bool = True
     logprobs: bool = True
@@ -69,18 +71,19 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """`[models.<model>.openai]`. Times are in seconds."""
 
     base_url: str | None = None
-    """As OpenAI's SDKs take it, with the `/v1`: `https://host/v1`. Replicas are named by `urls`, `dns` or `file`."""
+    """Base URL in the form OpenAI's SDKs use, with `/v1`: `https://host/v1`. List several replicas with `urls`, `dns`
+    or `file`."""
     api: Api = "chat"
-    """Which API of the upstream is used: Chat Completions or Responses."""
+    """Which API of the upstream to use: Chat Completions or Responses."""
     model: str | None = None
-    """The upstream's name of the model; left out, the same as here."""
+    """The model's name at the upstream. Default: the name in this gateway."""
     max_model_len: Positive | None = None
-    """Tokens of prompt and output together, for people and clients; left out, what the upstream lists."""
-    task: Literal["generate", "embed", "both"] = "generate"
-    """What the upstream does with the model."""
-    takes: Takes = Takes()
+    """Context length in tokens, prompt and output together; informational. Default: what the upstream lists."""
+    task: Literal["generate", "embed", "both", "rerank"] = "generate"
+    """What the model is used for: generation, embeddings, both of these, or reranking."""
+    takes: UpstreamFeatures = UpstreamFeatures()
     extensions: tuple[Extension, ...] = ()
-    """Parameters beyond the API that the upstream takes, under vLLM's names."""
+    """Parameters beyond the API that the upstream supports, by vLLM's names."""
     forward: tuple[Hint, ...] = (
         "user",
         "safety_identifier",
@@ -90,25 +93,25 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
         "verbosity",
         "reasoning_summary",
     )
-    """What clients say of how they want to be served that is passed on; the rest stays here."""
+    """Serving hints of clients that are passed on. Others are dropped."""
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """How Chat Completions is told the limit of the output."""
+    """The Chat Completions field that limits the output."""
     instructions_role: Literal["system", "developer"] = "system"
-    """As which role Chat Completions is told instructions and messages of the developer."""
+    """The Chat Completions role of instructions and developer messages."""
     reasoning_fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
-    """Where Chat Completions shows reasoning; the first that is there counts."""
+    """Chat Completions fields that may hold reasoning. The first one present is used."""
     send_reasoning: bool = True
-    """Whether earlier reasoning is sent back: in Chat Completions in the first of `reasoning_fields`."""
+    """Whether earlier reasoning is sent back; in Chat Completions in the first of `reasoning_fields`."""
     stream_usage: bool = True
-    """Whether Chat Completions is asked for usage by `stream_options`. Without it tokens are not counted."""
+    """Whether to request usage with `stream_options` in Chat Completions. Without it, tokens are not counted."""
     extra_body: dict[str, Any] = {}
-    """Further fields of every request's body; they win over what the gateway writes."""
+    """Additional fields of every request body. They override the gateway's own."""
     health_path: str = "/models"
-    """Asked of each replica, below the base URL; an empty one: replicas are judged by their requests alone."""
+    """Health check path, below the base URL. If empty, only the outcomes of requests are used."""
     health_interval: Seconds = 10.0
     health_timeout: Seconds = 5.0
     affinity_block: Positive = 128
-    """Bytes of the messages that are compared at once."""
+    """Size of a prefix-affinity block, in bytes of the messages."""
 
     def __post_init__(self) -> None:
         if not self.reasoning_fields:
@@ -122,18 +125,18 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def custom_tools(self) -> bool:
-        """Whether the upstream takes free-text tools."""
+        """Whether the upstream supports custom (free-text) tools."""
         told = self.takes.custom_tools
         return self.api == "responses" if told is None else told
 
     def extends(self, name: str) -> bool:
-        """Whether the upstream takes this parameter."""
+        """Whether `extensions` lists this parameter."""
         return name in self.extensions or (self.api == "chat" and name in OF_CHAT)
 
     def prefix(self, path: str | None) -> str:
-        """What the routes begin with, after what the pool takes for an address (which has no `/v1`).
+        """The path that all routes start with, appended to the pool's address (which lacks `/v1`).
 
-        `path` is the model's, where that is an address.
+        `path` is the model's path; it is used if it is an address.
         """
         addresses = [url for url in (self.base_url, self.dns, *self.urls, path) if url]
         return _prefix(addresses[0]) if addresses else "/v1"

@@ -1,21 +1,22 @@
-"""The engine: messages go out to one of the upstream's replicas, deltas come back."""
+"""The engine: sends messages to one of the upstream's replicas and returns deltas."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 
-from gateway.errors import Unsupported
-from gateway.protocols import (
+from gateway.sdk import (
     Capability,
     EmbeddingInfo,
     EmbeddingRequest,
     EmbeddingResult,
-    EngineOutput,
     EngineRequest,
     ModelInfo,
+    ScoreRequest,
+    ScoreResult,
+    ScoringInfo,
+    Unsupported,
 )
 from gateway_openai.body import body_of
 from gateway_openai.building import DeltaBuilder
@@ -23,17 +24,18 @@ from gateway_openai.chat_stream import ChatBuilder, read_chat
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.errors import Translator
 from gateway_openai.responses_stream import ResponsesBuilder, read_responses
-from gateway_remote.client import Client, Reply
-from gateway_remote.dispatch import Call, Dispatcher, Stream
-from gateway_remote.generation import Generation
+from gateway_remote.client import Client, StreamedReply
+from gateway_remote.connecting import PooledEngine
+from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
+from gateway_remote.generation import RemoteGeneration
 from gateway_remote.pool import Pool
 from gateway_remote.prefix import prefix_chain
-from gateway_remote.samples import Sample, describe, samples
+from gateway_remote.score_calls import ScoreCalls
 from gateway_remote.vectors import VectorCalls
 
 
-class OpenAIEngine:
-    """An upstream at message level. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
+class OpenAIEngine(PooledEngine):
+    """An OpenAI-compatible upstream. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
 
     def __init__(
         self,
@@ -44,19 +46,13 @@ class OpenAIEngine:
         client: Client,
         pool: Pool,
     ) -> None:
+        super().__init__(info, pool, Dispatcher(config, client, pool, language, discreet=True))
         self._config = config
-        self._info = info
         self._language = language
-        self._pool = pool
-        self._client = client
-        self._dispatcher = Dispatcher(config, client, pool, language, discreet=True)
         self._vectors = VectorCalls(
             self._dispatcher, f"{language.prefix}/embeddings", cut_here=False
         )
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
+        self._scores = ScoreCalls(self._dispatcher, f"{language.prefix}/rerank")
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -64,53 +60,49 @@ class OpenAIEngine:
 
     @property
     def tokenizer(self) -> None:
-        """The upstream's tokens are its own."""
+        """None: the upstream does not expose its tokenizer."""
         return
-
-    def describe(self) -> list[dict[str, object]]:
-        """The replicas and how they do, one row each, for `gateway models`."""
-        return describe(self._pool.replicas)
-
-    def metrics(self) -> list[Sample]:
-        """What is counted, as of now."""
-        dispatcher = self._dispatcher
-        return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
 
     @property
     def embedding(self) -> EmbeddingInfo:
-        """Only the upstream knows."""
+        """Leaves `shorter` unknown: only the upstream knows whether it shortens vectors."""
         return EmbeddingInfo(shorter=None)
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
-        """All vectors; see `EmbeddingEngine.embed`."""
+        """Return all vectors; see `EmbeddingEngine.embed`."""
+        return await self._vectors.embed(request, self._fields(request) | self._config.extra_body)
+
+    @property
+    def scoring(self) -> ScoringInfo:
+        return ScoringInfo()
+
+    async def score(self, request: ScoreRequest) -> ScoreResult:
+        """Return all scores; see `ScoringEngine.score`."""
+        fields = {**self._fields(request), "return_documents": False}
+        return await self._scores.score(request, fields | self._config.extra_body)
+
+    def _fields(self, request: EmbeddingRequest | ScoreRequest) -> dict[str, Any]:
+        """The fields that requests for vectors and scores share. Raises `Unsupported`."""
         if request.priority:
             raise Unsupported("The upstream takes no priority. Leave it out.", param="priority")
         fields: dict[str, Any] = {"model": self._language.model}
         if request.user is not None and "user" in self._config.forward:
             fields["user"] = request.user
-        return await self._vectors.embed(request, fields | self._config.extra_body)
-
-    async def health(self) -> None:
-        """Return if some replica can serve; raise `EngineUnavailable` if none can."""
-        self._dispatcher.healthy()
+        return fields
 
     async def check(self, request: EngineRequest) -> None:
-        """Refuse what the upstream is known not to do; what only it can know is refused by it."""
+        """Reject requests that the upstream is known not to support. The upstream itself rejects the rest."""
         self._language.check(request)
         await self._dispatcher.ready()
 
-    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`; see `Dispatcher.generate`."""
-        return self._dispatcher.generate(request)
-
 
 class MessageLanguage:
-    """One of the two APIs."""
+    """Sends requests by one of the two APIs. Satisfies `gateway_remote.dispatch.Language`."""
 
     def __init__(
         self, config: OpenAIConfig, model: str, translator: Translator, pool: Pool, prefix: str
     ) -> None:
-        """`model` is the upstream's name of it; `prefix` what the routes begin with."""
+        """`model` is the model's name at the upstream; `prefix` is the path that all routes start with."""
         self._config = config
         self.model = model
         self.prefix = prefix
@@ -121,38 +113,43 @@ class MessageLanguage:
         self._encode = msgspec.json.Encoder().encode
 
     def check(self, request: EngineRequest) -> None:
-        """Raises `InvalidRequest` for what cannot be asked."""
+        """Raises `InvalidRequest` or `Unsupported` for a request that cannot be sent."""
         body_of(request, self._config, self.model)
 
-    def call(self, request: EngineRequest) -> Call:
+    async def prepare(self, request: EngineRequest) -> None:
+        """Does nothing: schemas are sent to upstreams unchanged."""
+
+    def call(self, request: EngineRequest) -> EncodedRequest:
         made = body_of(request, self._config, self.model)
         chain: list[int] = []
         if len(self._pool.replicas) > 1 and self._config.choice == "affinity":
             tools = self._encode(made.get("tools"))
             messages = self._encode(made["messages" if self._config.api == "chat" else "input"])
-            seed = (request.cache_salt, made.get("instructions"), tools)
+            seed = (request.prefix_salt, made.get("instructions"), tools)
             chain = prefix_chain(messages, block=self._config.affinity_block, seed=seed)
         headers = {
             "Accept": "text/event-stream",
             "X-Request-Id": request.request_id,
             **(request.trace_headers or {}),
         }
-        return Call(request, self._path, self._encode(made), headers, 0, chain)
+        return EncodedRequest(request, self._path, self._encode(made), headers, 0, chain)
 
-    def read(self, call: Call, reply: Reply) -> Stream:
+    def read(self, call: EncodedRequest, reply: StreamedReply) -> ReplyStream:
         request, translator = call.request, self._translator
         builder: DeltaBuilder
         if self._config.api == "chat":
             builder = ChatBuilder(request, translator, self._config.reasoning_fields)
-            return Generation(reply, read_chat, builder)
+            return RemoteGeneration(reply, read_chat, builder)
         builder = ResponsesBuilder(request, translator)
-        return Generation(reply, read_responses, builder)
+        return RemoteGeneration(reply, read_responses, builder)
 
 
 def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
-    """What the configuration says that the upstream can do."""
+    """The capabilities that the configuration declares."""
     if config.task == "embed":
         return frozenset({"embeddings"})
+    if config.task == "rerank":
+        return frozenset({"rerank"})
     found: set[Capability] = {"messages"}
     if config.task == "both":
         found.add("embeddings")

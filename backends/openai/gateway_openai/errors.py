@@ -1,38 +1,41 @@
-"""What an upstream's errors mean: for the client, who is told its words but neither its address nor its keys; for the log."""
+"""Translates an upstream's errors for clients and the log.
+
+Clients see the upstream's message without addresses and keys.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from time import time
 
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import GatewayError, InvalidRequest
+from gateway.sdk import GatewayError, InvalidRequest, ParamPath
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
 
 logger = logging.getLogger("gateway.openai")
 
 _REFUSALS = (400, 404, 413, 422)
 _LONGEST_WAIT = 60.0
-"""Seconds for which a replica that asks to wait is left alone at most."""
+"""Upper bound on an upstream's Retry-After, in seconds."""
 _TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
-_PARAMETERS = {
-    "messages": "input",
-    "input": "input",
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "response_format": "text.format",
-    "text": "text.format",
+_PARAMETERS: Mapping[str, ParamPath] = {
+    "messages": ("input",),
+    "input": ("input",),
+    "max_tokens": ("max_output_tokens",),
+    "max_completion_tokens": ("max_output_tokens",),
+    "response_format": ("text", "format"),
+    "text": ("text", "format"),
 }
-"""The first word of an upstream's parameter, where the gateway's own API calls the thing otherwise."""
+"""Maps the first word of an upstream's parameter to the gateway's name where they differ."""
 
 
 class UpstreamError(Struct):
-    """The `error` of an answer or of an event."""
+    """The `error` object of a response or an event."""
 
     message: str | None = None
     type: str | None = None
@@ -56,19 +59,19 @@ class Translator:
     """Turns an upstream's errors into the gateway's."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """`secrets` are what nobody must be told: keys, addresses."""
+        """`secrets` are strings that no message may contain: keys and addresses."""
         words = sorted({each for each in secrets if len(each) > 3}, key=len, reverse=True)
         self._secrets = re.compile("|".join(map(re.escape, words))) if words else None
 
     def clean(self, text: str) -> str:
-        """`text` without secrets, in one line of bounded length."""
+        """`text` on one line of bounded length, with secrets removed."""
         text = " ".join(text.split())
         if self._secrets is not None:
             text = self._secrets.sub("…", text)
         return text if len(text) <= 1000 else f"{text[:999]}…"
 
     def answer(self, status: int, body: bytes, retry_after: str | None) -> Exception:
-        """What an answer that is no success means. Satisfies `gateway_remote.client.Meaning`."""
+        """The exception for an unsuccessful response. Satisfies `gateway_remote.client.Meaning`."""
         error = _read(body)
         said = self.clean(error.message or "no reason given")
         if status in _REFUSALS:
@@ -84,7 +87,7 @@ class Translator:
         return ReplicaFailure(f"HTTP {status}: {said}")
 
     def event(self, error: UpstreamError) -> Exception:
-        """What an error in a stream means."""
+        """The exception for an error in a stream."""
         kind, code = error.type or "", str(error.code or "")
         if code == "429" or "rate_limit" in kind or "rate_limit" in code:
             return ReplicaBusy(f"it asks to wait: {self.clean(error.message or '')}", 1.0)
@@ -95,17 +98,19 @@ class Translator:
         return ReplicaFailure(f"it failed on the request: {said}")
 
     def refusal(self, error: UpstreamError, otherwise: str) -> GatewayError:
-        """The 400 for the client, with the upstream's words and the gateway's name of the parameter."""
+        """A 400 with the upstream's message and the gateway's name of the parameter."""
         message = self.clean(error.message) if error.message else otherwise
         code = error.code if isinstance(error.code, str) and not error.code.isdecimal() else None
         if code == "context_length_exceeded" or _TOO_LONG.search(message):
             return InvalidRequest(message, param="input", code="context_length_exceeded")
-        first = re.split(r"[.\[]", error.param or "")[0]
-        return InvalidRequest(message, param=_PARAMETERS.get(first, error.param), code=code)
+        named = error.param or ""
+        first = named.partition(".")[0].partition("[")[0]
+        return InvalidRequest(message, param=_PARAMETERS.get(first) or named, code=code)
 
 
 def _read(body: bytes) -> UpstreamError:
-    """What a body says, in whichever shape. A body that is not JSON comes from something in between: it is not passed on."""
+    """Parse an error body in any of the known shapes. A body that is not JSON comes from an intermediary; its text is
+    not passed on."""
     try:
         envelope = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -119,7 +124,7 @@ def _read(body: bytes) -> UpstreamError:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Of a Retry-After, in seconds or as a date."""
+    """Parse a Retry-After header, given in seconds or as a date. Returns seconds."""
     value = (retry_after or "").strip()
     try:
         wanted = float(value)

@@ -1,20 +1,19 @@
-"""A conversation's items, reduced to what both APIs can say: messages, reasoning, calls and their outputs."""
+"""Reduces a conversation's items to what both APIs can express: messages, reasoning, calls and outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import Turn
-from gateway.tools.toolset import qualified_name
-from gateway.wire import items as wire
-from gateway.wire.content import ToolOutputContent
+from gateway.sdk import InvalidRequest, ParamPath, Turn
+from gateway.sdk.tools import qualified_name
+from gateway.sdk.wire import ToolOutputContent
+from gateway.sdk.wire import items as wire
 from gateway_chat_template.conversation import Done, Result, conversation
 
 
 class Output:
-    """What a call gave back."""
+    """The output of a call."""
 
     def __init__(
         self, call_id: str, output: str | list[ToolOutputContent], *, custom: bool = False
@@ -24,8 +23,8 @@ class Output:
         self.custom = custom
 
 
-class Call:
-    """A call that the model has made. `custom`: `arguments` is free text."""
+class HistoryCall:
+    """A call made by the model. If `custom` is set, `arguments` is free text."""
 
     def __init__(self, call_id: str, name: str, arguments: str, *, custom: bool = False) -> None:
         self.call_id = call_id
@@ -34,28 +33,28 @@ class Call:
         self.custom = custom
 
 
-Entry: TypeAlias = wire.Message | wire.Reasoning | Call | Output
+Entry: TypeAlias = wire.Message | wire.Reasoning | HistoryCall | Output
 
 
-def entries(turn: Turn) -> Iterator[tuple[str, Entry]]:
-    """The entries that the turn's items come to, each with the parameter that it is in.
+def entries(turn: Turn) -> Iterator[tuple[ParamPath, Entry]]:
+    """Yield the entries of the turn's items, each with the parameter that it came from.
 
-    A call that the gateway or the client's shell ran is a call and its output, like any other. Raises `InvalidRequest`
-    for items that cannot be told so.
+    Calls run by the gateway or by the client's shell are yielded as a call and its output. Raises `InvalidRequest` for
+    items that cannot be expressed.
     """
     names = [tool.name for tool in turn.tools]
     awaiting: dict[str, wire.McpApprovalRequest] = {}
     for index, item in enumerate(turn.items):
-        param = f"input[{index}]"
+        param = ("input", index)
         match item:
             case wire.Message() | wire.Reasoning():
                 yield param, item
             case wire.FunctionCall():
                 name = qualified_name(item.name, item.namespace or None)
-                yield param, Call(item.call_id, name, item.arguments)
+                yield param, HistoryCall(item.call_id, name, item.arguments)
             case wire.CustomToolCall():
                 name = qualified_name(item.name, item.namespace or None)
-                yield param, Call(item.call_id, name, item.input, custom=True)
+                yield param, HistoryCall(item.call_id, name, item.input, custom=True)
             case wire.FunctionCallOutput():
                 yield param, Output(item.call_id, item.output)
             case wire.CustomToolCallOutput():
@@ -71,18 +70,18 @@ def entries(turn: Turn) -> Iterator[tuple[str, Entry]]:
 
 
 def _other(
-    items: Sequence[wire.Item], turn: Turn, tool_names: Sequence[str], param: str
+    items: Sequence[wire.Item], turn: Turn, tool_names: Sequence[str], param: ParamPath
 ) -> Iterator[Entry]:
     try:
         read = conversation(items, tool_names, turn.results)
     except InvalidRequest as error:
-        error.param = param  # it counts from the first that it was given
+        error.at = param  # the converter counts from its first item, not the request's
         raise
     for entry in read:
         match entry:
             case Done():
                 for call in entry.calls:
-                    yield Call(call.call_id, call.name, call.arguments)
+                    yield HistoryCall(call.call_id, call.name, call.arguments)
             case Result():
                 yield Output(entry.call_id, entry.text)
             case _:

@@ -1,4 +1,4 @@
-"""A turn as the input of the Responses API."""
+"""Converts a turn to the input of the Responses API."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from msgspec import UNSET
 
-from gateway.protocols import Turn
-from gateway.wire import items as wire
+from gateway.sdk import Turn
+from gateway.sdk.wire import items as wire
 from gateway_openai.config import OpenAIConfig
-from gateway_openai.history import Call, Output, entries
+from gateway_openai.history import HistoryCall, Output, entries
 from gateway_openai.parts import response_content, response_output
 
 
 def input_items(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
-    """Items without ids: the upstream stores nothing, and knows none. Raises `InvalidRequest`, naming the item."""
-    told: list[dict[str, Any]] = []
+    """The input items, without ids because the upstream stores nothing. Raises `InvalidRequest`, naming the item."""
+    body: list[dict[str, Any]] = []
     for param, entry in entries(turn):
         match entry:
             case wire.Message():
@@ -27,24 +27,24 @@ def input_items(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
                 }
                 if entry.phase is not UNSET:
                     message["phase"] = entry.phase
-                told.append(message)
+                body.append(message)
             case wire.Reasoning():
                 if config.send_reasoning and (reasoning := _reasoning(entry)):
-                    told.append(reasoning)
-            case Call():
-                told.append(_call(entry, config))
+                    body.append(reasoning)
+            case HistoryCall():
+                body.append(_call(entry, config))
             case Output():
                 kind = (
                     "custom_tool_call" if entry.custom and config.custom_tools else "function_call"
                 )
-                told.append(
+                body.append(
                     {
                         "type": f"{kind}_output",
                         "call_id": entry.call_id,
                         "output": response_output(entry.output, param, config),
                     }
                 )
-    return told
+    return body
 
 
 def _reasoning(item: wire.Reasoning) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ def _reasoning(item: wire.Reasoning) -> dict[str, Any] | None:
     return {"type": "reasoning", "summary": [], "content": texts}
 
 
-def _call(call: Call, config: OpenAIConfig) -> dict[str, Any]:
+def _call(call: HistoryCall, config: OpenAIConfig) -> dict[str, Any]:
     head = {"call_id": call.call_id, "name": call.name}
     if call.custom and config.custom_tools:
         return {"type": "custom_tool_call", **head, "input": call.arguments}

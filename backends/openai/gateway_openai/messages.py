@@ -1,4 +1,4 @@
-"""A turn as the messages of Chat Completions."""
+"""Converts a turn to Chat Completions messages."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import Any
 
 from msgspec import UNSET
 
-from gateway.protocols import Turn
-from gateway.wire import content as parts
-from gateway.wire import items as wire
+from gateway.sdk import Turn
+from gateway.sdk.wire import content as parts
+from gateway.sdk.wire import items as wire
 from gateway_openai.config import OpenAIConfig
-from gateway_openai.history import Call, Output, entries
+from gateway_openai.history import HistoryCall, Output, entries
 from gateway_openai.parts import chat_content, chat_output
 
 _APART = "\n\n"
-"""Between messages, or stretches of reasoning, that are one message here."""
+"""Separator between messages, or stretches of reasoning, that are merged into one message."""
 
 
 def chat_messages(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
-    """What the model did between two messages of others is one message. Raises `InvalidRequest`, naming the item."""
+    """The messages of a turn. Consecutive output items become one assistant message. Raises `InvalidRequest`, naming
+    the item."""
     writer = _Writer(config)
     if turn.instructions:
         writer.messages.append({"role": config.instructions_role, "content": turn.instructions})
     for param, entry in entries(turn):
         match entry:
             case wire.Message(role="assistant"):
-                writer.said(entry)
+                writer.add_message(entry)
             case wire.Message(role=role):
                 named = config.instructions_role if role == "developer" else role
                 content = chat_content(entry.content, param, config)
@@ -36,7 +37,7 @@ def chat_messages(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
                     writer.add(
                         config.reasoning_fields[0], _APART.join(p.text for p in entry.content)
                     )
-            case Call():
+            case HistoryCall():
                 writer.called(entry)
             case Output():
                 writer.messages.append(
@@ -60,13 +61,13 @@ class _Writer:
         return self.messages[-1]
 
     def add(self, field: str, text: str) -> None:
-        """More of a field of the assistant's message."""
+        """Append to a field of the assistant message."""
         if text:
             message = self._done()
             before = message.get(field)
             message[field] = f"{before}{_APART}{text}" if before else text
 
-    def said(self, message: wire.Message) -> None:
+    def add_message(self, message: wire.Message) -> None:
         texts, refusals = [], []
         for part in message.content:
             match part:
@@ -78,13 +79,13 @@ class _Writer:
         self.add("content", "".join(texts))
         self.add("refusal", "".join(refusals))
 
-    def called(self, call: Call) -> None:
-        told: dict[str, Any]
+    def called(self, call: HistoryCall) -> None:
+        body: dict[str, Any]
         if call.custom and self._native_custom:
-            told = {"type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+            body = {"type": "custom", "custom": {"name": call.name, "input": call.arguments}}
         else:
             arguments = call.arguments
             if call.custom:
                 arguments = json.dumps({"input": arguments}, ensure_ascii=False)
-            told = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
-        self._done().setdefault("tool_calls", []).append({"id": call.call_id, **told})
+            body = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
+        self._done().setdefault("tool_calls", []).append({"id": call.call_id, **body})

@@ -1,26 +1,27 @@
-"""The output format of engines whose upstream has parsed already: nothing is left to read."""
+"""The output format of engines whose upstream parses the output itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.constraints import Constraint, JsonObject, JsonSchema
-from gateway.deltas import Delta, TextDelta
-from gateway.hookspecs import ModelContext
-from gateway.protocols import (
+from gateway.sdk import (
     CallPiece,
+    Delta,
     EngineOutput,
     FinishReason,
+    ModelContext,
     NoConfig,
     ParserContext,
     Piece,
     Tail,
+    TextDelta,
     Turn,
 )
+from gateway.sdk.constraints import Constraint, JsonObject, JsonSchema
 
 
 class NativeParser:
-    """Takes what is fed for text: engines at message level give deltas, which do not come by here."""
+    """Treats everything that is fed as text. Engines at message level return deltas, which bypass the parser."""
 
     def __init__(self) -> None:
         self.reasoning_tokens = 0
@@ -37,7 +38,7 @@ class NativeParser:
 
 
 class NativeFormat:
-    """Satisfies `gateway.protocols.OutputFormat`. Tools and structured outputs are the upstream's own business."""
+    """Satisfies `gateway.protocols.OutputFormat`. The upstream handles tools and structured outputs."""
 
     name = "native"
     keeps_special_tokens = False
@@ -46,13 +47,14 @@ class NativeFormat:
         return NativeParser()
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
-        """There is no syntax: text alone, one piece after the other."""
+        """The concatenated text of the pieces; there is no markup."""
         return "".join(
             piece.arguments if isinstance(piece, CallPiece) else piece.text for piece in pieces
         )
 
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
-        """What the text format asks for, as a place for what it cannot say (patterns, choices, grammars)."""
+        """The constraint of the text format. Carries kinds that the API has no text format for (patterns, choices,
+        grammars)."""
         match turn.text_format.kind:
             case "json_schema":
                 return JsonSchema(turn.text_format.schema or {})
@@ -63,5 +65,5 @@ class NativeFormat:
 
 
 def make_native(config: NoConfig, context: ModelContext) -> NativeFormat:
-    """The format has no settings, and depends on nothing."""
+    """Create the format. Both arguments are ignored."""
     return NativeFormat()

@@ -1,4 +1,4 @@
-"""The parts of messages and of tool outputs, as the two APIs write them."""
+"""Converts content parts of messages and tool outputs for both APIs."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from gateway.errors import Unsupported
-from gateway.wire import content as parts
+from gateway.sdk import ParamPath, Unsupported
+from gateway.sdk.wire import content as parts
 from gateway_openai.config import OpenAIConfig
 
 Part = parts.MessageContent | parts.ToolOutputContent
 
 
-def chat_content(content: Sequence[Part], param: str, config: OpenAIConfig) -> Any:
-    """Of a user's, developer's or system's message in Chat Completions: a string where that says it."""
+def chat_content(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> Any:
+    """Content of a user, developer or system message in Chat Completions; a plain string if it is text only."""
     check_parts(content, param, config)
     if len(content) == 1 and isinstance(text := content[0], parts.InputText | parts.OutputText):
         return text.text
-    return [_chat_part(part, f"{param}.content[{index}]") for index, part in enumerate(content)]
+    return [_chat_part(part, (*param, "content", index)) for index, part in enumerate(content)]
 
 
-def response_content(content: Sequence[Part], param: str, config: OpenAIConfig) -> Any:
-    """Of any message in the Responses API."""
+def response_content(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> Any:
+    """Content of any message in the Responses API."""
     check_parts(content, param, config)
     return [_response_part(part) for part in content]
 
 
-def check_parts(content: Sequence[Part], param: str, config: OpenAIConfig) -> None:
-    """Refuse what the upstream takes none of. Raises `Unsupported`."""
+def check_parts(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> None:
+    """Raise `Unsupported` for parts that the upstream does not accept."""
     takes = config.takes
     for index, part in enumerate(content):
         match part:
@@ -43,12 +43,12 @@ def check_parts(content: Sequence[Part], param: str, config: OpenAIConfig) -> No
             case _:
                 continue
         raise Unsupported(
-            f"The upstream of this model takes no {kind}. Send the content as text.",
-            param=f"{param}.content[{index}].type",
+            f"The upstream of this model accepts no {kind}. Send the content as text.",
+            param=(*param, "content", index, "type"),
         )
 
 
-def _chat_part(part: Part, param: str) -> dict[str, Any]:
+def _chat_part(part: Part, param: ParamPath) -> dict[str, Any]:
     match part:
         case parts.InputText() | parts.OutputText():
             return {"type": "text", "text": part.text}
@@ -61,16 +61,16 @@ def _chat_part(part: Part, param: str) -> dict[str, Any]:
             return {"type": "image_url", "image_url": image}
         case parts.InputImage():
             raise Unsupported(
-                "The upstream of this model takes images by 'image_url' alone.",
-                param=f"{param}.file_id",
+                "The upstream of this model accepts images only by 'image_url'.",
+                param=(*param, "file_id"),
             )
         case parts.InputAudio():
             return {"type": "input_audio", "input_audio": msgspec.to_builtins(part.input_audio)}
         case parts.InputFile():
             if part.file_url is not UNSET:
                 raise Unsupported(
-                    "The upstream of this model takes no files by URL. Send 'file_data'.",
-                    param=f"{param}.file_url",
+                    "The upstream of this model accepts no files by URL. Send 'file_data'.",
+                    param=(*param, "file_url"),
                 )
             named = {
                 "filename": part.filename,
@@ -81,35 +81,35 @@ def _chat_part(part: Part, param: str) -> dict[str, Any]:
 
 
 def _response_part(part: Part) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(part)
+    body: dict[str, Any] = msgspec.to_builtins(part)
     match part:
         case parts.OutputText():
             return {"type": "output_text", "text": part.text}
         case parts.InputImage():
-            return {key: value for key, value in told.items() if value is not None}
+            return {key: value for key, value in body.items() if value is not None}
         case _:
-            return told
+            return body
 
 
-def chat_output(output: str | list[parts.ToolOutputContent], param: str) -> Any:
-    """Of a tool's message in Chat Completions, which takes text alone."""
+def chat_output(output: str | list[parts.ToolOutputContent], param: ParamPath) -> Any:
+    """Content of a tool message in Chat Completions, which accepts only text."""
     if isinstance(output, str):
         return output
-    told = []
+    body = []
     for index, part in enumerate(output):
         if not isinstance(part, parts.InputText):
             raise Unsupported(
-                "The upstream of this model takes only text as the output of a tool.",
-                param=f"{param}.output[{index}].type",
+                "The upstream of this model accepts only text as the output of a tool.",
+                param=(*param, "output", index, "type"),
             )
-        told.append({"type": "text", "text": part.text})
-    return told[0]["text"] if len(told) == 1 else told
+        body.append({"type": "text", "text": part.text})
+    return body[0]["text"] if len(body) == 1 else body
 
 
 def response_output(
-    output: str | list[parts.ToolOutputContent], param: str, config: OpenAIConfig
+    output: str | list[parts.ToolOutputContent], param: ParamPath, config: OpenAIConfig
 ) -> Any:
-    """Of a call's output in the Responses API."""
+    """Output of a call in the Responses API."""
     if isinstance(output, str):
         return output
     check_parts(output, param, config)

@@ -1,12 +1,10 @@
-"""The renderer of models behind an upstream: a turn becomes what its API takes."""
+"""The renderer of models behind an upstream: converts a turn to the upstream's API."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.errors import Unsupported
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ChatPrompt, RenderedPrompt, Turn
+from gateway.sdk import ChatPrompt, ModelContext, RenderedPrompt, Turn, Unsupported
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.input_items import input_items
 from gateway_openai.messages import chat_messages
@@ -14,7 +12,8 @@ from gateway_openai.tools import format_fields, tool_fields
 
 
 class UpstreamRenderer:
-    """Satisfies `gateway.protocols.PromptRenderer`. The prompt's `extra` has all that the turn says besides."""
+    """Satisfies `gateway.protocols.PromptRenderer`. The prompt's `extra` holds the turn's tools, format and
+    settings."""
 
     def __init__(self, config: OpenAIConfig, context: ModelContext) -> None:
         self._config = config
@@ -39,14 +38,14 @@ class UpstreamRenderer:
         return RenderedPrompt(prompt=prompt)
 
     def _settings(self, turn: Turn) -> dict[str, Any]:
-        """The reasoning effort, and what only engines with templates know."""
+        """Body fields for the reasoning effort and for template parameters, which only some engines support."""
         config = self._config
         fields: dict[str, Any] = {}
         if turn.reasoning_effort is not None:
             if not config.takes.reasoning_effort:
                 raise Unsupported(
-                    "The upstream of this model knows no reasoning effort. Leave it out.",
-                    param="reasoning.effort",
+                    "The upstream of this model does not support a reasoning effort. Leave it out.",
+                    param=("reasoning", "effort"),
                 )
             if config.api == "chat":
                 fields["reasoning_effort"] = turn.reasoning_effort

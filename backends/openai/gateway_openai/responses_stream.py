@@ -1,4 +1,4 @@
-"""Events of the Responses API as deltas."""
+"""Reads Responses API events as deltas."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.deltas import ReasoningDelta, RefusalDelta
-from gateway.protocols import EngineRequest, FinishReason
-from gateway_openai.blocks import Call
+from gateway.sdk import EngineRequest, FinishReason, ReasoningDelta, RefusalDelta
+from gateway_openai.blocks import OpenCall
 from gateway_openai.building import DeltaBuilder
 from gateway_openai.errors import Translator, UpstreamError
 from gateway_openai.scores import UpstreamLogprob
@@ -94,31 +93,31 @@ _READ = frozenset(
         "response.failed",
     }
 )
-"""The events that matter here; the others repeat them, or are about tools that the upstream runs itself."""
+"""Events that are read. The others repeat them, or concern tools that the upstream runs itself."""
 
 _decode = msgspec.json.Decoder(_Event).decode
 _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
-class _Read(Struct):
-    """What was read of an item."""
+class _ItemProgress(Struct):
+    """What has been read of one item."""
 
     kind: str
     written: bool = False
     shown: Literal["text", "summary"] | None = None
-    """Which of its two forms stands for an item of reasoning: the first that came."""
+    """Which form of a reasoning item is shown, its text or its summary: the first to arrive."""
 
 
 class ResponsesBuilder(DeltaBuilder):
-    """One response."""
+    """State of one streamed response."""
 
     def __init__(self, request: EngineRequest, translator: Translator) -> None:
         super().__init__(request, translator)
-        self._items: dict[int, _Read] = {}
+        self._items: dict[int, _ItemProgress] = {}
         self._last_kind: str | None = None
 
     def write(self, event: _Event) -> None:
-        """An event that adds to an item."""
+        """Read an event that extends an item."""
         delta, index = event.delta or "", event.output_index
         match event.type:
             case "response.output_text.delta":
@@ -143,7 +142,7 @@ class ResponsesBuilder(DeltaBuilder):
                     self.blocks.arguments(call, delta)
 
     def item_added(self, index: int, item: _Item) -> None:
-        """An item begins."""
+        """Start an item."""
         match item.type:
             case "message":
                 self._item(index, "message", item.phase)
@@ -152,10 +151,10 @@ class ResponsesBuilder(DeltaBuilder):
             case "function_call" | "custom_tool_call":
                 self._start(index, item)
             case _:
-                pass  # of tools that the upstream runs itself
+                pass  # items of tools that the upstream runs itself
 
     def item_done(self, index: int, item: _Item) -> None:
-        """An item is over: what was not told on the way is told now."""
+        """End an item. Emits what was not streamed before."""
         match item.type:
             case "message":
                 known = self._item(index, "message", item.phase)
@@ -174,25 +173,25 @@ class ResponsesBuilder(DeltaBuilder):
                 given = item.input if call.custom else item.arguments
                 if not self._item(index, "call").written and given:
                     self.blocks.arguments(call, given)
-                if item.status != "incomplete":  # else a limit cut it off
+                if item.status != "incomplete":  # otherwise a limit cut it off
                     self.blocks.end(index)
             case _:
                 pass
 
-    def _start(self, index: int, item: _Item) -> Call:
+    def _start(self, index: int, item: _Item) -> OpenCall:
         custom = item.type == "custom_tool_call"
-        self._items[index] = _Read("call")
+        self._items[index] = _ItemProgress("call")
         self._last_kind = "call"
         call = self.blocks.start(index, item.call_id, custom=custom)
         call.name = item.name or ""
         self.blocks.arguments(call, "")
         return call
 
-    def _item(self, index: int, kind: str, phase: str | None = None) -> _Read:
-        """The item at that index, which begins where it is not known."""
+    def _item(self, index: int, kind: str, phase: str | None = None) -> _ItemProgress:
+        """The item at this index; started now if it is unknown."""
         item = self._items.get(index)
         if item is None:
-            item = self._items[index] = _Read(kind)
+            item = self._items[index] = _ItemProgress(kind)
             if kind == "message" and (phase or self._last_kind == "message"):
                 self.new_message(phase)
             elif kind == "reasoning" and self._last_kind == "reasoning":
@@ -200,14 +199,14 @@ class ResponsesBuilder(DeltaBuilder):
             self._last_kind = kind
         return item
 
-    def _reason(self, item: _Read, form: Literal["text", "summary"], text: str) -> None:
+    def _reason(self, item: _ItemProgress, form: Literal["text", "summary"], text: str) -> None:
         item.shown = item.shown or form
         if text and item.shown == form:
             item.written = True
             self.blocks.write(ReasoningDelta(text))
 
     def over(self, response: _Response) -> None:
-        """The response has ended. Raises what its failure means."""
+        """End the response. Raises the translated exception if it failed."""
         usage = response.usage
         if usage is not None:
             self.prompt = usage.input_tokens
@@ -230,7 +229,8 @@ def _finish(response: _Response) -> FinishReason:
 
 
 def read_responses(event: bytes, builder: ResponsesBuilder) -> None:
-    """Hand an event to the builder. Raises `msgspec.DecodeError` for what is none, and what a failure means."""
+    """Pass an event to the builder. Raises `msgspec.DecodeError` for a malformed event, and the translated exception
+    for a failure."""
     try:
         told = _decode(event)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Log probabilities of an upstream, next to the text that they are of."""
+"""Aligns an upstream's log probabilities with the text that they belong to."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from gateway.protocols import TokenLogprob, TopLogprob
+from gateway.sdk import TokenLogprob, TopLogprob
 
 NO_ID = -1
-"""The API tells tokens as text; their ids stay with the engine."""
+"""Placeholder id: the API reports tokens as text, without ids."""
 
 
 class UpstreamTop(Struct):
@@ -20,7 +20,7 @@ class UpstreamTop(Struct):
 
 
 class UpstreamLogprob(Struct):
-    """A token as both APIs tell it."""
+    """A token with its log probability, in the shape that both APIs use."""
 
     token: str
     logprob: float
@@ -29,29 +29,29 @@ class UpstreamLogprob(Struct):
 
 
 class Scores:
-    """Keeps the tokens that make the text, in order; tokens of anything else (markers, reasoning) are dropped.
+    """Collects the tokens of the text, in order. Tokens of anything else (markers, reasoning) are dropped.
 
-    The gateway finds a text's tokens by their bytes, so those that are let out add up to the text. Where they do not, as in
-    servers that change the text afterwards, the rest has none.
+    The gateway matches tokens to text by their bytes, so the returned tokens add up to the text. Where a server changes
+    the text afterwards and they do not, the rest of the text has no log probabilities.
     """
 
     def __init__(self, wanted: int) -> None:
-        """`wanted`: alternatives of each token."""
+        """`wanted` is the number of alternatives of each token."""
         self._wanted = wanted
         self._tokens: deque[tuple[bytes, UpstreamLogprob]] = deque()
         self._text = b""
-        """What no token was found for yet."""
+        """Text without a matching token so far."""
         self._owed = b""
-        """The end of the last token, whose beginning was in the text."""
+        """The rest of the last token, whose first bytes were in the text."""
 
     def add(self, tokens: Sequence[UpstreamLogprob]) -> None:
-        """The tokens of text that comes now, or soon."""
+        """Add tokens whose text arrives now or later."""
         for token in tokens:
             data = bytes(token.bytes) if token.bytes is not None else token.token.encode()
             self._tokens.append((data, token))
 
     def take(self, text: str) -> list[TokenLogprob]:
-        """More text; the tokens that begin in it."""
+        """Add text and return the tokens that begin in it."""
         self._text += text.encode("utf-8", "surrogatepass")
         found: list[TokenLogprob] = []
         while self._text:

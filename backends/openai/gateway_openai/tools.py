@@ -1,12 +1,11 @@
-"""Tools, the choice among them and text formats, as the two APIs write them."""
+"""Converts tools, tool choices and text formats for both APIs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.constraints import Grammar, Regex
-from gateway.errors import Unsupported
-from gateway.protocols import NamedTool, TextFormat, ToolDefinition, Turn
+from gateway.sdk import NamedTool, TextFormat, ToolDefinition, Turn, Unsupported
+from gateway.sdk.constraints import Grammar, Regex
 from gateway_openai.config import OpenAIConfig
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -17,7 +16,7 @@ def tool_fields(turn: Turn, config: OpenAIConfig) -> dict[str, Any]:
     if not turn.tools:
         return {}
     if not config.takes.tools:
-        raise Unsupported("The upstream of this model takes no tools.", param="tools")
+        raise Unsupported("The upstream of this model does not support tools.", param="tools")
     _refuse_grammars(turn, config)
     fields: dict[str, Any] = {"tools": [_tool(tool, config) for tool in turn.tools]}
     match turn.tool_choice:
@@ -33,14 +32,14 @@ def tool_fields(turn: Turn, config: OpenAIConfig) -> dict[str, Any]:
 
 
 def format_fields(wanted: TextFormat, config: OpenAIConfig) -> dict[str, Any]:
-    """The text format, as `response_format` or `text`. Raises `Unsupported`."""
+    """The text format as `response_format` or `text`. Raises `Unsupported`."""
     if wanted.kind == "text":
         return {}
     known = config.takes.json_schema if wanted.kind == "json_schema" else config.takes.json_object
     if not known:
         raise Unsupported(
-            f"The upstream of this model cannot give a text format of type '{wanted.kind}'.",
-            param="text.format",
+            f"The upstream of this model does not support text formats of type '{wanted.kind}'.",
+            param=("text", "format"),
         )
     chat = config.api == "chat"
     form: dict[str, Any] = {"type": wanted.kind}
@@ -55,33 +54,33 @@ def format_fields(wanted: TextFormat, config: OpenAIConfig) -> dict[str, Any]:
 
 
 def is_custom(tool: ToolDefinition, config: OpenAIConfig) -> bool:
-    """Whether the upstream is told of a free-text tool as what it is."""
+    """Whether a custom tool is sent as such, and not as a function."""
     return tool.kind == "custom" and config.custom_tools
 
 
 def _tool(tool: ToolDefinition, config: OpenAIConfig) -> dict[str, Any]:
     chat = config.api == "chat"
-    told: dict[str, Any] = {"name": tool.name}
+    body: dict[str, Any] = {"name": tool.name}
     description = tool.description or ""
     if is_custom(tool, config):
         kind = "custom"
         if (grammar := _grammar(tool)) is not None:
-            told["format"] = (
+            body["format"] = (
                 {"type": "grammar", "grammar": grammar} if chat else {"type": "grammar", **grammar}
             )
     else:
         kind = "function"
-        told["parameters"] = tool.parameters or NO_ARGUMENTS
-        # The Responses API takes a function for strict where nothing is said.
+        body["parameters"] = tool.parameters or NO_ARGUMENTS
+        # The Responses API treats functions as strict by default.
         if tool.strict or not chat:
-            told["strict"] = tool.strict
+            body["strict"] = tool.strict
         if tool.kind == "custom" and (grammar := _grammar(tool)) is not None:
             description += (
                 f"\n\nThe input must fit this {grammar['syntax']} grammar:\n{grammar['definition']}"
             )
     if description:
-        told["description"] = description
-    return {"type": kind, kind: told} if chat else {"type": kind, **told}
+        body["description"] = description
+    return {"type": kind, kind: body} if chat else {"type": kind, **body}
 
 
 def _grammar(tool: ToolDefinition) -> dict[str, str] | None:
@@ -95,7 +94,10 @@ def _grammar(tool: ToolDefinition) -> dict[str, str] | None:
 
 
 def _refuse_grammars(turn: Turn, config: OpenAIConfig) -> None:
-    """A grammar can be enforced on custom tools alone. Where the model need not call, it is told, and left to the model."""
+    """Raise `Unsupported` if a call whose grammar cannot be enforced is required.
+
+    Upstreams enforce grammars only on custom tools. Where the call is optional, the grammar is in the description only.
+    """
     choice = turn.tool_choice
     if config.custom_tools or choice in ("auto", "none"):
         return

@@ -1,4 +1,4 @@
-"""An endpoint as a connection needs it."""
+"""Splits an endpoint into what a connection needs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gateway_remote.replica import Endpoint
 
 
 class Address(Struct, frozen=True):
-    """Where to connect, and what to say there."""
+    """Socket address, TLS name, Host header and path prefix of an endpoint."""
 
     host: str
     port: int
     tls: bool
     name: str
-    """The name that the certificate must have."""
+    """Host name that the certificate must match."""
     header: str
-    """The Host header."""
+    """Value of the Host header."""
     prefix: str
-    """What all paths begin with."""
+    """Prefix of all request paths."""
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""A model's files that the gateway reads itself: its tokenizer, its chat template, its configuration."""
+"""Reads a model's files that the gateway needs: tokenizer, chat template and configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
 
 _OPTIONAL = (
@@ -21,7 +21,7 @@ _OPTIONAL = (
 
 
 class Assets(Struct, frozen=True, kw_only=True):
-    """What was found beside the tokenizer. None and empty where it was not."""
+    """Files found beside the tokenizer. Fields are None or empty where a file is missing."""
 
     tokenizer: JsonTokenizer
     architecture: str | None = None
@@ -31,13 +31,13 @@ class Assets(Struct, frozen=True, kw_only=True):
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
     vocab_size: int | None = None
-    """Of the model, which may be padded beyond the tokenizer's."""
+    """Vocabulary size of the model, which may be padded beyond the tokenizer's."""
 
 
 def load_assets(source: str) -> Assets:
-    """Read `source`: a `tokenizer.json`, a folder with one, or a hub id (fetched, or out of the hub's cache).
+    """Read `source`: a `tokenizer.json`, a folder with one, or a hub id (downloaded or read from the hub's cache).
 
-    Blocks. Raises `ConfigurationError`, with a sentence, for what cannot be had.
+    Blocks. Raises `ConfigurationError` if it cannot be loaded.
     """
     files = _find(source)
     config, generation = _json(files.get("config.json")), _json(files.get("generation_config.json"))
@@ -89,13 +89,13 @@ def _from_hub(name: str) -> dict[str, Path]:
             found[file] = Path(huggingface_hub.hf_hub_download(name, file))
         except (LocalEntryNotFoundError, EntryNotFoundError) as error:
             if file == "tokenizer.json":
-                raise _not_had(name, error) from error
+                raise _unavailable_error(name, error) from error
         except (OSError, ValueError) as error:
-            raise _not_had(name, error) from error
+            raise _unavailable_error(name, error) from error
     return found
 
 
-def _not_had(name: str, error: Exception) -> ConfigurationError:
+def _unavailable_error(name: str, error: Exception) -> ConfigurationError:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return ConfigurationError(
         f"The tokenizer of {name!r} cannot be had from the hub ({reason}): set `tokenizer` to a tokenizer.json, a folder "
@@ -114,7 +114,7 @@ def _json(file: Path | None) -> dict[str, Any]:
 
 
 def _template(value: Any) -> str | None:
-    """A template, or the one named `default` of several."""
+    """The chat template, or the one named `default` if there are several."""
     if isinstance(value, list):
         named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
         value = named.get("default")
@@ -122,7 +122,7 @@ def _template(value: Any) -> str | None:
 
 
 def _text(token: Any) -> str | None:
-    """A special token, which is written as text or as an object with `content`."""
+    """The text of a special token, which is stored as a string or as an object with `content`."""
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else None

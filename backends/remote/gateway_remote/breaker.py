@@ -1,4 +1,4 @@
-"""A circuit breaker: stops asking a replica that keeps failing, and asks it again carefully."""
+"""A circuit breaker: stops requests to a replica that keeps failing, then probes it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ State: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
-    """Closed until `failures` outcomes in a row are bad; then open for `seconds`, doubling up to `max_seconds`.
+    """Opens after `failures` consecutive failures, for `seconds`, doubling up to `max_seconds`.
 
-    After that it is half open: one request at a time may try, and its outcome closes or opens it. Takes the time as an
-    argument, in seconds of any clock that does not run backwards.
+    Then it is half open: one request at a time may probe, and its outcome closes or reopens it. Methods take the
+    current time in seconds of any monotonic clock.
     """
 
     def __init__(self, *, failures: int, seconds: float, max_seconds: float) -> None:
@@ -29,7 +29,7 @@ class Breaker:
         return "open" if now < self._open_until else "half_open"
 
     def admits(self, now: float) -> bool:
-        """Whether a request may go through: always when closed, one at a time when half open."""
+        """Whether a request is admitted: always when closed, one at a time when half open."""
         match self.state(now):
             case "closed":
                 return True
@@ -39,25 +39,25 @@ class Breaker:
                 return False
 
     def entered(self, now: float) -> bool:
-        """Note that a request goes through; True if it is the probe of a breaker that is not closed."""
+        """Record that a request starts. Returns True if it is the probe of a breaker that is not closed."""
         if self._open_until is None or self._probing:
             return False
         self._probing = True
         return True
 
     def succeeded(self) -> None:
-        """A request went well: close."""
+        """Record a success; closes the breaker."""
         self._in_a_row = 0
         self._times_opened = 0
         self._open_until = None
         self._probing = False
 
     def failed(self, now: float, *, probe: bool) -> bool:
-        """A request went badly; True if that opened the breaker."""
+        """Record a failure. Returns True if it opened the breaker."""
         if probe:
             self._probing = False
         elif self._open_until is not None:
-            # One of those that were on their way when it opened: they tell nothing new.
+            # It was in flight when the breaker opened, so it carries no new information.
             return False
         self._in_a_row += 1
         if not probe and self._in_a_row < self._failures:
@@ -68,11 +68,11 @@ class Breaker:
         return True
 
     def withdrawn(self, *, probe: bool) -> None:
-        """A request ended without saying anything about the replica: its client left."""
+        """Record a request that ended without an outcome, for example because its client disconnected."""
         if probe:
             self._probing = False
 
     def half_open(self, now: float) -> None:
-        """The replica was seen to be well by other means: an open breaker may be tried now."""
+        """Make an open breaker half open, because a health check succeeded."""
         if self._open_until is not None:
             self._open_until = min(self._open_until, now)

@@ -1,4 +1,4 @@
-"""Which of several replicas a request goes to. Pure: loads and matches in, an index out."""
+"""Chooses the replica of a request. Pure: takes loads and matches, returns an index."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Policy: TypeAlias = Literal["affinity", "power_of_two", "least_loaded", "random"
 
 
 def load_cap(loads: Sequence[int], *, bound: float, slack: int) -> int:
-    """How many requests a replica may run, the new one included, while it is chosen for its cache alone.
+    """The load, including the new request, up to which a replica is chosen for its cache.
 
-    `bound` times the mean, as in consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam); never less
-    than `slack`, so that a few requests need not spread out.
+    It is `bound` times the mean load, as in consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam),
+    and at least `slack`, so that a few requests need not spread out.
     """
     return max(slack, math.ceil(bound * (sum(loads) + 1) / len(loads)))
 
@@ -29,11 +29,11 @@ def choose(
     slack: int,
     rng: random.Random,
 ) -> int:
-    """The index of the replica to use; there must be one at least.
+    """The index of the chosen replica. `loads` must not be empty.
 
-    `loads` are running requests, `matches` shared blocks with what each replica has read (looked at by `affinity`
-    alone: the longest of at least `worth` wins while its replica is under `load_cap`; without one, the lesser load of two
-    random ones).
+    `loads` are numbers of running requests. `matches` are numbers of prefix blocks that each replica has cached; only
+    `affinity` uses them: the longest match of at least `worth` blocks wins while its replica is below `load_cap`.
+    Otherwise the less loaded of two random replicas is chosen.
     """
     places = range(len(loads))
     if len(loads) == 1:

@@ -1,4 +1,4 @@
-"""HTTP to replicas: connections that are kept and used again, and what answers mean."""
+"""HTTP client for replicas: pools connections and interprets responses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from gateway.errors import InvalidRequest
+from gateway.sdk import InvalidRequest
 from gateway_remote.address import Address, address_of
-from gateway_remote.connection import Connection
+from gateway_remote.connection import ReplicaConnection
 from gateway_remote.failures import (
     ReplicaBusy,
     ReplicaFailure,
@@ -25,60 +25,64 @@ from gateway_remote.stalls import StallWatch
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 16 * 1024 * 1024
 _KEEP_ALIVE = 4.0
-"""Seconds: uvicorn, on which vLLM and SGLang run, closes idle connections after five."""
+"""Idle time limit in seconds. uvicorn, which vLLM and SGLang use, closes idle connections after five."""
 
 T = TypeVar("T")
 Meaning: TypeAlias = Callable[[int, bytes, str | None], Exception]
-"""What an answer that is no success means, by its status, its body and its Retry-After."""
+"""Maps status, body and Retry-After of an unsuccessful response to an exception."""
 
 
 class UndeliveredError(ReplicaFailure):
-    """No connection: the replica has not seen the request."""
+    """Connecting failed; the replica has not received the request."""
 
 
-class Reply:
-    """A stream that a replica answers with. `close` it in any case."""
+class StreamedReply:
+    """A streamed response. Must be closed with `close`."""
 
     __slots__ = ("_connection", "_done", "_watch", "take", "waiting_since")
 
     def __init__(
-        self, connection: Connection, watch: StallWatch, done: Callable[[Connection], None]
+        self,
+        connection: ReplicaConnection,
+        watch: StallWatch,
+        done: Callable[[ReplicaConnection], None],
     ) -> None:
         self._connection = connection
         self.take = connection.take
-        """What has arrived since the last call; see `Connection.take`."""
+        """Returns the data received since the last call; see `ReplicaConnection.take`."""
         self._watch = watch
-        self._done: Callable[[Connection], None] | None = done
+        self._done: Callable[[ReplicaConnection], None] | None = done
         self.waiting_since: float | None = None
-        """When the wait for data began, if anybody waits."""
+        """Time at which the current wait for data began; None if nothing waits."""
 
     def watch(self) -> None:
-        """From now on silence is a failure. Before the first token it may just be a queue."""
+        """Start stall detection. It is off before the first token, when the request may be queued."""
         self._watch.add(self)
 
     async def arrival(self) -> None:
-        """Until `take` has something else to say than nothing."""
+        """Wait until `take` returns something other than an empty result."""
         self.waiting_since = self._watch.now
         await self._connection.changed()
         self.waiting_since = None
 
     def stall(self) -> None:
-        """Nothing has come for too long: end it; a waiting `read` raises."""
+        """End the stream because it stalled; a waiting `read` raises."""
         self._connection.fail("it fell silent in the middle of a stream")
 
     async def finish(self) -> None:
-        """The end has been read but for HTTP's own: read that, so that the connection can be used again."""
+        """Read the HTTP end of a body whose content is complete, so that the connection can be reused."""
         try:
             async with asyncio.timeout(1.0):
                 while await self._connection.read():
                     pass
         except (TimeoutError, ReplicaFailure):
-            # The answer is whole: a connection that cannot be used again is no harm.
+            # The content is complete; failing to reuse the connection does no harm.
             pass
         self.close()
 
     def close(self) -> None:
-        """Let go: the connection is kept if all has arrived, else it is closed, which aborts the request."""
+        """Release the connection. It is kept if the response is complete, otherwise closed, which aborts the
+        request."""
         self._watch.remove(self)
         done, self._done = self._done, None
         if done is not None:
@@ -86,7 +90,7 @@ class Reply:
 
 
 class Client:
-    """Calls replicas. `close` at the end; `trim` now and then."""
+    """Sends requests to replicas. Call `close` at the end, and `trim` periodically."""
 
     def __init__(
         self,
@@ -98,20 +102,20 @@ class Client:
         clock: Callable[[], float],
         meaning: Meaning | None = None,
     ) -> None:
-        """`meaning` gives the exception that `start` raises for an answer that is no success; None: as engines mean it."""
+        """`meaning` maps an unsuccessful response to the exception that `start` raises. Default: `error_of_engine`."""
         self._watch = watch
-        self._meaning = meaning or engines_meaning
+        self._meaning = meaning or error_of_engine
         self._headers = dict(headers)
         self._connect_timeout = connect_timeout
         self._tls = tls
         self._clock = clock
-        self._idle: dict[Address, list[Connection]] = {}
-        self._open: set[Connection] = set()
+        self._idle: dict[Address, list[ReplicaConnection]] = {}
+        self._open: set[ReplicaConnection] = set()
         self._closed = False
         self.connections_opened = 0
 
     def close(self) -> None:
-        """Close all connections; streams that are still read break off."""
+        """Close all connections. Open streams fail."""
         self._closed = True
         for connection in tuple(self._open):
             connection.close()
@@ -119,7 +123,7 @@ class Client:
         self._idle.clear()
 
     def trim(self) -> None:
-        """Close what has been idle for too long."""
+        """Close connections that have been idle for too long."""
         oldest = self._clock() - _KEEP_ALIVE
         for address, idle in tuple(self._idle.items()):
             kept = [each for each in idle if each.usable and each.idle_since >= oldest]
@@ -133,16 +137,16 @@ class Client:
 
     async def start(
         self, where: Endpoint, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Reply:
-        """POST `body`; returns once the answer has begun, if it is a success.
+    ) -> StreamedReply:
+        """POST `body` and return when the head of a successful response has arrived.
 
-        Raises `InvalidRequest` for a refusal of the request, else `ReplicaFailure`.
+        Raises `InvalidRequest` if the request is rejected, else `ReplicaFailure`.
         """
         address = address_of(where)
         message = self._message(address, "POST", path, body, headers)
         connection, status = await self._exchange(address, message)
         if status == 200:
-            return Reply(connection, self._watch, self._keeper(address))
+            return StreamedReply(connection, self._watch, self._keeper(address))
         retry_after = connection.retry_after
         try:
             async with asyncio.timeout(5.0):
@@ -154,7 +158,7 @@ class Client:
         raise self._meaning(status, said, retry_after)
 
     async def get(self, where: Endpoint, path: str, kind: type[T], *, within: float) -> T:
-        """The JSON answer of a GET. Raises `ReplicaFailure` for anything but a success that can be read."""
+        """The decoded JSON response of a GET. Raises `ReplicaFailure` for an unsuccessful or malformed response."""
         status, body = await self._call(where, "GET", path, b"", within)
         if status != 200:
             raise ReplicaFailure(f"{path} answers {status}")
@@ -164,13 +168,13 @@ class Client:
             raise ReplicaFailure(f"what {path} answers cannot be read: {error}") from error
 
     async def answer(self, where: Endpoint, path: str, *, within: float) -> tuple[int, bytes]:
-        """The status and the body of a GET. Raises `ReplicaFailure` where there are none."""
+        """Status and body of a GET. Raises `ReplicaFailure` if there is no response."""
         return await self._call(where, "GET", path, b"", within)
 
     async def status(
         self, where: Endpoint, path: str, *, within: float, body: bytes | None = None
     ) -> int:
-        """The status of a GET, or of a POST of `body`. Raises `ReplicaFailure` where there is none."""
+        """Status of a GET, or of a POST of `body`. Raises `ReplicaFailure` if there is no response."""
         method = "GET" if body is None else "POST"
         return (await self._call(where, method, path, body or b"", within))[0]
 
@@ -178,7 +182,7 @@ class Client:
         self, where: Endpoint, method: str, path: str, body: bytes, within: float
     ) -> tuple[int, bytes]:
         address = address_of(where)
-        connection: Connection | None = None
+        connection: ReplicaConnection | None = None
         try:
             async with asyncio.timeout(within):
                 message = self._message(address, method, path, body, {})
@@ -200,7 +204,7 @@ class Client:
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
         ]
-        # Trace headers come from clients: one with a line end would be two.
+        # Trace headers come from clients. A line end in one would inject another header.
         lines += (
             f"{name}: {value}"
             for name, value in (self._headers | dict(headers)).items()
@@ -208,8 +212,8 @@ class Client:
         )
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
 
-    async def _exchange(self, address: Address, message: bytes) -> tuple[Connection, int]:
-        """Send a request; the connection it went through, and the answer's status."""
+    async def _exchange(self, address: Address, message: bytes) -> tuple[ReplicaConnection, int]:
+        """Send a request. Returns its connection and the status of the response."""
         while True:
             connection = self._take(address) or await self._connect(address)
             whole = False
@@ -218,7 +222,7 @@ class Client:
                 status = await connection.head()
                 whole = True
             except ReplicaFailure:
-                # A server may close an idle connection at the moment in which it is used again: nobody's failure.
+                # A server may close an idle connection just as it is reused. That is not a failure.
                 if not connection.used:
                     raise
             finally:
@@ -227,8 +231,8 @@ class Client:
             if whole:
                 return connection, status
 
-    def _take(self, address: Address) -> Connection | None:
-        """The idle connection that was used last, if there is one."""
+    def _take(self, address: Address) -> ReplicaConnection | None:
+        """The most recently used idle connection, or None."""
         idle = self._idle.get(address)
         oldest = self._clock() - _KEEP_ALIVE
         while idle:
@@ -239,13 +243,13 @@ class Client:
             self._drop(connection)
         return None
 
-    async def _connect(self, address: Address) -> Connection:
+    async def _connect(self, address: Address) -> ReplicaConnection:
         if self._closed:
             raise ReplicaFailure("the gateway is shutting down")
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    Connection,
+                    ReplicaConnection,
                     address.host,
                     address.port,
                     ssl=self._tls if address.tls else None,
@@ -255,7 +259,7 @@ class Client:
             reason = f"no connection in {self._connect_timeout:g} seconds"
             raise UndeliveredError(reason) from error
         except (OSError, UnicodeError) as error:
-            # UnicodeError: a host name that cannot be one.
+            # UnicodeError: an invalid host name.
             raise UndeliveredError(
                 f"no connection: {getattr(error, 'strerror', None) or error}"
             ) from error
@@ -263,23 +267,23 @@ class Client:
         self._open.add(connection)
         return connection
 
-    def _keeper(self, address: Address) -> Callable[[Connection], None]:
+    def _keeper(self, address: Address) -> Callable[[ReplicaConnection], None]:
         return lambda connection: self._keep(address, connection)
 
-    def _keep(self, address: Address, connection: Connection) -> None:
-        """Keep the connection if another request may follow on it."""
+    def _keep(self, address: Address, connection: ReplicaConnection) -> None:
+        """Return the connection to the pool if it can be reused."""
         if connection.idle and not self._closed:
             connection.idle_since = self._clock()
             self._idle.setdefault(address, []).append(connection)
         else:
             self._drop(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ReplicaConnection) -> None:
         self._open.discard(connection)
         connection.close()
 
 
-async def _read_up_to(connection: Connection, limit: int) -> bytes:
+async def _read_up_to(connection: ReplicaConnection, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while size < limit and (part := await connection.read()):
@@ -288,22 +292,23 @@ async def _read_up_to(connection: Connection, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def engines_meaning(status: int, body: bytes, retry_after: str | None) -> Exception:
-    """What a self-hosted engine means: whose fault it is, and whether another replica may do better."""
+def error_of_engine(status: int, body: bytes, retry_after: str | None) -> Exception:
+    """The exception for an unsuccessful response of a self-hosted engine: the client's error, or a replica failure that
+    another replica may avoid."""
     error = read_error(body, status)
     if status in (400, 413, 422) or too_large(error):
         return refusal(error)
     if status == 404 and error.param == "model":
-        # An adapter that cannot be loaded, or was taken away: others would say the same.
+        # An adapter that cannot be loaded or was removed; other replicas would respond the same.
         return InvalidRequest(error.message, param="model", code="model_not_found")
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:
-        return ReplicaBusy(said, seconds_of(retry_after))
+        return ReplicaBusy(said, retry_after_seconds(retry_after))
     return ReplicaFailure(said)
 
 
-def seconds_of(value: str | None) -> float:
-    """Of a Retry-After; servers may also write a date, for which one second will do."""
+def retry_after_seconds(value: str | None) -> float:
+    """Parse a Retry-After header. Dates are treated as one second."""
     try:
         return min(60.0, max(0.1, float(value or 1)))
     except ValueError:
@@ -311,7 +316,7 @@ def seconds_of(value: str | None) -> float:
 
 
 def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
-    """How TLS is spoken. Raises OSError for a CA file that cannot be read."""
+    """The TLS context. Raises OSError for a CA file that cannot be read."""
     context = ssl.create_default_context(cafile=ca_file)
     if not verify:
         context.check_hostname = False
@@ -320,5 +325,5 @@ def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
 
 
 def headers_of(fixed: Mapping[str, str], api_key: str | None) -> dict[str, str]:
-    """The headers of every request."""
+    """Headers sent with every request."""
     return {**fixed, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}

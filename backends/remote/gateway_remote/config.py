@@ -1,4 +1,4 @@
-"""The configuration of the `remote` engine, and the part of it that any engine behind HTTP has."""
+"""Configuration of the `remote` engine, and the part shared by all engines over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_remote.choose import Policy
 from gateway_remote.pool import PoolSettings
 
@@ -17,63 +17,66 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
 class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every engine with replicas behind HTTP can be told. Times are in seconds."""
+    """Settings shared by all engines with replicas over HTTP. Times are in seconds."""
 
     urls: list[str] = []
-    """The replicas' addresses, as `http://host:8000`; a `path` of the model that is an address is one of them."""
+    """Addresses of the replicas, as `http://host:8000`. A model `path` that is an address is added to them."""
     dns: str | None = None
-    """An address whose host name stands for all replicas (a headless service of Kubernetes): one for each IP address
-    that it resolves to, asked again and again."""
+    """Address whose host name resolves to all replicas, such as a headless Kubernetes service. Each IP address is one
+    replica; resolved periodically."""
     file: str | None = None
-    """A file with one address a line, `#` begins a comment; looked at again and again."""
+    """File with one address per line; `#` starts a comment. Read periodically."""
     discovery_interval: Seconds = 5.0
-    """How often `dns` and `file` are looked at."""
+    """Interval between lookups of `dns` and `file`, in seconds."""
     api_key: str | None = None
     """Sent as a bearer token."""
     api_key_env: str | None = None
-    """The environment variable that holds the key."""
+    """Environment variable that holds the API key."""
     headers: dict[str, str] = {}
-    """Further headers of every request."""
+    """Additional headers of every request."""
     ca_file: str | None = None
-    """A file of certificates to trust instead of the system's."""
+    """CA certificate file, used instead of the system's."""
     tls_verify: bool = True
-    """Whether certificates are checked."""
+    """Whether to verify certificates."""
     connect_timeout: Seconds = 3.0
     first_token_timeout: Seconds = 300.0
-    """From sending a request to its first token, the engine's queue included; past it another replica is tried."""
+    """Seconds from sending a request to its first token, the engine's queue included. After that another replica is
+    tried."""
     stall_timeout: Seconds = 60.0
-    """Silence in the middle of a stream; past it the stream fails."""
+    """Seconds without data in a stream after its first token. After that the stream fails."""
     attempts: Positive = 4
-    """How many replicas may break on one request before it fails. Those that cannot be reached do not count."""
+    """Number of replicas that may fail a request before the request fails. Unreachable ones do not count."""
     wait_for_replica: Annotated[float, Meta(ge=0)] = 2.0
-    """How long a request waits for any replica to come back where none can serve."""
+    """Seconds that a request waits for a replica to recover if none can serve."""
     hedge_after: Seconds | None = None
-    """Without a first token after this time, the request is sent to a second replica too, and the quicker one is used;
-    left out, never. It costs computing."""
+    """Seconds without a first token after which the request is also sent to a second replica and the faster one used.
+    This costs compute. Default: never."""
     choice: Policy = "affinity"
-    """`affinity`: where the longest beginning of the prompt has been read, unless that replica is overloaded, else as
-    `power_of_two`: the less loaded of two at random. Or `least_loaded`, or `random`."""
+    """Load balancing. `affinity`: the replica that has cached the longest prefix of the prompt, unless it is
+    overloaded; otherwise as `power_of_two`: the less loaded of two random replicas. `least_loaded` and `random` are the
+    alternatives."""
     affinity_block: Positive = 32
-    """Tokens that are compared at once."""
+    """Size of a prefix-affinity block, in tokens."""
     affinity_blocks: Positive = 65536
-    """Blocks that are remembered for each replica: about as many as its cache holds."""
+    """Blocks remembered per replica: about as many as its cache holds."""
     affinity_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """How much of a prompt a replica must have read to be chosen for its cache: everybody's system prompt is not enough."""
+    """Fraction of a prompt that must be cached for affinity to apply, so that a shared system prompt alone does not
+    count."""
     affinity_bound: Annotated[float, Meta(ge=1)] = 1.25
-    """How much more than the mean a replica may run and still be chosen for its cache."""
+    """Load relative to the mean up to which a replica is chosen for its cache."""
     affinity_slack: Positive = 4
-    """Requests that a replica may run in any case and still be chosen for its cache."""
+    """Load, in requests, up to which a replica is always chosen for its cache."""
     max_running: Positive | None = None
-    """Requests at once on each replica; further ones wait in order of arrival. Left out: no limit."""
+    """Maximum number of concurrent requests per replica; others wait in order of arrival. Default: unlimited."""
     health_interval: Seconds = 2.0
-    """How often each replica's `/health` is asked."""
+    """Interval between `/health` checks, in seconds."""
     health_timeout: Seconds = 2.0
     health_failures: Positive = 2
-    """Bad checks in a row that eject a replica; one good one brings it back."""
+    """Consecutive failed checks that eject a replica. One success brings it back."""
     breaker_failures: Positive = 3
-    """Requests in a row that a replica fails before it is left alone."""
+    """Consecutive failed requests that open a replica's breaker."""
     breaker_seconds: Seconds = 2.0
-    """For how long, at first; then one request tries it, and each failure doubles the time."""
+    """Seconds for which the breaker opens at first. Then one request probes; each failure doubles the time."""
     breaker_max_seconds: Seconds = 60.0
 
     def pool_settings(self) -> PoolSettings:
@@ -91,7 +94,7 @@ class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def key(self) -> str | None:
-        """The API key, if there is one. Raises `ConfigurationError` for a variable that is not set."""
+        """The API key, or None. Raises `ConfigurationError` if `api_key_env` names an unset variable."""
         if self.api_key_env is None:
             return self.api_key
         key = os.environ.get(self.api_key_env)
@@ -106,25 +109,25 @@ class RemoteConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """`[models.<model>.remote]`. Times are in seconds."""
 
     dialect: DialectName | None = None
-    """The kind of server; left out, the servers are asked."""
+    """The kind of server. Default: detected."""
     model: str | None = None
-    """The servers' name of the model; left out, the first that they list."""
+    """The model's name on the servers. Default: the first that they list."""
     tokenizer: str | None = None
-    """A `tokenizer.json`, a folder with one, or a hub id; left out, what the servers say that they have loaded."""
+    """A `tokenizer.json`, a folder with one, or a hub id. Default: the model that the servers report."""
     max_model_len: Positive | None = None
-    """Tokens of prompt and output together; left out, what the servers say."""
+    """Context length in tokens, prompt and output together. Default: what the servers report."""
     adapters: list[str] = []
-    """LoRA adapters that the servers load when they are asked for them, besides those that they list at the start."""
-    task: Literal["generate", "embed"] | None = None
-    """What the servers do with the model; left out, they are asked."""
+    """LoRA adapters that the servers load on demand, in addition to those listed at start-up."""
+    task: Literal["generate", "embed", "rerank"] | None = None
+    """What the servers use the model for. Default: detected."""
     matryoshka: bool | None = None
-    """Whether requests may ask for shorter vectors (`dimensions`), which are then cut here; left out, vLLM and SGLang
-    are told, and decide, and with others they may not."""
+    """Whether requests may set `dimensions`; vectors are then shortened by the gateway. Default: vLLM and SGLang
+    decide, others reject it."""
     start_timeout: Annotated[float, Meta(ge=0)] = 60.0
-    """How long a first replica may take to come up when the gateway starts."""
+    """Seconds to wait for a first replica when the gateway starts."""
     tokens_only: bool = False
-    """For vLLM that was started with `--tokens-only`: stop strings are looked for in the gateway alone, and what needs a
-    tokenizer over there (enforced outputs, bad_words) is refused."""
+    """For vLLM started with `--tokens-only`. The gateway then matches stop strings, and features that need a tokenizer
+    on the server (enforced outputs, bad_words) are rejected."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
-    """How many white-space characters may follow one another in enforced JSON, where xgrammar enforces; left out: on vLLM
-    as many as in process (64), else any number."""
+    """Longest run of white space in enforced JSON, in characters, where xgrammar enforces. Default: 64 on vLLM, as in
+    process; unlimited elsewhere."""

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection to a replica, parsed by httptools: what arrives together is read together.
+"""One HTTP/1.1 connection to a replica, parsed by httptools. Data that arrives together is read together.
 
-Written for streams of small pieces, where a general client's layers cost more than the pieces themselves.
+Optimised for streams of small pieces, where the layers of a general client dominate the cost.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import httptools
 from gateway_remote.failures import ReplicaFailure
 
 HIGH_WATER: Final = 128 * 1024
-"""Bytes that wait here before the connection is no longer read; the kernel, and then the server, hold the rest."""
+"""Buffered bytes above which reading from the connection is paused."""
 
 
-class Connection(asyncio.Protocol):
-    """One exchange at a time: `send`, `head`, `read` until it gives nothing. Reusable if `idle` afterwards."""
+class ReplicaConnection(asyncio.Protocol):
+    """Handles one exchange at a time: `send`, `head`, then `read` until it returns nothing. Reusable if `idle`
+    afterwards."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -31,16 +32,16 @@ class Connection(asyncio.Protocol):
         self._framed = False
         self._error: ReplicaFailure | None = None
         self.complete = False
-        """The answer has arrived to its end; what of it was not read yet still can be."""
+        """Whether the whole response has been received. Unread data can still be taken."""
         self.keep_alive = False
         self.retry_after: str | None = None
         self.used = False
-        """Whether there was an exchange before this one."""
+        """Whether an earlier exchange used this connection."""
         self.idle_since = 0.0
 
     @property
     def idle(self) -> bool:
-        """Whether another exchange may follow."""
+        """Whether another exchange can start."""
         return (
             self.complete
             and self.keep_alive
@@ -50,11 +51,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether an idle connection still stands, as far as is known here."""
+        """Whether an idle connection is still open, as far as known."""
         return self._error is None and not self._transport.is_closing()
 
     def send(self, data: bytes) -> None:
-        """Begin an exchange."""
+        """Send a request, which starts an exchange."""
         self._parser = httptools.HttpResponseParser(self)
         self._pieces.clear()
         self._size = 0
@@ -63,7 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
 
     async def head(self) -> int:
-        """The answer's status, once its head has come. Raises `ReplicaFailure` where none comes."""
+        """Wait for the response head and return the status. Raises `ReplicaFailure` if none arrives."""
         while not self._headed:
             if self._error is not None:
                 raise self._error
@@ -72,9 +73,9 @@ class Connection(asyncio.Protocol):
         return status
 
     def take(self) -> bytes | None:
-        """All of the body that has arrived and was not taken: empty if that is nothing, None if nothing can follow.
+        """Data of the body received since the last call: empty if there is none yet, None at the end.
 
-        Raises `ReplicaFailure` for a body that breaks off.
+        Raises `ReplicaFailure` if the body ended early.
         """
         pieces = self._pieces
         if not pieces:
@@ -93,35 +94,35 @@ class Connection(asyncio.Protocol):
         return whole
 
     def changed(self) -> asyncio.Future[None]:
-        """Done once something has arrived, or nothing can. One may wait at a time."""
+        """A future that completes when data or the end arrives. Only one reader may wait."""
         self._waiter = self._loop.create_future()
         return self._waiter
 
     async def read(self) -> bytes:
-        """As `take`, but waits where there is nothing; empty at the end."""
+        """Like `take`, but waits for data. Returns empty bytes at the end."""
         while (data := self.take()) == b"":
             await self.changed()
         return data or b""
 
     def fail(self, reason: str) -> None:
-        """Give the connection up; who reads is told why."""
+        """Close the connection; readers get `reason`."""
         if self._error is None and not self.complete:
             self._error = ReplicaFailure(reason)
         self._transport.abort()
         self._wake()
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self.fail("the connection was closed here")
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self.complete:
-            # Nothing was asked.
+            # No request is pending.
             self.fail("it sent what was not asked for")
             return
         try:
@@ -139,14 +140,14 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.complete and self._error is None:
             if self._headed and not self._framed:
-                # A body without a length ends with its connection.
+                # A body without a length ends when the connection closes.
                 self.complete = True
             else:
                 self._error = ReplicaFailure(f"it hung up{f': {exc}' if exc else ''}")
         self.keep_alive = False
         self._wake()
 
-    # What httptools calls.
+    # Callbacks of httptools.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         match name.lower():

@@ -1,4 +1,4 @@
-"""Which replicas there are: a fixed list, the addresses of a name, the lines of a file."""
+"""Discovers replicas from a fixed list, a host name or a file."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_remote.config import PoolConfig
 from gateway_remote.replica import Endpoint, endpoint, endpoint_at
 
 
-class Source(Protocol):
-    """Something that knows replicas."""
+class ReplicaSource(Protocol):
+    """A source of replicas."""
 
     async def find(self) -> Sequence[Endpoint]:
-        """The replicas as of now. Raises `DiscoveryError` where that cannot be told."""
+        """The current replicas. Raises `DiscoveryError` if they cannot be determined."""
         ...
 
 
 class DiscoveryError(Exception):
-    """A source cannot tell its replicas now; what it said last holds."""
+    """A source is unavailable; its last result stays in effect."""
 
 
-class Listed:
+class FixedReplicas:
     """A fixed list."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -36,8 +36,8 @@ class Listed:
         return self._endpoints
 
 
-class Named:
-    """All addresses of a host name, as of a headless service of Kubernetes."""
+class DnsReplicas:
+    """All addresses of a host name, such as a headless Kubernetes service."""
 
     def __init__(self, url: str) -> None:
         self._name = endpoint(url)
@@ -55,8 +55,8 @@ class Named:
         return [endpoint_at(self._name, address) for address in addresses]
 
 
-class Written:
-    """The lines of a file. An empty file is taken for one that is just being written."""
+class FileReplicas:
+    """The lines of a file. An empty file is treated as one that is being written."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser()
@@ -76,21 +76,21 @@ class Written:
 
 
 class Discovery:
-    """All sources together. What a source said last holds while it cannot tell."""
+    """All sources combined. The last result of an unavailable source stays in effect."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[ReplicaSource]) -> None:
         self._sources = sources
         self._last: dict[int, Sequence[Endpoint]] = {}
         self.problems: list[str] = []
-        """Why sources could not tell, at the last look."""
+        """Errors of the last lookup."""
 
     @property
     def changes(self) -> bool:
-        """Whether looking again can find something else."""
-        return any(not isinstance(source, Listed) for source in self._sources)
+        """Whether another lookup can give a different result."""
+        return any(not isinstance(source, FixedReplicas) for source in self._sources)
 
     async def find(self) -> list[Endpoint]:
-        """All replicas as of now."""
+        """All current replicas."""
         self.problems = []
         for place, source in enumerate(self._sources):
             try:
@@ -101,25 +101,26 @@ class Discovery:
 
 
 def discovery(config: PoolConfig, path: str | None) -> Discovery:
-    """What the configuration names. Raises `ConfigurationError` for addresses that are none, and where there are none."""
+    """The sources that the configuration names. Raises `ConfigurationError` for invalid addresses, or if there are
+    none."""
     urls = [*config.urls, *([path] if is_address(path) and path else [])]
-    sources: list[Source] = []
+    sources: list[ReplicaSource] = []
     try:
         if urls:
-            sources.append(Listed(urls))
+            sources.append(FixedReplicas(urls))
         if config.dns is not None:
-            sources.append(Named(config.dns))
+            sources.append(DnsReplicas(config.dns))
     except ValueError as error:
         raise ConfigurationError(f"{error}.") from error
     if config.file is not None:
-        sources.append(Written(config.file))
+        sources.append(FileReplicas(config.file))
     if not sources:
         raise ConfigurationError(
-            'The engine "remote" needs to know where its engines are: set urls = ["http://host:8000"], dns or file.'
+            'The engine "remote" needs the addresses of its engines: set urls = ["http://host:8000"], dns or file.'
         )
     return Discovery(sources)
 
 
 def is_address(path: str | None) -> bool:
-    """Whether a model's path says where its engine is, and not what it is."""
+    """Whether a model's path is the address of its engine."""
     return path is not None and path.startswith(("http://", "https://"))

@@ -1,4 +1,4 @@
-"""From a request to a stream: which replica is asked, what happens where one fails, and the end of it."""
+"""Dispatches requests to replicas: choice, retries, hedging and streaming."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from gateway.errors import EngineError, EngineUnavailable, GatewayError
-from gateway.protocols import EngineOutput, EngineRequest
-from gateway_remote.client import Client, Reply, UndeliveredError
+from gateway.sdk import EngineError, EngineOutput, EngineRequest, EngineUnavailable, GatewayError
+from gateway_remote.client import Client, StreamedReply, UndeliveredError
 from gateway_remote.config import PoolConfig
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
 from gateway_remote.pool import Lease, Pool
@@ -32,67 +31,72 @@ logger = logging.getLogger("gateway.remote")
 T = TypeVar("T")
 
 _BETWEEN_ROUNDS = 0.1
-"""Seconds before replicas that could not be reached are tried once more."""
+"""Seconds before unreachable replicas are retried."""
 
 
-class Call(Struct, frozen=True, eq=False):
-    """A request, ready to be sent to any replica."""
+class EncodedRequest(Struct, frozen=True, eq=False):
+    """A request encoded for any replica."""
 
     request: EngineRequest
     path: str
     body: bytes
     headers: dict[str, str]
     prompt_tokens: int
-    """0 where only the server counts them."""
+    """0 if only the server counts them."""
     chain: list[int]
-    """The prompt's beginnings: see `gateway_remote.prefix`."""
+    """Hashes of the prompt's prefixes; see `gateway_remote.prefix`."""
 
 
-class Stream(Protocol):
-    """A reply that is being read. After an output with a finish reason there is nothing more to read."""
+class ReplyStream(Protocol):
+    """A reply being read. The output with a finish reason is the last."""
 
-    reply: Reply
+    reply: StreamedReply
 
     @property
     def complete(self) -> bool:
-        """Whether the server has said all that it will."""
+        """Whether the server's reply is complete."""
         ...
 
     @property
     def count(self) -> int:
-        """Tokens so far."""
+        """Number of tokens so far."""
         ...
 
     async def next(self) -> EngineOutput:
-        """What is ready, as one output; waits if that is nothing.
+        """Return the available output; waits if there is none.
 
-        Raises `ReplicaFailure` for a stream that breaks off, falls silent, or makes no sense, and `GatewayError` for a
-        refusal that comes late.
+        Raises `ReplicaFailure` if the stream breaks, stalls or is malformed, and `GatewayError` for a late rejection.
         """
         ...
 
 
 class Language(Protocol):
-    """How the replicas are spoken to."""
+    """Encodes requests for the replicas."""
 
-    def call(self, request: EngineRequest) -> Call:
-        """Raises `InvalidRequest` for what cannot be asked."""
+    async def prepare(self, request: EngineRequest) -> None:
+        """Do the slow part of `call`. Raises `InvalidRequest` for a request that cannot be sent."""
         ...
 
-    def read(self, call: Call, reply: Reply) -> Stream: ...
+    def call(self, request: EngineRequest) -> EncodedRequest:
+        """Encode `request`. Raises `InvalidRequest` if it cannot be sent."""
+        ...
+
+    def read(self, call: EncodedRequest, reply: StreamedReply) -> ReplyStream: ...
 
 
-class _Begun(Struct, frozen=True, eq=False):
-    """A stream that has given its first output."""
+class _StartedStream(Struct, frozen=True, eq=False):
+    """A stream and its first output."""
 
     lease: Lease
-    stream: Stream
+    stream: ReplyStream
     output: EngineOutput
 
 
 class Dispatcher:
-    """Runs requests on the replicas of a pool. `discreet`: clients are not told where replicas are or what they say of
-    their failures, which then is in the log alone."""
+    """Runs requests on the replicas of a pool.
+
+    If `discreet`, replicas' addresses and error messages appear only in the log, not in messages to clients.
+    """
 
     def __init__(
         self,
@@ -112,10 +116,11 @@ class Dispatcher:
         self.hedges = 0
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`. Until the first token another replica may take over; after it the stream is its own.
+        """Generate for `request`. Another replica may take over before the first token, none after it.
 
-        Closing the generator closes the connection, by which the server aborts.
+        Closing the generator closes the connection, which aborts the request on the server.
         """
+        await self._language.prepare(request)
         call = self._language.call(request)
         try:
             if self._config.hedge_after is None:
@@ -123,7 +128,7 @@ class Dispatcher:
             else:
                 begun = await self._hedge(call)
         except EngineUnavailable as error:
-            raise self._told(error) from error
+            raise self._client_error(error) from error
         lease, stream, output = begun.lease, begun.stream, begun.output
         outcome: Outcome = "abandoned"
         reply = stream.reply
@@ -150,15 +155,25 @@ class Dispatcher:
             reply.close()
             self._pool.release(lease, outcome)
 
-    async def whole(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """The body of an answer that comes as one. Until it is complete another replica may take over.
+    async def whole(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        most_bytes: int | None = None,
+    ) -> bytes:
+        """The body of an unstreamed response. Another replica may take over until it is complete, also for one of more
+        than `most_bytes`.
 
-        Raises as `generate` does; cancelling closes the connection, by which the server aborts.
+        Raises as `generate` does. Cancelling closes the connection, which aborts the request on the server.
         """
         try:
-            lease, answer = await self._begin((), [], partial(self._fetch, path, body, headers))
+            lease, answer = await self._begin(
+                (), [], partial(self._fetch, path, body, headers, most_bytes)
+            )
         except EngineUnavailable as error:
-            raise self._told(error) from error
+            raise self._client_error(error) from error
         self._pool.release(lease, "served")
         return answer
 
@@ -167,15 +182,15 @@ class Dispatcher:
         try:
             await self._pool.ready()
         except EngineUnavailable as error:
-            raise self._told(error) from error
+            raise self._client_error(error) from error
 
     def healthy(self) -> None:
         """Raises `EngineUnavailable` with the reasons if no replica can serve."""
         if all(each.draining or each.down is not None for each in self._pool.replicas):
-            raise self._told(self._pool.unavailable())
+            raise self._client_error(self._pool.unavailable())
 
-    def _told(self, error: EngineUnavailable) -> EngineUnavailable:
-        """What the client is told of it."""
+    def _client_error(self, error: EngineUnavailable) -> EngineUnavailable:
+        """The error as the client sees it."""
         if not self._discreet:
             return error
         logger.warning("%s", error.message)
@@ -184,7 +199,8 @@ class Dispatcher:
     async def _begin(
         self, chain: Sequence[int], tried: list[Replica], attempt: Callable[[Lease], Awaitable[T]]
     ) -> T:
-        """What `attempt` gives with the first replica with which it succeeds. `tried` grows by those that are asked."""
+        """The result of `attempt` on the first replica that succeeds. Replicas are added to `tried` as they are
+        used."""
         broken = 0
         started = perf_counter()
         while True:
@@ -200,50 +216,59 @@ class Dispatcher:
                 failure = error
                 broken += not isinstance(error, UndeliveredError)
             except GatewayError:
-                # A refusal of the request, from a replica that is well.
+                # The request was rejected by a healthy replica.
                 self._pool.release(lease, "served")
                 raise
             except BaseException:
-                # Cancelled, or a mistake of ours: the place comes back whatever happens.
+                # Cancellation or an internal error: release the place in any case.
                 self._pool.release(lease, "abandoned")
                 raise
             logger.info("%s gave no token: %s", lease.replica.endpoint, failure)
             if broken >= self._config.attempts:
-                raise _given_up(failure) from failure
+                raise _gave_up_error(failure) from failure
             if self._pool.tried_all(tried):
                 if not isinstance(failure, UndeliveredError | ReplicaBusy):
-                    raise _given_up(failure) from failure
+                    raise _gave_up_error(failure) from failure
                 if perf_counter() - started > self._config.wait_for_replica:
-                    raise _given_up(failure) from failure
+                    raise _gave_up_error(failure) from failure
                 tried.clear()
                 await asyncio.sleep(_BETWEEN_ROUNDS)
             self.retries += 1
 
-    async def _attempt(self, call: Call, lease: Lease) -> _Begun:
-        """The first output of one replica."""
+    async def _attempt(self, call: EncodedRequest, lease: Lease) -> _StartedStream:
+        """The first output from one replica."""
         replica = lease.replica
         async with self._patience(replica):
             reply = await self._client.start(replica.endpoint, call.path, call.body, call.headers)
-            begun: _Begun | None = None
+            begun: _StartedStream | None = None
             try:
                 stream = self._language.read(call, reply)
-                begun = _Begun(lease, stream, await stream.next())
+                begun = _StartedStream(lease, stream, await stream.next())
             finally:
                 if begun is None:
                     reply.close()
         return begun
 
     async def _fetch(
-        self, path: str, body: bytes, headers: Mapping[str, str], lease: Lease
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        most_bytes: int | None,
+        lease: Lease,
     ) -> tuple[Lease, bytes]:
-        """The whole answer of one replica."""
+        """The whole response of one replica."""
         replica = lease.replica
         parts: list[bytes] = []
+        size = 0
         async with self._patience(replica):
             reply = await self._client.start(replica.endpoint, path, body, headers)
             try:
                 while (piece := reply.take()) is not None:
                     if piece:
+                        size += len(piece)
+                        if most_bytes is not None and size > most_bytes:
+                            raise ReplicaFailure(f"its answer has more than {most_bytes} bytes")
                         parts.append(piece)
                     else:
                         await reply.arrival()
@@ -253,9 +278,9 @@ class Dispatcher:
 
     @asynccontextmanager
     async def _patience(self, replica: Replica) -> AsyncIterator[None]:
-        """As long as a replica has for its first token; whoever ejects it meanwhile ends the wait.
+        """Apply the first-token timeout of a replica. Ejecting the replica also ends the wait.
 
-        Raises `ReplicaFailure` when it is over.
+        Raises `ReplicaFailure` in both cases.
         """
         seconds = self._config.first_token_timeout
         patience = asyncio.timeout(seconds)
@@ -264,7 +289,7 @@ class Dispatcher:
             if not patience.expired():
                 patience.reschedule(0)
 
-        replica.unbegun.add(give_back)
+        replica.waiting_for_first_token.add(give_back)
         try:
             async with patience:
                 yield
@@ -272,14 +297,14 @@ class Dispatcher:
             reason = replica.down or f"no token in {seconds:g} seconds"
             raise ReplicaFailure(reason) from error
         finally:
-            replica.unbegun.discard(give_back)
+            replica.waiting_for_first_token.discard(give_back)
 
-    async def _hedge(self, call: Call) -> _Begun:
-        """As `_begin`, but after a while a second replica is asked too, and the quicker one is used."""
+    async def _hedge(self, call: EncodedRequest) -> _StartedStream:
+        """Like `_begin`, but sends the request to a second replica after `hedge_after` and uses the faster one."""
         tried: list[Replica] = []
         attempt = partial(self._attempt, call)
         tasks = [asyncio.create_task(self._begin(call.chain, tried, attempt))]
-        winner: asyncio.Task[_Begun] | None = None
+        winner: asyncio.Task[_StartedStream] | None = None
         try:
             await asyncio.wait(tasks, timeout=self._config.hedge_after)
             if not tasks[0].done() and self._pool.has_spare(tried):
@@ -295,16 +320,18 @@ class Dispatcher:
             for task in losers:
                 task.cancel()
             for result in await asyncio.gather(*losers, return_exceptions=True):
-                if isinstance(result, _Begun):
+                if isinstance(result, _StartedStream):
                     result.stream.reply.close()
                     self._pool.release(result.lease, "abandoned")
 
-    def _count(self, replica: Replica, stream: Stream, last: EngineOutput, call: Call) -> None:
+    def _count(
+        self, replica: Replica, stream: ReplyStream, last: EngineOutput, call: EncodedRequest
+    ) -> None:
         totals = replica.totals
         totals.output_tokens += stream.count
         totals.prompt_tokens += call.prompt_tokens or last.prompt_tokens or 0
         totals.cached_tokens += last.cached_tokens or 0
 
 
-def _given_up(failure: ReplicaFailure) -> EngineUnavailable:
+def _gave_up_error(failure: ReplicaFailure) -> EngineUnavailable:
     return EngineUnavailable(f"No engine could serve the request: {failure}. Retry later.")

@@ -1,26 +1,24 @@
-"""The engine: prompts go out as token ids to one of the replicas, tokens come back."""
+"""The engine: sends prompts as token ids to one of the replicas and returns tokens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import msgspec
 
-from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo
-from gateway_remote.client import Client, Reply
+from gateway.sdk import Capability, EngineRequest, ModelInfo
+from gateway_remote.client import Client, StreamedReply
 from gateway_remote.config import RemoteConfig
+from gateway_remote.connecting import PooledEngine
 from gateway_remote.dialects import Dialect
-from gateway_remote.dispatch import Call, Dispatcher
-from gateway_remote.generation import Generation
+from gateway_remote.dispatch import Dispatcher, EncodedRequest
+from gateway_remote.generation import RemoteGeneration
 from gateway_remote.output import OutputBuilder
 from gateway_remote.pool import Pool
 from gateway_remote.prefix import prefix_chain
-from gateway_remote.samples import Sample, describe, samples
 from gateway_remote.tokenizer import JsonTokenizer
 
 
-class RemoteEngine:
-    """Engines behind HTTP. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
+class RemoteEngine(PooledEngine):
+    """Engines over HTTP. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
 
     def __init__(
         self,
@@ -32,17 +30,10 @@ class RemoteEngine:
         client: Client,
         pool: Pool,
     ) -> None:
-        self._info = info
+        language = TokenLanguage(dialect, tokenizer, pool, config.affinity_block)
+        super().__init__(info, pool, Dispatcher(config, client, pool, language))
         self._dialect = dialect
         self._tokenizer = tokenizer
-        self._client = client
-        self._pool = pool
-        language = TokenLanguage(dialect, tokenizer, pool, config.affinity_block)
-        self._dispatcher = Dispatcher(config, client, pool, language)
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -52,31 +43,16 @@ class RemoteEngine:
     def tokenizer(self) -> JsonTokenizer:
         return self._tokenizer
 
-    def describe(self) -> list[dict[str, object]]:
-        """The replicas and how they do, one row each, for `gateway models`."""
-        return describe(self._pool.replicas)
-
-    def metrics(self) -> list[Sample]:
-        """What is counted, as of now."""
-        dispatcher = self._dispatcher
-        return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
-
-    async def health(self) -> None:
-        """Return if some replica can serve; raise `EngineUnavailable` with the reasons if none can."""
-        self._dispatcher.healthy()
-
     async def check(self, request: EngineRequest) -> None:
-        """Refuse what `generate` would refuse here; what only the servers know is refused by them."""
-        self._dialect.body(request, self._dialect.prompt(request))
+        """Reject what `generate` would reject locally. The servers reject the rest."""
+        prompt = self._dialect.prompt(request)
+        await self._dialect.prepare(request)
+        self._dialect.body(request, prompt)
         await self._dispatcher.ready()
-
-    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`; see `Dispatcher.generate`."""
-        return self._dispatcher.generate(request)
 
 
 class TokenLanguage:
-    """Prompts and outputs as token ids, in a server's dialect."""
+    """Encodes prompts and decodes outputs as token ids, in a server's dialect."""
 
     def __init__(
         self, dialect: Dialect, tokenizer: JsonTokenizer, pool: Pool, affinity_block: int
@@ -87,22 +63,25 @@ class TokenLanguage:
         self._affinity_block = affinity_block
         self._encode = msgspec.json.Encoder().encode
 
-    def call(self, request: EngineRequest) -> Call:
+    async def prepare(self, request: EngineRequest) -> None:
+        await self._dialect.prepare(request)
+
+    def call(self, request: EngineRequest) -> EncodedRequest:
         dialect = self._dialect
         prompt = dialect.prompt(request)
         body = self._encode(dialect.body(request, prompt))
         chain: list[int] = []
         if len(self._pool.replicas) > 1:
-            seed = (request.cache_salt, request.adapter)
+            seed = (request.prefix_salt, request.adapter)
             chain = prefix_chain(prompt, block=self._affinity_block, seed=seed)
         headers = {"X-Request-Id": request.request_id, **(request.trace_headers or {})}
-        return Call(request, dialect.path, body, headers, len(prompt), chain)
+        return EncodedRequest(request, dialect.path, body, headers, len(prompt), chain)
 
-    def read(self, call: Call, reply: Reply) -> Generation[OutputBuilder]:
+    def read(self, call: EncodedRequest, reply: StreamedReply) -> RemoteGeneration[OutputBuilder]:
         builder = OutputBuilder(
             self._tokenizer,
             call.request.sampling,
             eos_is_last=self._dialect.eos_is_last,
             prompt_tokens=call.prompt_tokens,
         )
-        return Generation(reply, self._dialect.read, builder)
+        return RemoteGeneration(reply, self._dialect.read, builder)

@@ -1,21 +1,22 @@
-"""How a call to a replica can fail, and what that means for the request and for the replica."""
+"""Failures of calls to replicas, for the request and for the replica's health."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest
+from gateway.sdk import InvalidRequest, ParamPath
 
 
 class ReplicaFailure(Exception):
-    """The replica did not do its part: unreachable, broken, silent, or not making sense. Another one may."""
+    """The replica is unreachable, broken, silent or returned malformed data. Another replica may succeed."""
 
 
 class ReplicaBusy(ReplicaFailure):
-    """The replica asks to wait: `retry_after` seconds."""
+    """The replica is overloaded and asks to retry after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -23,7 +24,7 @@ class ReplicaBusy(ReplicaFailure):
 
 
 class ErrorBody(Struct):
-    """The `error` of an answer or of an event."""
+    """The `error` object of a response or an event."""
 
     message: str = ""
     type: str | None = None
@@ -43,7 +44,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 _TOO_LONG = re.compile(
     r"context (?:length|size|window)|maximum model length|max_model_len|too large to process", re.I
 )
-_PARAMETERS = {
+_PARAMETERS: Mapping[str, str | ParamPath] = {
     "prompt": "input",
     "token_ids": "input",
     "prompt_token_ids": "input",
@@ -51,17 +52,17 @@ _PARAMETERS = {
     "n_predict": "max_tokens",
     "repeat_penalty": "repetition_penalty",
     "n_probs": "logprobs",
-    "structured_outputs": "text.format",
-    "response_format": "text.format",
-    "json_schema": "text.format",
-    "grammar": "text.format",
-    "guided_decoding": "text.format",
+    "structured_outputs": ("text", "format"),
+    "response_format": ("text", "format"),
+    "json_schema": ("text", "format"),
+    "grammar": ("text", "format"),
+    "guided_decoding": ("text", "format"),
 }
-"""The servers' names of what the gateway calls otherwise."""
+"""Maps the servers' parameter names to the gateway's."""
 
 
 def read_error(body: bytes, status: int) -> ErrorBody:
-    """What an answer that is no success says, in whichever shape."""
+    """Parse the error of an unsuccessful response in any of the known shapes."""
     try:
         answer = _decode_answer(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -74,21 +75,21 @@ def read_error(body: bytes, status: int) -> ErrorBody:
 
 
 def too_large(error: ErrorBody) -> bool:
-    """Whether llama-server says, as a failure of its own, that a text to embed is longer than its `--ubatch-size`."""
+    """Whether llama-server reports that an embedding input exceeds its `--ubatch-size`. It reports this as a server
+    error."""
     return "too large to process" in error.message
 
 
 def refusal(error: ErrorBody) -> InvalidRequest:
-    """The 400 for the client, with the server's words and the gateway's name of the parameter."""
-    param = error.param.rsplit(".", 1)[-1] if error.param else None
-    param = _PARAMETERS.get(param, param) if param else None
+    """A 400 with the server's message and the gateway's name of the parameter."""
+    name = (error.param or "").rpartition(".")[2]
     if _TOO_LONG.search(error.message) or error.type == "exceed_context_size_error":
         return InvalidRequest(error.message, param="input", code="context_length_exceeded")
-    return InvalidRequest(error.message, param=param)
+    return InvalidRequest(error.message, param=_PARAMETERS.get(name, name))
 
 
 def failure_in_stream(error: ErrorBody) -> Exception:
-    """What an error that comes as an event means: the request's fault, or the replica's."""
+    """The exception for an error event: invalid request or replica failure."""
     if isinstance(error.code, int) and 400 <= error.code < 500 and error.code not in (408, 429):
         return refusal(error)
     return ReplicaFailure(f"it failed on the request: {error.message or 'no reason given'}")

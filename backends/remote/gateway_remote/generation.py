@@ -1,4 +1,4 @@
-"""One stream being read: pieces of a body become engine outputs."""
+"""Reads one stream: converts pieces of a body to engine outputs."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.errors import GatewayError
-from gateway.protocols import EngineOutput
-from gateway_remote.client import Reply
+from gateway.sdk import EngineOutput, GatewayError
+from gateway_remote.client import StreamedReply
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.sse import EventSplitter
 
 
 class Builder(Protocol):
-    """Makes outputs of what events say."""
+    """Builds outputs from events."""
 
     complete: bool
-    """The server has said all that it will."""
+    """Whether the server's output is complete."""
 
     @property
     def finished(self) -> bool:
-        """Whether it is known why the output ended."""
+        """Whether the finish reason is known."""
         ...
 
     @property
     def count(self) -> int:
-        """Tokens so far."""
+        """Number of tokens so far."""
         ...
 
     def cut(self) -> None:
-        """Nothing more will come, though `complete` is not set."""
+        """End the output although `complete` is not set."""
         ...
 
     def take(self) -> EngineOutput | None:
-        """What is ready; None for nothing. The last one has the finish reason, once all has been said."""
+        """Return the available output, or None. The last one has the finish reason."""
         ...
 
 
 BuilderT = TypeVar("BuilderT", bound=Builder)
 
 
-class Generation(Generic[BuilderT]):
-    """Reads one reply. Satisfies `gateway_remote.dispatch.Stream`."""
+class RemoteGeneration(Generic[BuilderT]):
+    """Reads one reply. Satisfies `gateway_remote.dispatch.ReplyStream`."""
 
     def __init__(
-        self, reply: Reply, read: Callable[[bytes, BuilderT], None], builder: BuilderT
+        self, reply: StreamedReply, read: Callable[[bytes, BuilderT], None], builder: BuilderT
     ) -> None:
-        """`read` hands what an event says to the builder; its `DecodeError` or `ValueError` is the server's fault."""
+        """`read` passes an event to the builder. `DecodeError` and `ValueError` from it count as failures of the
+        server."""
         self.reply = reply
         self.builder = builder
         self._read = read
         self._splitter = EventSplitter()
         self._failure: Exception | None = None
-        """What is wrong with the stream, after what it gave before."""
+        """The stream's failure, raised after its earlier output has been returned."""
 
     @property
     def complete(self) -> bool:
@@ -65,10 +65,9 @@ class Generation(Generic[BuilderT]):
         return self.builder.count
 
     async def next(self) -> EngineOutput:
-        """What is ready, as one output; waits if that is nothing.
+        """Return the available output; waits if there is none.
 
-        Raises `ReplicaFailure` for a stream that breaks off, falls silent, or makes no sense, and `InvalidRequest` for a
-        refusal that comes late.
+        Raises `ReplicaFailure` if the stream breaks, stalls or is malformed, and `InvalidRequest` for a late rejection.
         """
         if self._failure is not None:
             raise self._failure
@@ -93,7 +92,7 @@ class Generation(Generic[BuilderT]):
             except ReplicaFailure as failure:
                 if not builder.finished:
                     return self._broken(failure)
-                # All that matters has come.
+                # All relevant data has arrived.
                 builder.cut()
             output = builder.take()
             if output is not None:
@@ -102,7 +101,8 @@ class Generation(Generic[BuilderT]):
                 raise ReplicaFailure("its stream ended without a finish reason")
 
     def _broken(self, failure: Exception) -> EngineOutput:
-        """What came before the failure, which is raised next time; raises it where nothing did."""
+        """Return the output that preceded the failure and raise the failure next time. Raises it now if there is
+        none."""
         output = self.builder.take()
         if output is None:
             raise failure

@@ -1,4 +1,4 @@
-"""What goes on in the background: health checks, discovery, and the look at silent streams."""
+"""Background tasks: health checks, discovery and stall detection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gateway_remote.stalls import StallWatch
 logger = logging.getLogger("gateway.remote")
 
 
-class Caretaker:
-    """Keeps the pool's knowledge of its replicas fresh. `run` until it is cancelled."""
+class HealthMonitor:
+    """Keeps the state of the pool's replicas current. `run` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Caretaker:
         *,
         path: str | None = "/health",
     ) -> None:
-        """`path` is asked of each replica; None: they are judged by their requests alone."""
+        """`path` is the health check path. If None, only the outcomes of requests are used."""
         self._pool = pool
         self._client = client
         self._config = config
@@ -38,27 +38,27 @@ class Caretaker:
         self._path = path
         self._problems: list[str] = []
 
-    async def first_look(self) -> None:
-        """Ask all replicas once: who does not answer well gets no request until it does. Takes `health_timeout` at most."""
+    async def first_check(self) -> None:
+        """Check all replicas once; those that fail get no requests until they pass. Takes at most `health_timeout`."""
         if self._path is not None:
             replicas = tuple(self._pool.replicas)
             path = self._path
-            await asyncio.gather(*(self._look_after(each, path, 1) for each in replicas))
+            await asyncio.gather(*(self._monitor_replica(each, path, 1) for each in replicas))
 
     async def run(self) -> None:
-        """All three, each at its own pace."""
+        """Run all three tasks at their own intervals."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_at_connections())
+            group.create_task(self._check_connections())
             if self._path is not None:
                 group.create_task(self._check(self._path))
             if self._discovery.changes:
                 group.create_task(self._discover())
 
-    async def _look_at_connections(self) -> None:
+    async def _check_connections(self) -> None:
         pause = min(1.0, self._config.stall_timeout / 4)
         while True:
             await asyncio.sleep(pause)
-            self._stalls.look()
+            self._stalls.end_stalled()
             self._client.trim()
 
     async def _check(self, path: str) -> None:
@@ -66,9 +66,11 @@ class Caretaker:
             await asyncio.sleep(self._config.health_interval)
             threshold = self._config.health_failures
             replicas = tuple(self._pool.replicas)
-            await asyncio.gather(*(self._look_after(each, path, threshold) for each in replicas))
+            await asyncio.gather(
+                *(self._monitor_replica(each, path, threshold) for each in replicas)
+            )
 
-    async def _look_after(self, replica: Replica, path: str, threshold: int) -> None:
+    async def _monitor_replica(self, replica: Replica, path: str, threshold: int) -> None:
         was = replica.down
         problem = await self._problem(replica, path)
         if problem is None:

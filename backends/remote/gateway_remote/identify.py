@@ -1,4 +1,4 @@
-"""What kind of server a replica is, and what it has loaded: asked of the server itself."""
+"""Detects a replica's kind of server and its model by asking the server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ _TIMEOUT = 10.0
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """What a server says of itself; None and empty where it does not say."""
+    """Properties that a server reports; None or empty if it does not."""
 
     dialect: DialectName
     model: str
     source: str | None = None
-    """The path or hub id of what it has loaded, as the server sees it."""
+    """Path or hub id of the loaded model, as the server sees it."""
     max_model_len: int | None = None
     adapters: tuple[str, ...] = ()
     embeds: bool = False
-    """Whether it embeds, and does not generate."""
+    """Whether it only embeds."""
+    reranks: bool = False
+    """Whether it only reranks."""
     chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
@@ -74,7 +76,7 @@ _OWNERS: dict[str, DialectName] = {
 async def identify(
     client: Client, where: Endpoint, *, dialect: DialectName | None, model: str | None
 ) -> Identity:
-    """Ask the server. Raises `ReplicaFailure` if it does not answer, or serves no such model."""
+    """Identify the server. Raises `ReplicaFailure` if it does not respond, or does not serve the model."""
     cards = (await client.get(where, "/v1/models", _Models, within=_TIMEOUT)).data
     bases = [card for card in cards if card.parent is None]
     card = next((each for each in bases if model in (None, each.id)), None)
@@ -95,16 +97,25 @@ async def identify(
         case "sglang":
             return await _of_sglang(client, where, identity)
         case "vllm" | "vllm-generate":
+            # vLLM also reranks by embedding models, as the cosine of vectors.
             embeds = await _has_vectors(client, where)
-            return msgspec.structs.replace(identity, embeds=embeds)
+            reranks = not embeds and await _has_scores(client, where, identity.model)
+            return msgspec.structs.replace(identity, embeds=embeds, reranks=reranks)
         case "trtllm":
             return identity
 
 
 async def _has_vectors(client: Client, where: Endpoint) -> bool:
-    """An empty request is refused by a server that embeds; others have no such route, or say that they do not."""
+    """Whether the server embeds. An embedding server rejects an empty request as invalid; others lack the route or say
+    so."""
     status = await client.status(where, "/v1/embeddings", within=_TIMEOUT, body=b"{}")
     return status in (400, 422)
+
+
+async def _has_scores(client: Client, where: Endpoint, model: str) -> bool:
+    """Whether the server reranks. Others lack the route, or have it and say that they do not."""
+    body = msgspec.json.encode({"model": model, "query": "a", "documents": ["b"]})
+    return await client.status(where, "/rerank", within=_TIMEOUT, body=body) == 200
 
 
 async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
@@ -115,10 +126,10 @@ async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
         kind = "llamacpp"
     if kind is None:
         raise ReplicaFailure(
-            f"it is no server of a known kind (owned_by is {card.owned_by!r}); say which with `dialect`"
+            f"unknown kind of server (owned_by is {card.owned_by!r}); set `dialect`"
         )
     if kind == "vllm":
-        # An empty request is refused where the route exists, and not found where it does not.
+        # The route exists if an empty request is rejected as invalid rather than not found.
         status = await client.status(where, "/inference/v1/generate", within=_TIMEOUT, body=b"{}")
         return "vllm-generate" if status in (400, 422) else "vllm"
     return kind
@@ -130,12 +141,14 @@ async def _answers(client: Client, where: Endpoint, path: str) -> bool:
 
 async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) -> Identity:
     props = await client.get(where, "/props", _Props, within=_TIMEOUT)
+    reranks = await _has_scores(client, where, identity.model)
     return Identity(
         dialect=identity.dialect,
         model=identity.model,
         source=props.model_path,
         max_model_len=props.default_generation_settings.n_ctx,
-        embeds=await _has_vectors(client, where),
+        embeds=not reranks and await _has_vectors(client, where),
+        reranks=reranks,
         chat_template=props.chat_template,
         bos_token=props.bos_token,
         eos_token=props.eos_token,

@@ -1,38 +1,31 @@
-"""Opening the engine: find the replicas, ask one what it is, load its tokenizer, take care of them until the end."""
+"""Opens the engine: discovers the replicas, identifies one, loads its tokenizer and monitors them until it is
+closed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal
 
 import msgspec
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, ModelInfo
+from gateway.sdk import ConfigurationError, Engine, EngineContext, ModelInfo
 from gateway_remote.assets import Assets, load_assets
-from gateway_remote.client import Client, headers_of, tls_context
+from gateway_remote.client import Client
+from gateway_remote.compiling import PreparedStructures
 from gateway_remote.config import RemoteConfig
-from gateway_remote.dialects import DIALECTS, Dialect, Served
+from gateway_remote.connecting import connections, monitored
+from gateway_remote.dialects import DIALECTS, Dialect, ServedModelInfo
 from gateway_remote.discovery import Discovery, discovery, is_address
 from gateway_remote.embedding import RemoteEmbedder
 from gateway_remote.engine import RemoteEngine
 from gateway_remote.failures import ReplicaFailure
-from gateway_remote.health import Caretaker
+from gateway_remote.health import HealthMonitor
 from gateway_remote.identify import Identity, identify
-from gateway_remote.pool import Pool
-from gateway_remote.stalls import StallWatch
-from gateway_remote.structure import (
-    LlamaCppStructures,
-    SglangStructures,
-    Structures,
-    TrtllmStructures,
-    VllmStructures,
-)
+from gateway_remote.reranking import RemoteReranker
 
 VLLM_JSON_WHITESPACE = 64
 logger = logging.getLogger("gateway.remote")
@@ -42,41 +35,37 @@ _BETWEEN_TRIES = 0.5
 
 @asynccontextmanager
 async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIterator[Engine]:
-    """The engine of one model. Raises `ConfigurationError` if no replica comes up in `start_timeout` seconds, or where
-    something about them is not known and not configured."""
+    """The engine of one model.
+
+    Raises `ConfigurationError` if no replica comes up within `start_timeout` seconds, or a required property is neither
+    reported nor configured.
+    """
     found = discovery(config, context.path)
-    stalls = StallWatch(config.stall_timeout, time.monotonic)
-    try:
-        tls = await asyncio.to_thread(tls_context, config.ca_file, verify=config.tls_verify)
-    except OSError as error:
-        raise ConfigurationError(f"ca_file {config.ca_file}: {error.strerror or error}.") from error
     async with AsyncExitStack() as stack:
-        client = Client(
-            stalls,
-            headers=headers_of(config.headers, config.key()),
-            connect_timeout=config.connect_timeout,
-            tls=tls,
-            clock=time.monotonic,
-        )
-        stack.callback(client.close)
-        pool = Pool(
-            context.name,
-            config.pool_settings(),
-            clock=time.monotonic,
-            # Chance spreads load here; nothing secret depends on it.
-            rng=random.Random(),  # noqa: S311
-        )
-        stack.callback(pool.close)
+        made = await stack.enter_async_context(connections(config, context.name, key=config.key()))
+        client, pool = made.client, made.pool
         identity = _adapted(await _first_answer(found, client, config, context), config, context)
         pool.update(await found.find())
+        task = config.task or _task(identity)
+        if task == "rerank":
+            info = _reranker_info(context, config, identity)
+            monitor = HealthMonitor(pool, client, config, found, made.stalls)
+            await stack.enter_async_context(monitored(monitor))
+            yield RemoteReranker(
+                config=config,
+                info=info,
+                model=identity.model,
+                truncates=identity.dialect in ("vllm", "vllm-generate"),
+                client=client,
+                pool=pool,
+            )
+            return
         assets = await asyncio.to_thread(_assets, config, context, identity)
-        dialect = _dialect(config, context, identity, assets)
-        caretaker = Caretaker(pool, client, config, found, stalls)
-        await caretaker.first_look()
-        task = asyncio.create_task(caretaker.run())
-        stack.push_async_callback(_end, task)
+        dialect = _dialect(config, context, identity, assets, stack)
+        monitor = HealthMonitor(pool, client, config, found, made.stalls)
+        await stack.enter_async_context(monitored(monitor))
         info = _info(context, dialect, identity, assets)
-        if identity.embeds if config.task is None else config.task == "embed":
+        if task == "embed":
             yield RemoteEmbedder(
                 config=config,
                 info=info,
@@ -97,19 +86,38 @@ async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIter
         )
 
 
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+def _task(identity: Identity) -> Literal["generate", "embed", "rerank"]:
+    if identity.reranks:
+        return "rerank"
+    return "embed" if identity.embeds else "generate"
+
+
+def _reranker_info(context: EngineContext, config: RemoteConfig, identity: Identity) -> ModelInfo:
+    """Needs no tokenizer. Raises `ConfigurationError` for servers whose rerank route has another shape, or is missing."""
+    title = DIALECTS[identity.dialect].title
+    if identity.dialect not in ("vllm", "vllm-generate", "llamacpp"):
+        raise ConfigurationError(
+            f"The model {context.name!r} is to rerank (task), and its server is {title}; of servers, vLLM and llama-server "
+            "can be used for that."
+        )
+    limits = (context.max_model_len, config.max_model_len, identity.max_model_len)
+    return ModelInfo(
+        name=context.name,
+        engine="remote",
+        path=identity.source,
+        max_model_len=min((limit for limit in limits if limit is not None), default=None),
+        description=f"{title}: {identity.model}",
+        adapters=identity.adapters,
+    )
 
 
 def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -> Identity:
-    """With the adapters that the configuration knows of. Raises `ConfigurationError` for servers that have none."""
+    """Add the configured adapters. Raises `ConfigurationError` for servers without adapter support."""
     if not config.adapters:
         return identity
     if "adapters" not in DIALECTS[identity.dialect].capabilities:
         raise ConfigurationError(
-            f"The model {context.name!r} has adapters, which are not asked for by name of {DIALECTS[identity.dialect].title}."
+            f"The model {context.name!r} has adapters, but {DIALECTS[identity.dialect].title} cannot select them by name."
         )
     names = dict.fromkeys((*identity.adapters, *config.adapters))
     return msgspec.structs.replace(identity, adapters=tuple(names))
@@ -118,7 +126,7 @@ def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -
 async def _first_answer(
     found: Discovery, client: Client, config: RemoteConfig, context: EngineContext
 ) -> Identity:
-    """What the first replica that answers says of itself."""
+    """Model information from the first replica that responds."""
     give_up = time.monotonic() + config.start_timeout
     told = False
     while True:
@@ -162,7 +170,11 @@ def _assets(config: RemoteConfig, context: EngineContext, identity: Identity) ->
 
 
 def _dialect(
-    config: RemoteConfig, context: EngineContext, identity: Identity, assets: Assets
+    config: RemoteConfig,
+    context: EngineContext,
+    identity: Identity,
+    assets: Assets,
+    stack: AsyncExitStack,
 ) -> Dialect:
     limits = (context.max_model_len, config.max_model_len, identity.max_model_len)
     known = [limit for limit in limits if limit is not None]
@@ -171,7 +183,7 @@ def _dialect(
         raise ConfigurationError(
             f"The engine of the model {context.name!r} does not say how long its context is; set max_model_len."
         )
-    served = Served(
+    served = ServedModelInfo(
         model=identity.model,
         max_model_len=min(known, default=None),
         vocabulary=max(len(assets.tokenizer.bytes_of), assets.vocab_size or 0),
@@ -179,18 +191,17 @@ def _dialect(
     )
     ending = frozenset(assets.eos_token_ids)
     special = assets.tokenizer.special
-    structures: Structures
-    match identity.dialect:
-        case "vllm" | "vllm-generate":
-            structures = VllmStructures(
-                special, ending, config.max_json_whitespace or VLLM_JSON_WHITESPACE
-            )
-        case "sglang":
-            structures = SglangStructures(special, ending, config.max_json_whitespace)
-        case "trtllm":
-            structures = TrtllmStructures(special, ending, config.max_json_whitespace)
-        case "llamacpp":
-            structures = LlamaCppStructures()
+    whitespace = config.max_json_whitespace
+    if identity.dialect in ("vllm", "vllm-generate"):
+        whitespace = whitespace or VLLM_JSON_WHITESPACE
+    settings = {
+        "special": dict(special),
+        "ending": sorted(ending),
+        "max_json_whitespace": whitespace,
+        "vocabulary": served.vocabulary,
+    }
+    structures = PreparedStructures(identity.dialect, settings, seconds=context.compile_seconds)
+    stack.push_async_callback(structures.compiler.close)
     return kind(served, assets.tokenizer, structures, tokens_only=config.tokens_only)
 
 

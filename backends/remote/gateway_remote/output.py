@@ -1,7 +1,7 @@
-"""From a server's token ids to engine outputs: one generation's text, tokens, log probabilities and end.
+"""Converts a server's token ids to engine outputs: text, tokens, log probabilities and the end of one generation.
 
-Text is made here, from the tokens' own bytes, and stop strings and stop tokens are looked for here: then text, tokens and
-log probabilities agree, and are the same from every server. Pure and synchronous.
+Text is decoded here from the tokens' bytes, and stop strings and stop tokens are matched here. Text, tokens and log
+probabilities therefore agree, and do not depend on the server. Pure and synchronous.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
-from gateway_remote.stopping import Found, StopFinder
+from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
+from gateway_remote.stopping import StopFinder, StopMatch
 from gateway_remote.tokenizer import JsonTokenizer
 
 _LEAST = -9999.0
-"""What OpenAI writes for a log probability too small to tell."""
+"""The value that OpenAI uses for log probabilities too small to report."""
 
 
-class Scored(NamedTuple):
-    """A sampled token with its log probability, and the most likely ones at its place, best first."""
+class SampledToken(NamedTuple):
+    """A sampled token with its log probability and its most likely alternatives, best first."""
 
     token_id: int
     logprob: float
     top: Sequence[tuple[int, float]] = ()
 
 
-class _Held(NamedTuple):
-    """A token whose text is not out yet; `end` is its end in the text's bytes."""
+class _HeldToken(NamedTuple):
+    """A token whose text is held back. `end` is the offset of its end in the text's bytes."""
 
-    token: Scored
+    token: SampledToken
     data: bytes
     end: int
 
 
 class OutputBuilder:
-    """The state of one generation. `add` and `end` what the server says; `take` what is ready."""
+    """State of one generation. Feed it with `add` and `end`; `take` returns what is ready."""
 
     def __init__(
         self, tokenizer: JsonTokenizer, sampling: Sampling, *, eos_is_last: bool, prompt_tokens: int
@@ -51,18 +51,18 @@ class OutputBuilder:
         self._stops = StopFinder(sampling.stop) if any(sampling.stop) else None
         self._min_tokens = sampling.min_tokens or 0
         self._wanted = sampling.logprobs
-        self._held: deque[_Held] = deque()
-        self._group: list[tuple[Scored, bytes]] = []
-        """Tokens inside one character."""
+        self._held: deque[_HeldToken] = deque()
+        self._group: list[tuple[SampledToken, bytes]] = []
+        """Tokens of an incomplete character."""
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._decode = self._utf8.decode
         self._whole = tokenizer.whole_of
         self._simple = self._stops is None and self._wanted is None
-        """Whether a token that is whole characters is its own text, and nothing else."""
+        """Fast path: no stop strings and no log probabilities are needed, so whole characters pass through."""
         self._inside = False
-        """Whether the next token's text depends on what was before: half a character, or an undecided token."""
-        self._undecided: list[tuple[Scored | None, bytes]] = []
-        """A last token that is text only if another follows it."""
+        """Whether the next token's text depends on earlier ones: an incomplete character or an undecided token."""
+        self._undecided: list[tuple[SampledToken | None, bytes]] = []
+        """A last token that counts as text only if another follows."""
         self._made_bytes = 0
         self._given_bytes = 0
         self._prompt_tokens: int | None = prompt_tokens
@@ -73,17 +73,17 @@ class OutputBuilder:
         self._stop_reason: str | int | None = None
         self._cut = False
         self.count = 0
-        """Tokens so far."""
+        """Number of tokens so far."""
         self.complete = False
-        """The server has said all that it will."""
+        """Whether the server's output is complete."""
 
     @property
     def finished(self) -> bool:
-        """Whether it is known why the output ended."""
+        """Whether the finish reason is known."""
         return self._finish is not None
 
     def usage(self, prompt_tokens: int | None, cached_tokens: int | None) -> None:
-        """What the server counted."""
+        """Set the server's token counts."""
         if prompt_tokens:
             self._prompt_tokens = prompt_tokens
         if cached_tokens is not None:
@@ -92,18 +92,18 @@ class OutputBuilder:
     def add(
         self,
         ids: Sequence[int],
-        scored: Sequence[Scored] | None = None,
+        scored: Sequence[SampledToken] | None = None,
         *,
         before: bytes = b"",
         finish: FinishReason | None = None,
         stop_reason: str | int | None = None,
     ) -> None:
-        """Take in new tokens, and the end if they are the last. `scored` has as many as `ids`.
+        """Add tokens, and the finish reason with the last ones. `scored`, if given, has the length of `ids`.
 
-        `before` is text of tokens that the server did not tell, ahead of the last one.
+        `before` is text of tokens whose ids the server did not return; it precedes the last token.
         """
         if self._finish is not None:
-            # A stop string was found here, and the server has gone on.
+            # A stop string was found here, but the server continued.
             self._cut = self._cut or bool(ids) or finish is not None
             return
         self.count += len(ids)
@@ -132,7 +132,7 @@ class OutputBuilder:
             self.end(finish, stop_reason)
 
     def add_text(self, text: str) -> None:
-        """Take in text from a server that tells no token ids: they are made again from the text."""
+        """Add text from a server that returns no token ids. The text is re-encoded."""
         if self._finish is None and text:
             ids = self._tokenizer.encode(text)
             self.count += len(ids)
@@ -140,11 +140,11 @@ class OutputBuilder:
             self._text += text
 
     def cut(self) -> None:
-        """The output is at its end, whatever the server would add."""
+        """End the output and ignore what the server adds."""
         self._cut = True
 
     def end(self, finish: FinishReason, stop_reason: str | int | None) -> None:
-        """The server's output has ended."""
+        """Record the end of the server's output."""
         if self._finish is not None:
             return
         if self._undecided:
@@ -160,7 +160,7 @@ class OutputBuilder:
             self._release_all(None)
 
     def take(self) -> EngineOutput | None:
-        """What is ready; None for nothing. The last one has the finish reason, once `complete`."""
+        """Return the available output, or None. The last one has the finish reason, once `complete`."""
         finish = self._finish
         if finish is None and self._simple and self._prompt_tokens is None:
             if not self._ids and not self._text:
@@ -198,13 +198,13 @@ class OutputBuilder:
             return b"".join(map(self._table_bytes, ids))
 
     def _table_bytes(self, token_id: int) -> bytes:
-        """Ids that only pad the vocabulary have no bytes."""
+        """The bytes of a token. Ids that pad the vocabulary have none."""
         return self._table[token_id] if 0 <= token_id < len(self._table) else b""
 
     def _without_ender(
         self, last: int, data: bytes, finish: FinishReason | None, stop_reason: str | int | None
     ) -> bytes:
-        """`data` without the bytes of `last`, where that token may have ended the output."""
+        """`data` without the bytes of `last` if that token may have ended the output."""
         own = self._table_bytes(last)
         if not own:
             return data
@@ -223,7 +223,7 @@ class OutputBuilder:
             or (self._eos_is_last and stop_reason is None)
         )
 
-    def _feed(self, token: Scored | None, data: bytes) -> None:
+    def _feed(self, token: SampledToken | None, data: bytes) -> None:
         if token is None:
             self._search(self._decode(data))
         else:
@@ -232,12 +232,12 @@ class OutputBuilder:
     def _add_scored(
         self,
         ids: Sequence[int],
-        scored: Sequence[Scored] | None,
+        scored: Sequence[SampledToken] | None,
         before: bytes,
         finish: FinishReason | None,
         stop_reason: str | int | None,
     ) -> None:
-        tokens = scored or [Scored(index, _LEAST) for index in ids]
+        tokens = scored or [SampledToken(index, _LEAST) for index in ids]
         for place, token in enumerate(tokens):
             if self._finish is not None:
                 return
@@ -256,8 +256,8 @@ class OutputBuilder:
                 data = b"" if ended else data
             self._feed(token, before + data if last else data)
 
-    def _settle(self, token: Scored, data: bytes) -> str:
-        """The text that `token` completes; its bytes are settled where a character ends."""
+    def _settle(self, token: SampledToken, data: bytes) -> str:
+        """The text that `token` completes. Bytes become text at the end of a character."""
         self._group.append((token, data))
         whole = b"".join(part for _, part in self._group)
         text = codecs.getincrementaldecoder("utf-8")("replace")
@@ -268,12 +268,12 @@ class OutputBuilder:
         for place, (member, part) in enumerate(self._group):
             own = part if encoded == whole else encoded if place == 0 else b""
             self._made_bytes += len(own)
-            self._held.append(_Held(member, own, self._made_bytes))
+            self._held.append(_HeldToken(member, own, self._made_bytes))
         self._group.clear()
         return decoded
 
     def _search(self, text: str) -> None:
-        """Let `text` out as far as no stop string can take it back."""
+        """Emit `text` up to the part that may belong to a stop string."""
         stops = self._stops
         if stops is None:
             self._text += text
@@ -286,7 +286,7 @@ class OutputBuilder:
         if found is not None:
             self._stop_at(found)
 
-    def _stop_at(self, found: Found) -> None:
+    def _stop_at(self, found: StopMatch) -> None:
         if self._keeps_stop:
             self._text += found.stop
         self._finish, self._stop_reason = "stop", found.stop
@@ -296,20 +296,20 @@ class OutputBuilder:
         self._release_all(self._made_bytes - beyond)
 
     def _release_all(self, text_end: int | None) -> None:
-        """The output has ended: cut the held tokens' bytes at `text_end` (None: nowhere), and let all of them out."""
+        """Emit all held tokens at the end of the output, with their bytes cut at `text_end` (None: not cut)."""
         for token, _ in self._group:
-            self._held.append(_Held(token, b"", self._made_bytes))
+            self._held.append(_HeldToken(token, b"", self._made_bytes))
         self._group.clear()
         if text_end is None:
             return
-        cut: deque[_Held] = deque()
+        cut: deque[_HeldToken] = deque()
         for held in self._held:
             start = held.end - len(held.data)
             cut.append(held._replace(data=held.data[: max(0, text_end - start)]))
         self._held = cut
 
     def _released(self) -> list[TokenLogprob]:
-        """The tokens whose text is out, or that make none."""
+        """Take the tokens whose text was emitted or is empty."""
         self._given_bytes += len(self._text.encode())
         ready: list[TokenLogprob] = []
         while self._held and (self._finish is not None or self._held[0].end <= self._given_bytes):
@@ -317,7 +317,7 @@ class OutputBuilder:
             ready.append(self._logprob(held.token, held.data))
         return ready
 
-    def _logprob(self, token: Scored, data: bytes) -> TokenLogprob:
+    def _logprob(self, token: SampledToken, data: bytes) -> TokenLogprob:
         texts, table = self._tokenizer.text_of, self._tokenizer.bytes_of
         size = len(table)
         return TokenLogprob(

@@ -1,4 +1,4 @@
-"""The replicas of one model, and who gets which request. No IO: a clock and a source of chance are handed in."""
+"""The replicas of one model and their assignment to requests. Does no IO: clock and random source are passed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from gateway.errors import EngineUnavailable, GatewayError, RateLimited
+from gateway.sdk import EngineUnavailable, GatewayError, RateLimited
 from gateway_remote.breaker import Breaker
 from gateway_remote.choose import Policy, choose
 from gateway_remote.prefix import PrefixIndex
@@ -19,7 +19,7 @@ from gateway_remote.replica import Endpoint, Outcome, Replica
 
 
 class PoolSettings(Struct, frozen=True, kw_only=True):
-    """Times in seconds. The meanings are `RemoteConfig`'s."""
+    """Pool settings, as in `RemoteConfig`. Times are in seconds."""
 
     policy: Policy = "affinity"
     max_running: int | None = None
@@ -34,22 +34,22 @@ class PoolSettings(Struct, frozen=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, eq=False):
-    """One request's place on a replica. Give it back to the pool exactly once."""
+    """A request's slot on a replica. Return it to the pool exactly once."""
 
     replica: Replica
     probe: bool
-    """Whether it tries out a replica that has failed."""
+    """Whether the request probes a replica that has failed."""
     matched: int
-    """Blocks of its prompt that the replica has read before."""
+    """Number of prompt blocks that the replica has cached."""
 
 
 class Pool:
-    """Hands out replicas. Bound to one event loop; nothing in it blocks."""
+    """Assigns replicas to requests. Bound to one event loop; never blocks."""
 
     def __init__(
         self, name: str, settings: PoolSettings, *, clock: Callable[[], float], rng: random.Random
     ) -> None:
-        """`name` is the model's, for messages; `clock` counts seconds and never runs backwards."""
+        """`name` is the model's name, for messages. `clock` returns monotonic seconds."""
         self._name = name
         self._settings = settings
         self._clock = clock
@@ -57,26 +57,26 @@ class Pool:
         self._replicas: dict[Endpoint, Replica] = {}
         self._tickets = count()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        """In order of arrival."""
+        """Waiting requests, in order of arrival."""
         self._closed = False
 
     @property
     def replicas(self) -> Collection[Replica]:
-        """All that are known, those that drain included."""
+        """All known replicas, including draining ones."""
         return self._replicas.values()
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a place."""
+        """Number of waiting requests."""
         return len(self._waiters)
 
     def close(self) -> None:
-        """Hand out nothing more: who waits, and who comes, gets `EngineUnavailable`."""
+        """Reject all queued and future requests with `EngineUnavailable`."""
         self._closed = True
         self._wake_all()
 
     def update(self, endpoints: Iterable[Endpoint]) -> None:
-        """These are the replicas from now on: new ones join, ones that are not named drain and are forgotten."""
+        """Set the current replicas. New ones are added; missing ones drain and are then removed."""
         named = dict.fromkeys(endpoints)
         for where in named:
             known = self._replicas.get(where)
@@ -91,27 +91,27 @@ class Pool:
         self._wake_all()
 
     def check_passed(self, replica: Replica) -> None:
-        """An active check found the replica well."""
+        """Record a successful health check."""
         if replica.check_passed(self._clock()):
             self._wake_all()
 
     def check_failed(self, replica: Replica, reason: str, *, threshold: int) -> None:
-        """An active check went wrong. An ejected replica's requests without a token go to others."""
+        """Record a failed health check. If it ejects the replica, requests without a token move to others."""
         if replica.check_failed(reason, threshold=threshold):
-            replica.give_back_unbegun()
+            replica.cancel_waiting()
 
     async def acquire(
         self, chain: Sequence[int] = (), *, avoiding: Collection[Replica] = ()
     ) -> Lease:
-        """A place on the best replica; waits where all have as many requests as they may.
+        """Acquire a slot on the best replica. Waits while all are at their limits.
 
-        `avoiding` are replicas that this request has tried; they come last. Raises `EngineUnavailable` where no replica
-        can serve for `wait_for_replica` seconds, and `RateLimited` where all that can have asked to wait.
+        `avoiding` are replicas that this request has tried; they come last. Raises `EngineUnavailable` if no replica
+        can serve within `wait_for_replica` seconds, and `RateLimited` if all usable replicas are overloaded.
         """
         try:
             return await self._acquire(chain, avoiding)
         except GatewayError:
-            # This one may have been woken for a change that the next in the queue has to learn of too.
+            # This waiter may have consumed a wake-up that the next in the queue needs too.
             self._wake_one()
             raise
 
@@ -151,7 +151,8 @@ class Pool:
         self.release(await self.acquire(), "abandoned")
 
     def release(self, lease: Lease, outcome: Outcome, *, retry_after: float = 1.0) -> None:
-        """Give a place back, with what came of it. `retry_after` is a busy replica's wish, in seconds."""
+        """Release a slot and record the request's outcome. `retry_after` is the delay that a busy replica asked for, in
+        seconds."""
         replica, totals = lease.replica, lease.replica.totals
         replica.running -= 1
         now = self._clock()
@@ -176,13 +177,13 @@ class Pool:
         self._wake_one()
 
     def tried_all(self, tried: Collection[Replica]) -> bool:
-        """Whether no replica is left that could serve and is not among `tried`."""
+        """Whether every replica that could serve is in `tried`."""
         return all(
             each.draining or each.down is not None or each in tried for each in self.replicas
         )
 
     def has_spare(self, tried: Collection[Replica]) -> bool:
-        """Whether a replica that is not among `tried` could serve at once."""
+        """Whether a replica outside `tried` could serve at once."""
         now = self._clock()
         return any(
             each.status(now) == "up" and not each.full and each not in tried
@@ -190,7 +191,7 @@ class Pool:
         )
 
     def unavailable(self) -> EngineUnavailable:
-        """Why nothing can be handed out, in a sentence for the client."""
+        """The error that tells the client why no replica is available."""
         known = [each for each in self.replicas if not each.draining]
         if not known:
             return EngineUnavailable(f"The model '{self._name}' has no engine at the moment.")
@@ -225,14 +226,14 @@ class Pool:
             if not each.draining and each.down is None and not each.full and each.busy_until <= now
         ]
         fresh = [each for each in free if each not in avoiding]
-        # A half-open replica is tried first, by one request at a time: waiting until the others are worse would keep
-        # it out for ever. That request is tried elsewhere if it fails.
+        # A half-open replica is probed first, by one request at a time, which is retried elsewhere on failure.
+        # Otherwise it would never be used while others are healthy.
         for each in fresh:
             if each.breaker.state(now) == "half_open" and each.breaker.admits(now):
                 return each
         for among in (fresh, free):
             closed = [each for each in among if each.breaker.state(now) == "closed"]
-            # Where all breakers are open, one that the health checks call well is better than an error.
+            # If all breakers are open, use a replica whose health checks pass rather than fail.
             if candidates := closed or among:
                 return self._choose(candidates, chain)
         return None
@@ -269,7 +270,8 @@ class Pool:
             )
 
     async def _wait(self, ticket: int) -> None:
-        """Until something has changed. The place in the queue is the ticket's: who was woken in vain keeps it."""
+        """Wait until something changes. The ticket keeps the request's position in the queue after a wake-up in
+        vain."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         insort(self._waiters, (ticket, waiter))
         try:

@@ -1,4 +1,4 @@
-"""Which prompts' beginnings a replica has seen, so that a conversation finds its key-value cache again."""
+"""Tracks the prompt prefixes that a replica has cached, so that conversations reuse its key-value cache."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 MAX_BLOCKS = 1024
-"""Blocks of one prompt that are looked at; prompts that differ only after them are alike enough."""
+"""Maximum number of blocks compared per prompt."""
 
 
 def prefix_chain(token_ids: Sequence[int], *, block: int, seed: object) -> list[int]:
-    """One hash for each whole block of `block` tokens, which stands for the prompt up to that block's end.
+    """One hash per whole block of `block` tokens; each covers the prompt up to the end of its block.
 
-    Engines keep their caches apart by what `seed` holds (cache_salt, adapter), so prompts of different seeds share
-    nothing. Two prompts that collide are sent to one replica without need; nothing else follows.
+    `seed` holds what separates engine caches (cache_salt, adapter), so prompts with different seeds share nothing. A
+    collision only sends a request to a replica needlessly.
     """
     count = min(len(token_ids) // block, MAX_BLOCKS)
     value = hash(seed)
@@ -25,7 +25,7 @@ def prefix_chain(token_ids: Sequence[int], *, block: int, seed: object) -> list[
 
 
 class PrefixIndex:
-    """The blocks that one replica has most recently read, at most `capacity` of them."""
+    """The blocks most recently read by one replica, at most `capacity`."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -35,7 +35,7 @@ class PrefixIndex:
         return len(self._blocks)
 
     def match(self, chain: Sequence[int]) -> int:
-        """How many blocks of `chain`, from its beginning, the replica has seen."""
+        """Number of leading blocks of `chain` that the replica has read."""
         blocks = self._blocks
         for index, value in enumerate(chain):
             if value not in blocks:
@@ -43,7 +43,8 @@ class PrefixIndex:
         return len(chain)
 
     def add(self, chain: Sequence[int]) -> None:
-        """Note that the replica reads `chain`; what was read longest ago is forgotten, a prompt's end before its beginning."""
+        """Record that the replica reads `chain`. Evicts the least recently read blocks, a prompt's end before its
+        start."""
         blocks = self._blocks
         for value in reversed(chain):
             blocks[value] = None
@@ -52,5 +53,5 @@ class PrefixIndex:
             blocks.popitem(last=False)
 
     def clear(self) -> None:
-        """The replica has started afresh."""
+        """Forget everything, because the replica restarted."""
         self._blocks.clear()

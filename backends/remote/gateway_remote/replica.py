@@ -1,4 +1,4 @@
-"""One replica of a model: what is known of it, and what it runs."""
+"""State of one replica of a model."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from gateway_remote.breaker import Breaker
 from gateway_remote.prefix import PrefixIndex
 
 Outcome: TypeAlias = Literal["served", "failed", "busy", "abandoned"]
-"""served: it answered, be it with a refusal; failed: it did not; busy: it asks to wait (429); abandoned: the client left,
-or another replica was quicker."""
+"""served: it responded, possibly with a rejection; failed: it did not; busy: it asked to wait (429); abandoned: the
+client disconnected, or another replica was faster."""
 
 Status: TypeAlias = Literal["up", "busy", "half_open", "open", "down", "draining"]
-"""up: it gets requests; busy: it has asked to wait; half_open, open: its breaker; down: the health checks gave it up;
-draining: discovery names it no more."""
+"""up: receives requests; busy: asked to wait; half_open, open: state of its breaker; down: ejected by health checks;
+draining: no longer discovered."""
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a replica is. `url` has neither path nor slash at its end, but a path that all its routes begin with."""
+    """Address of a replica. `url` may have a path prefix, without a trailing slash."""
 
     url: str
     host: str | None = None
-    """The name that it was found under, where `url` has the bare address: for the Host header and for TLS."""
+    """Host name for the Host header and TLS, if `url` has the IP address."""
 
     def __str__(self) -> str:
         return self.url
 
 
 def endpoint(url: str) -> Endpoint:
-    """The endpoint that a person wrote. Raises ValueError, with a phrase, for what is no http(s) address.
+    """Parse an address from the configuration. Raises ValueError with a phrase if it is not an http(s) address.
 
-    A trailing `/v1` is taken off: the routes that are used do not all lie under it.
+    A trailing `/v1` is removed, because not all routes are below it.
     """
     trimmed = url.strip().rstrip("/").removesuffix("/v1")
     parts = urlsplit(trimmed)
@@ -43,12 +43,12 @@ def endpoint(url: str) -> Endpoint:
         raise ValueError(f"{url!r} is not an address like http://host:8000")
     if parts.query or parts.fragment or parts.username:
         raise ValueError(f"{url!r} has more than a scheme, a host, a port and a path")
-    _ = parts.port  # raises ValueError for one that is no number
+    _ = parts.port  # raises ValueError if it is not a number
     return Endpoint(trimmed)
 
 
 def endpoint_at(name: Endpoint, address: str) -> Endpoint:
-    """The endpoint of one of the addresses that `name`'s host resolves to."""
+    """The endpoint of one address that `name`'s host resolves to."""
     parts = urlsplit(name.url)
     host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
     where = host if parts.port is None else f"{host}:{parts.port}"
@@ -56,7 +56,7 @@ def endpoint_at(name: Endpoint, address: str) -> Endpoint:
 
 
 class Totals(Struct):
-    """What a replica has done since it became known."""
+    """Counters of a replica since it was discovered."""
 
     requests: int = 0
     served: int = 0
@@ -64,18 +64,18 @@ class Totals(Struct):
     busy: int = 0
     abandoned: int = 0
     broken: int = 0
-    """Streams that failed after their first token."""
+    """Streams that failed after the first token."""
     ejections: int = 0
     returns: int = 0
     affine: int = 0
-    """Requests that shared a prefix with what it had read."""
+    """Requests that shared a prefix with earlier ones."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
 
 
 class Replica:
-    """One replica. Everything here is plain state; the pool decides."""
+    """State of one replica; the pool makes the decisions."""
 
     def __init__(
         self, where: Endpoint, *, breaker: Breaker, prefixes: PrefixIndex, limit: int | None
@@ -86,13 +86,13 @@ class Replica:
         self.limit = limit
         self.running = 0
         self.draining = False
-        """Discovery names it no more: it ends what it runs, and is forgotten."""
+        """No longer discovered: finishes its requests, then is removed."""
         self.down: str | None = None
-        """Why the health checks gave it up."""
+        """Why the health checks ejected it; None if they did not."""
         self.busy_until = 0.0
         self.totals = Totals()
-        self.unbegun: set[Callable[[], None]] = set()
-        """Each ends a request that has no token yet, so that it is tried elsewhere."""
+        self.waiting_for_first_token: set[Callable[[], None]] = set()
+        """Callbacks that cancel requests without a token yet, so that they are retried elsewhere."""
         self._bad_checks = 0
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class Replica:
         return self.limit is not None and self.running >= self.limit
 
     def status(self, now: float) -> Status:
-        """One word for people and metrics."""
+        """The status, for people and metrics."""
         if self.draining:
             return "draining"
         if self.down is not None:
@@ -114,7 +114,7 @@ class Replica:
         return "busy" if now < self.busy_until else "up"
 
     def check_passed(self, now: float) -> bool:
-        """The health check was answered well; True if that brought the replica back."""
+        """Record a passed health check. Returns True if it brought the replica back."""
         self._bad_checks = 0
         if self.down is None:
             return False
@@ -125,7 +125,7 @@ class Replica:
         return True
 
     def check_failed(self, reason: str, *, threshold: int) -> bool:
-        """The health check went wrong; True if that was once too often and ejects the replica."""
+        """Record a failed health check. Returns True if it ejects the replica."""
         self._bad_checks += 1
         if self.down is not None:
             self.down = reason
@@ -136,7 +136,7 @@ class Replica:
         self.totals.ejections += 1
         return True
 
-    def give_back_unbegun(self) -> None:
-        """End the requests that wait here for their first token; each goes to another replica."""
-        for end in tuple(self.unbegun):
+    def cancel_waiting(self) -> None:
+        """Cancel the requests that wait here for a first token; each is retried on another replica."""
+        for end in tuple(self.waiting_for_first_token):
             end()

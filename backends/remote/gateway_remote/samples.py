@@ -1,4 +1,4 @@
-"""What the pool shows of itself: metrics, and rows for people."""
+"""Metrics and status rows of a pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway_remote.replica import Replica, Status, Totals
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One value, in Prometheus' terms. A counter's name has no `_total`."""
+    """One sample, in Prometheus' terms. Counter names lack the `_total` suffix."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -41,7 +41,7 @@ assert tuple(_COUNTERS) == Totals.__struct_fields__
 
 
 def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
-    """Everything that is counted, as of now."""
+    """Current values of all metrics."""
     now = time.monotonic()
     made = [
         Sample(
@@ -111,7 +111,7 @@ def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
 
 
 def describe(replicas: Collection[Replica]) -> list[dict[str, object]]:
-    """One row for each replica."""
+    """One status row for each replica."""
     now = time.monotonic()
     return [
         {

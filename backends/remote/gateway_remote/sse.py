@@ -1,13 +1,14 @@
-"""Server-sent events, as far as inference servers use them: `data:` lines, comments, a blank line after each event."""
+"""Parses server-sent events as inference servers send them: `data:` lines, comments, a blank line after each event."""
 
 from __future__ import annotations
 
 MAX_EVENT = 16 * 1024 * 1024
-"""Bytes of one event; more is no answer of an inference server."""
+"""Maximum size of one event, in bytes."""
 
 
 class EventSplitter:
-    """Cuts a body that arrives in pieces into the data of its events. Each byte is read once, but for split events."""
+    """Splits a streamed body into the data of its events. Reads each byte once, except for events split across
+    pieces."""
 
     __slots__ = ("_rest",)
 
@@ -16,7 +17,7 @@ class EventSplitter:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes. Raises ValueError for an event that is too large."""
-        # Nearly always a piece is one whole event of one line.
+        # Fast path: the piece is one whole event of one line.
         if (
             not self._rest
             and piece[:6] == b"data: "
@@ -39,6 +40,6 @@ def _data(event: bytes) -> bytes:
         if line.startswith(b"data:"):
             lines.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif line.startswith(b"error:"):
-            # Older llama-servers send their errors in a field of this name.
+            # Older llama-servers send errors in a field of this name.
             lines.append(b'{"error":' + line[6:] + b"}")
     return b"\n".join(lines)

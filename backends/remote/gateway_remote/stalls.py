@@ -1,4 +1,4 @@
-"""Silent streams: found by one look at all of them now and then, so that a token costs no timer."""
+"""Detects stalled streams by checking all of them periodically, which avoids a timer per token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Watched(Protocol):
-    """A stream that may fall silent."""
+    """A stream that may stall."""
 
     waiting_since: float | None
 
@@ -15,14 +15,14 @@ class Watched(Protocol):
 
 
 class StallWatch:
-    """Ends streams that are waited for longer than `limit` seconds. `look` must be called now and then."""
+    """Ends streams whose readers have waited longer than `limit` seconds. `end_stalled` must be called periodically."""
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._clock = clock
         self._streams: set[Watched] = set()
         self.now = clock()
-        """The time of the last look: what streams write down as the beginning of a wait."""
+        """Time of the last check; used as the start of new waits."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -33,8 +33,8 @@ class StallWatch:
     def remove(self, stream: Watched) -> None:
         self._streams.discard(stream)
 
-    def look(self) -> None:
-        """End what has been waited for too long. A stream whose reader is slow is not waited for, and left alone."""
+    def end_stalled(self) -> None:
+        """End stalled streams. A stream whose reader is slow is not waiting and is left alone."""
         self.now = now = self._clock()
         limit = self._limit
         for stream in tuple(self._streams):

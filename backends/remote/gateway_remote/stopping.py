@@ -1,4 +1,4 @@
-"""Stop strings in text that arrives in pieces."""
+"""Matches stop strings in streamed text."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
-    """Where a text ends."""
+class StopMatch(NamedTuple):
+    """A match of a stop string."""
 
     stop: str
     after: str
-    """What had come after the stop string already."""
+    """Text already received after the stop string."""
 
 
 class StopFinder:
-    """Finds the first stop string wherever the pieces are cut, and holds back only what may become one."""
+    """Finds the first stop string, however the text is split. Holds back only text that may be part of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self.held = ""
 
-    def feed(self, text: str) -> tuple[str, Found | None]:
-        """Text that may go out, and the stop string behind it if there is one."""
+    def feed(self, text: str) -> tuple[str, StopMatch | None]:
+        """Returns text that can be emitted, and the stop string after it if one was found."""
         text, self.held = self.held + text, ""
         first: tuple[int, int, str] | None = None
         for stop in self._stops:
             at = text.find(stop)
-            # Of two that begin at one place, the longer is the one that the text spells.
+            # If two start at the same place, the longer one wins.
             if at >= 0 and (first is None or (at, -len(stop)) < first[:2]):
                 first = (at, -len(stop), stop)
         if first is not None:
             at, _, stop = first
-            return text[:at], Found(stop, text[at + len(stop) :])
+            return text[:at], StopMatch(stop, text[at + len(stop) :])
         keep = max(_begun(text, stop) for stop in self._stops)
         if keep:
             self.held = text[-keep:]
@@ -40,13 +40,13 @@ class StopFinder:
         return text, None
 
     def rest(self) -> str:
-        """What was held, once nothing can follow."""
+        """Returns the held text at the end of the output."""
         rest, self.held = self.held, ""
         return rest
 
 
 def _begun(text: str, stop: str) -> int:
-    """How many characters at the end of `text` begin `stop` without completing it."""
+    """Length of the longest suffix of `text` that is a proper prefix of `stop`."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

@@ -1,6 +1,6 @@
-"""Constraint trees in the fields of each server.
+"""Converts constraint trees to each server's request fields.
 
-vLLM, SGLang and TensorRT-LLM enforce with xgrammar, whose structural tags say whole trees; llama-server takes GBNF.
+vLLM, SGLang and TensorRT-LLM use xgrammar, whose structural tags can express whole trees. llama-server uses GBNF.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
-from gateway.constraints import Constraint, FreeText, Grammar, JsonObject, JsonSchema
-from gateway.errors import Unsupported
+from gateway.sdk import Unsupported
+from gateway.sdk.constraints import Constraint, FreeText, Grammar, JsonObject, JsonSchema
 
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|.)", re.S)
-"""An escape of GBNF; a group of its own for those with two digits."""
+"""A GBNF escape; the group matches two hex digits."""
 
 
 class Structures(Protocol):
-    """A server's way to say constraints."""
+    """A server's encoding of constraints."""
 
     def fields(self, constraint: Constraint) -> dict[str, Any]:
-        """What a request's body says, so that the output is as `constraint` has it. Raises `Unsupported`."""
+        """Body fields that enforce `constraint`. Raises `Unsupported`."""
         ...
 
 
 class _Xgrammar:
-    """Structural tags, and the single kinds that have names of their own."""
+    """Structural tags, and the kinds of constraint that have fields of their own."""
 
     def __init__(
         self, special: Mapping[str, int], ending: frozenset[int], max_json_whitespace: int | None
     ) -> None:
-        from gateway.engines.xgrammar import Enforcement
+        from gateway.sdk.engines import Enforcement
 
         self._enforcement = Enforcement(
             max_json_whitespace=max_json_whitespace,
@@ -42,8 +42,8 @@ class _Xgrammar:
         )
 
     def outputs(self, constraint: Constraint) -> dict[str, Any] | None:
-        """One of json, json_object, regex, grammar or structural_tag, as vLLM names them; None: anything goes."""
-        from gateway.engines.xgrammar import structured_outputs
+        """One of json, json_object, regex, grammar or structural_tag, named as in vLLM; None if unconstrained."""
+        from gateway.sdk.engines import structured_outputs
 
         return structured_outputs(constraint, self._enforcement)
 
@@ -128,14 +128,14 @@ class LlamaCppStructures:
 
 
 def _schema_grammar(schema: Mapping[str, Any], _max_whitespace: int | None) -> str:
-    """The JSON texts that are valid under `schema`, as GBNF that xgrammar reads too."""
+    """A GBNF grammar, also readable by xgrammar, of the JSON texts valid under `schema`."""
     try:
         from gateway_llamacpp.grammar import to_gbnf
     except ImportError as error:
         raise Unsupported(
             "To enforce the length of strings in a JSON schema, this gateway needs litegate-llamacpp installed."
         ) from error
-    # xgrammar lets \\x have any number of digits; GBNF's has two.
+    # xgrammar allows any number of digits in \\x escapes; GBNF has two.
     return _ESCAPE.sub(_with_four_digits, to_gbnf(JsonSchema(dict(schema))))
 
 

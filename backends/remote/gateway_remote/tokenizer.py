@@ -1,4 +1,4 @@
-"""A `tokenizer.json` as the gateway's `Tokenizer`: exact bytes for each token, no network."""
+"""Implements the gateway's `Tokenizer` from a `tokenizer.json`. Exact bytes for each token, no network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import AddedToken, ConfigurationError
 
 if TYPE_CHECKING:
     import tokenizers
@@ -20,8 +20,8 @@ _SPACE = "\u2581"
 class JsonTokenizer:
     """Wraps a tokenizer of the `tokenizers` library, whose methods are thread-safe.
 
-    `bytes_of` has the bytes of every id; ids that only pad the vocabulary have none. `special` are the ids, by their
-    text, that `skip_special_tokens` leaves out.
+    `bytes_of` holds the bytes of every id; padding ids have none. `special` maps the text of special tokens to their
+    ids; `skip_special_tokens` drops these.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
@@ -31,6 +31,10 @@ class JsonTokenizer:
         added = tokenizer.get_added_tokens_decoder()
         self.special = {token.content: index for index, token in added.items() if token.special}
         self.special_ids = frozenset(self.special.values())
+        self.added_tokens = {
+            token.content: AddedToken(id=index, special=token.special)
+            for index, token in added.items()
+        }
         size = max(tokenizer.get_vocab_size(with_added_tokens=True), max(added, default=-1) + 1)
         read = self._reader()
         table: list[bytes] = []
@@ -45,14 +49,14 @@ class JsonTokenizer:
         self.shown_of = [
             b"" if index in self.special_ids else data for index, data in enumerate(table)
         ]
-        """Like `bytes_of`, with nothing for special tokens."""
+        """Like `bytes_of`, but empty for special tokens."""
         self.whole_of: list[str | None] = list(map(_whole, table))
-        """The text of tokens that are whole characters; None for others, and for special ones."""
+        """Text of tokens that are whole characters; None for other and special tokens."""
         for index in self.special_ids:
             self.whole_of[index] = None
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Token ids of `text`; special tokens written in the text become their ids."""
+        """Token ids of `text`. Special tokens spelled out in the text become their ids."""
         return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
@@ -66,7 +70,7 @@ class JsonTokenizer:
         return self.bytes_of[token_id]
 
     def _reader(self) -> Callable[[int, str], bytes]:
-        """How this vocabulary writes bytes."""
+        """The function that converts this vocabulary's token strings to bytes."""
         kinds = _decoders(self._tokenizer)
         if "ByteLevel" in kinds:
             alphabet = byte_level_alphabet()
@@ -74,34 +78,32 @@ class JsonTokenizer:
             def byte_level(index: int, token: str) -> bytes:
                 try:
                     return bytes(alphabet[character] for character in token)
-                except KeyError:  # a token that was added without being declared is plain text
+                except KeyError:  # an added token that is not declared special is plain text
                     return token.encode()
 
             return byte_level
         if kinds & {"ByteFallback", "Metaspace"}:
             return _sentencepiece
-        return self._by_decoding
+        return self._bytes_by_decoding
 
-    def _by_decoding(self, index: int, token: str) -> bytes:
-        """For other vocabularies: what the token adds after itself, since at a text's start spaces may fall away."""
+    def _bytes_by_decoding(self, index: int, token: str) -> bytes:
+        """The bytes of a token of other vocabularies, decoded after itself because leading spaces may be stripped."""
         once = self._tokenizer.decode([index])
         return self._tokenizer.decode([index, index])[len(once) :].encode()
 
 
 def load_tokenizer(file: Path) -> JsonTokenizer:
-    """The tokenizer in `file`. Raises `ConfigurationError` for what is none."""
+    """Load the tokenizer in `file`. Raises `ConfigurationError` if it is invalid."""
     import tokenizers
 
     try:
         return JsonTokenizer(tokenizers.Tokenizer.from_file(str(file)))
-    except (
-        Exception
-    ) as error:  # the library raises bare exceptions for whatever is wrong in the file
+    except Exception as error:  # the library raises bare exceptions for invalid files
         raise ConfigurationError(f"The tokenizer {file} cannot be read: {error}.") from error
 
 
 def byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from U+0100 on."""
+    """GPT-2's byte alphabet: printable bytes map to themselves, others to characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(0x100) if byte not in printable)
     return {chr(byte): byte for byte in printable} | {
@@ -122,7 +124,7 @@ def _sentencepiece(index: int, token: str) -> bytes:
 
 
 def _decoders(tokenizer: tokenizers.Tokenizer) -> set[str]:
-    """The kinds of the tokenizer's decoder and of those inside it; `Metaspace` also for its spelt-out form."""
+    """Type names of the tokenizer's decoder and its nested decoders; a spelt-out Metaspace counts as `Metaspace`."""
     if tokenizer.decoder is None:
         return set()
     outer = json.loads(tokenizer.decoder.__getstate__())

@@ -1,4 +1,4 @@
-"""`/v1/embeddings` of the replicas: inputs go out in pieces, vectors come back."""
+"""Calls `/v1/embeddings` of the replicas, with inputs split into batches."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.engines.vectors import shortened, vector_of_json
-from gateway.errors import EngineError, InvalidRequest
-from gateway.protocols import EmbeddingRequest, EmbeddingResult
+from gateway.sdk import EmbeddingRequest, EmbeddingResult, EngineError, InvalidRequest
+from gateway.sdk.engines import shortened, vector_of_json
 from gateway_remote.dispatch import Dispatcher
 
 _PIECE = 128
-"""Inputs of one call; more go to several replicas, if there are."""
+"""Inputs per call. Batches may go to different replicas."""
 _CALLS = 8
-"""Calls of one request at once."""
+"""Maximum number of concurrent calls per request."""
 
 
 class _Vector(Struct):
@@ -39,17 +38,17 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 class VectorCalls:
-    """Asks the replicas for vectors."""
+    """Requests vectors from the replicas."""
 
     def __init__(self, dispatcher: Dispatcher, path: str, *, cut_here: bool) -> None:
-        """`cut_here`: `dimensions` is kept to here, and the servers are not told of it."""
+        """`cut_here`: the gateway shortens vectors to `dimensions`, and the servers are not told."""
         self._dispatcher = dispatcher
         self._path = path
         self._cut_here = cut_here
         self._encode = msgspec.json.Encoder().encode
 
     async def embed(self, request: EmbeddingRequest, fields: Mapping[str, Any]) -> EmbeddingResult:
-        """All vectors; `fields` stand in each call's body. Raises as `EmbeddingEngine.embed` does."""
+        """Return all vectors. `fields` are added to each call's body. Raises as `EmbeddingEngine.embed` does."""
         total = len(request.inputs)
         vectors: list[array[float]] = [array("f")] * total
         starts = iter(range(0, total, _PIECE))

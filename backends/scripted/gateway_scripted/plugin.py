@@ -1,4 +1,4 @@
-"""From the configuration to a `ScriptedEngine`."""
+"""Creates a `ScriptedEngine` from the configuration."""
 
 from __future__ import annotations
 
@@ -8,44 +8,49 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from gateway import hookimpl
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.testing import Rule, Scenario, ScriptedEngine, ScriptedTokenizer, load_scenario
+from gateway.sdk import ConfigurationError, EngineContext, OpenEngine, Register, hookimpl
+from gateway_scripted.engine import ScriptedEngine
+from gateway_scripted.scenario import Rule, Scenario, load_scenario
+from gateway_scripted.tokenizer import ScriptedTokenizer
 
 
 class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[models.<name>.scripted]`."""
 
     scenario: str | None = None
-    """A scenario file, relative to the working directory; the model's `path` may say the same."""
+    """A scenario file, relative to the working directory. The model's `path` may name it instead."""
     rules: list[Rule] = []
-    """Rules in the configuration itself; they come after the file's."""
+    """Rules in the configuration, appended to the file's."""
     delay_ms: Annotated[float, Meta(ge=0)] = 0
-    """Milliseconds before each output, where the rule says none."""
+    """Default delay before each output, in milliseconds."""
     recover_after: Annotated[float, Meta(ge=0)] = 1.0
-    """Seconds after which a crashed engine serves again."""
+    """Seconds until a crashed engine recovers."""
     architecture: str | None = None
-    """What the model claims to be, so that its renderer and format are found as a real model's are."""
+    """Reported architecture. It selects the renderer and format, as for a real model."""
     model_type: str | None = None
-    """Likewise."""
+    """Reported model type. It selects the renderer and format, as for a real model."""
     special_tokens: list[str] = []
-    """Further markers that are one token each."""
-    task: Literal["both", "generate", "embed"] = "both"
-    """What the model claims to do."""
+    """Additional markers that are one token each."""
+    task: Literal["both", "generate", "embed", "rerank"] = "both"
+    """Reported task of the model; `both` is generation and embeddings."""
     dimensions: Annotated[int, Meta(ge=1, le=4096)] = 64
-    """Numbers in a made-up vector."""
+    """Length of the generated vectors."""
     synonyms: list[Annotated[list[str], Meta(min_length=2)]] = []
-    """Lists of words that share one vector, so that texts are near each other that share no word."""
+    """Lists of words that share one vector, so that texts without common words can be similar."""
     adapters: list[str] = []
-    """Names of LoRA adapters, which change nothing."""
+    """Names of LoRA adapters, which have no effect."""
+    media: list[Literal["image", "audio"]] = []
+    """What the model sees and hears. Each image or sound is described in the prompt by its size and hash."""
+    placeholders: Literal["none", "template"] = "none"
+    """Whether the chat template writes a placeholder token for each image, as `template` says, or need not know of images.
+    """
 
 
 @asynccontextmanager
 async def open_scripted(
     config: ScriptedConfig, context: EngineContext
 ) -> AsyncIterator[ScriptedEngine]:
-    """The engine of one model. Raises `ConfigurationError` for a scenario that cannot be read."""
+    """The engine of one model. Raises `ConfigurationError` if the scenario cannot be read."""
     path = config.scenario or context.path
     if config.scenario and context.path:
         raise ConfigurationError(
@@ -67,10 +72,13 @@ async def open_scripted(
         tokenizer=tokenizer,
         delay_ms=config.delay_ms,
         recover_after=config.recover_after,
-        dimensions=None if config.task == "generate" else config.dimensions,
-        generates=config.task != "embed",
+        dimensions=None if config.task in ("generate", "rerank") else config.dimensions,
+        generates=config.task in ("both", "generate"),
+        reranks=config.task == "rerank",
         adapters=config.adapters,
         synonyms=config.synonyms,
+        media=config.media,
+        placeholders=config.placeholders,
     )
 
 

@@ -1,4 +1,4 @@
-"""The plugin's configuration, and the arguments of TensorRT-LLM's `LLM` that it stands for."""
+"""The plugin's configuration, and its translation to arguments of TensorRT-LLM's `LLM`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.config.tables import suggestion
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
+from gateway.sdk import ConfigurationError, EngineContext
+from gateway.sdk.configuration import suggestion
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[models.<model>.trtllm]`. None leaves a value to TensorRT-LLM; names and meanings are those of its `LLM`."""
+class TrtllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.<model>.trtllm]`. None leaves a value to TensorRT-LLM. Names and meanings are those of its `LLM`."""
 
     backend: Literal["pytorch", "_autodeploy"] = "pytorch"
     dtype: str = "auto"
@@ -24,36 +23,37 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_batch_size: int | None = None
     max_num_tokens: int | None = None
     max_seq_len: int | None = None
-    """Tokens of prompt and output. The limit that the gateway's own configuration sets for the model wins."""
+    """Context length in tokens, prompt and output together. The model's limit in the gateway's configuration overrides
+    it."""
     enable_chunked_prefill: bool | None = None
     kv_cache_config: dict[str, Any] = {}
-    """Of TensorRT-LLM's `KvCacheConfig`: free_gpu_memory_fraction, enable_block_reuse, dtype, ..."""
+    """Fields of TensorRT-LLM's `KvCacheConfig`: free_gpu_memory_fraction, enable_block_reuse, dtype, ..."""
     speculative_config: dict[str, Any] = {}
-    """One of TensorRT-LLM's decoding configurations, with its `decoding_type`."""
+    """Fields of one of TensorRT-LLM's decoding configurations, with its `decoding_type`."""
     trust_remote_code: bool = False
     revision: str | None = None
     tokenizer: str | None = None
     tokenizer_mode: Literal["auto", "slow"] = "auto"
     stream_interval: Annotated[int, Meta(ge=1)] | None = None
-    """Steps from one output to the next: larger costs less and streams in larger pieces."""
+    """Steps between outputs. Larger values cost less and stream in larger pieces."""
     guided_decoding: Literal["xgrammar", "none"] = "xgrammar"
-    """What enforces constraints."""
+    """Backend that enforces constraints."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = 64
-    """How many white-space characters, at least 1, may follow one another in enforced JSON; None: any number."""
+    """Maximum run of white space in enforced JSON, in characters, at least 1; None: unlimited."""
     enable_lora: bool | None = None
-    """None: on where `lora_modules` is not empty."""
+    """None: on if `lora_modules` is not empty."""
     lora_modules: dict[str, str] = {}
-    """Adapters by the name under which clients ask for them: folders."""
+    """Maps the name under which clients request an adapter to its folder."""
     max_lora_rank: int | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    """Of TensorRT-LLM's log. The environment's `TLLM_LOG_LEVEL` wins."""
+    """TensorRT-LLM's log level. The environment variable `TLLM_LOG_LEVEL` overrides it."""
     health_interval: Annotated[float, Meta(gt=0)] = 1.0
-    """Seconds between two looks at whether TensorRT-LLM still lives, by which running requests learn of its death."""
+    """Interval between liveness checks of TensorRT-LLM, in seconds. Running requests fail when a check does."""
     args: dict[str, Any] = {}
-    """Any further argument of `LLM`, verbatim."""
+    """Additional arguments of `LLM`, passed unchanged."""
 
 
-# Handed on under their own names, where they say something.
+# Passed under their own names if set.
 _SAME = (
     "backend",
     "dtype",
@@ -70,7 +70,7 @@ _SAME = (
     "tokenizer_mode",
     "stream_interval",
 )
-# What this plugin decides, so that it must not be decided twice: what to use instead.
+# Arguments that this plugin sets, with the setting to use instead.
 _RESERVED = {
     "model": "the model's path",
     "skip_tokenizer_init": "a model with a tokenizer",
@@ -84,11 +84,11 @@ _RESERVED = {
 
 
 def llm_arguments(
-    config: Config, context: EngineContext, known: Collection[str] | None
+    config: TrtllmConfig, context: EngineContext, known: Collection[str] | None
 ) -> dict[str, Any]:
-    """The keyword arguments of `LLM`, of which `known` are the names (None: they are not known).
+    """The keyword arguments of `LLM`. `known` are its parameter names, or None if unknown.
 
-    Raises `ConfigurationError` for a missing model, and for what `args` may not say.
+    Raises `ConfigurationError` if the model has no path, or for a name that `args` may not contain.
     """
     if not context.path:
         raise ConfigurationError(
@@ -114,7 +114,7 @@ def llm_arguments(
     return {**arguments, **config.args}
 
 
-def _lora(config: Config) -> dict[str, Any]:
+def _lora(config: TrtllmConfig) -> dict[str, Any]:
     made: dict[str, Any] = {
         "lora_dir": [os.path.expanduser(path) for path in config.lora_modules.values()]
     }
@@ -132,7 +132,7 @@ def _check_free(args: Mapping[str, Any], known: Collection[str] | None, model: s
             raise ConfigurationError(
                 f"{where}.args.{name} cannot be set there; use {_RESERVED[name]} instead."
             )
-        if name in Config.__struct_fields__:
+        if name in TrtllmConfig.__struct_fields__:
             raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
         if known is not None and name not in known:
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The engine: requests into TensorRT-LLM's `LLM`, its outputs out of it. Imports TensorRT-LLM."""
+"""The engine: sends requests to TensorRT-LLM's `LLM` and converts its outputs. Imports TensorRT-LLM."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ from tensorrt_llm.llmapi import (  # type: ignore[import-not-found,unused-ignore
     RequestError,
 )
 
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.errors import (
-    ConfigurationError,
-    EngineError,
-    GatewayError,
-    InvalidRequest,
-    Unsupported,
-)
-from gateway.hookspecs import EngineContext
-from gateway.protocols import (
+from gateway.sdk import (
     Capability,
+    ConfigurationError,
+    EngineContext,
+    EngineError,
     EngineOutput,
     EngineRequest,
+    GatewayError,
+    InvalidRequest,
     ModelInfo,
     TokensPrompt,
+    Unsupported,
 )
-from gateway_trtllm.config import Config
+from gateway.sdk.engines import HfTokenizer
+from gateway_trtllm.config import TrtllmConfig
 from gateway_trtllm.errors import failed, refused
-from gateway_trtllm.generation import Generation
+from gateway_trtllm.generation import TrtllmGeneration
 from gateway_trtllm.lifeline import Lifeline
 from gateway_trtllm.model_info import hf_tokenizer, max_length, model_info, vocabulary_size
 from gateway_trtllm.sampling import priority, sampling_arguments
 
 if TYPE_CHECKING:
-    from gateway_trtllm.guided import Guide
+    from gateway_trtllm.guided import ConstraintTranslator
 
 logger = logging.getLogger("gateway.trtllm")
 
@@ -48,28 +46,31 @@ _EVERYWHERE: frozenset[Capability] = frozenset({"tokens", "logprobs", "prompt_lo
 
 
 class TrtllmEngine:
-    """TensorRT-LLM in process. Its model runs in workers that it starts; this one sends requests and reads tokens."""
+    """TensorRT-LLM in process. The model runs in TensorRT-LLM's workers; this object sends requests and reads
+    tokens."""
 
     def __init__(
-        self, llm: Any, config: Config, context: EngineContext, lifeline: Lifeline
+        self, llm: Any, config: TrtllmConfig, context: EngineContext, lifeline: Lifeline
     ) -> None:
         self._llm = llm
-        self._life = lifeline
+        self._lifeline = lifeline
         self._tokenizer = HfTokenizer(hf_tokenizer(llm, context))
         self._info = model_info(llm, config, context)
         self._ends = self._info.eos_token_ids
         self._length = max_length(llm, config, context)
         self._vocabulary = vocabulary_size(llm, len(hf_tokenizer(llm, context)))
         self._takes = frozenset(inspect.signature(llm.generate_async).parameters)
-        """What this version's `generate_async` takes."""
+        """Parameters of this version's `generate_async`."""
         self._traces = bool(getattr(llm.args, "otlp_traces_endpoint", None))
-        self._guide: Guide | None = None
+        self._guide: ConstraintTranslator | None = None
         self._capabilities = _EVERYWHERE
         if config.guided_decoding != "none":
-            # It imports xgrammar, which is needed only here.
-            from gateway_trtllm.guided import Guide
+            # It imports xgrammar, which only constraints need.
+            from gateway_trtllm.guided import ConstraintTranslator
 
-            self._guide = Guide(config, self._tokenizer, self._ends)
+            self._guide = ConstraintTranslator(
+                config, self._tokenizer, self._ends, compile_seconds=context.compile_seconds
+            )
             self._capabilities |= self._guide.capabilities
         self._adapters = _adapters(config)
         if self._adapters:
@@ -91,42 +92,56 @@ class TrtllmEngine:
 
     @property
     def running(self) -> int:
-        """Requests that have given a token, and not all of them."""
+        """Number of unfinished requests with at least one token."""
         return len(self._begun)
 
     @property
     def waiting(self) -> int:
-        """Requests that have not given a token yet: queued, or in the middle of their prompt."""
+        """Number of requests without a token yet: queued, or in prefill."""
         return len(self._running) - len(self._begun)
 
     def end_requests(self) -> None:
-        """Take nothing new, and abort what still runs."""
-        self._life.close()
+        """Reject new requests and abort running ones."""
+        self._lifeline.close()
         for result in list(self._running.values()):
             _abort(result)
 
+    async def end_helpers(self) -> None:
+        """End the helper processes that parse grammars."""
+        if self._guide is not None:
+            await self._guide.trials.close()
+
+    async def _prepare(self, request: EngineRequest) -> None:
+        if self._guide is not None:
+            await self._guide.prepare(request)
+
     def forget(self) -> None:
-        """Let go of TensorRT-LLM, which is about to end."""
+        """Drop the references to TensorRT-LLM, which is about to end."""
         self._llm = None
 
     async def health(self) -> None:
-        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
-        await self._life.look()
+        """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason."""
+        await self._lifeline.check_alive()
 
     async def check(self, request: EngineRequest) -> None:
-        """Refuse at once what `generate` would refuse. Starts nothing."""
-        self._life.require()
-        self._arguments(request, self._prompt(request))
+        """Raise what `generate` would raise for this request. Starts nothing."""
+        self._lifeline.require()
+        prompt = self._prompt(request)
+        await self._prepare(request)
+        self._arguments(request, prompt)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`; closing the generator, or cancelling its task, aborts it in TensorRT-LLM."""
-        self._life.require()
+        """Generate for `request`. Closing the generator, or cancelling its task, aborts the request in TensorRT-LLM."""
+        self._lifeline.require()
         prompt = self._prompt(request)
+        await self._prepare(request)
         arguments = self._arguments(request, prompt)
-        generation = Generation(self._tokenizer, request.sampling, ends=self._ends)
+        generation = TrtllmGeneration(self._tokenizer, request.sampling, ends=self._ends)
         try:
             result = self._llm.generate_async({"prompt_token_ids": prompt}, **arguments)
-        except Exception as error:  # its validation raises several kinds, a dead executor others
+        except (
+            Exception
+        ) as error:  # validation raises several kinds of exceptions, a dead executor others
             raise await self._explain(error, began=False) from error
         key = uuid.uuid4().hex
         self._running[key] = result
@@ -134,7 +149,7 @@ class TrtllmEngine:
         try:
             while True:
                 try:
-                    with self._life.waits():
+                    with self._lifeline.wait_guard():
                         await anext(result)
                 except StopAsyncIteration:
                     raise EngineError("TensorRT-LLM's output ended without a finish.") from None
@@ -142,9 +157,9 @@ class TrtllmEngine:
                     raise
                 except (
                     Exception
-                ) as error:  # the workers' errors come as several kinds, bare ones among them
+                ) as error:  # workers raise several kinds of exceptions, bare ones included
                     raise await self._explain(error, began=True) from error
-                # The result is the same object each time, and changes with the next step: read at once.
+                # The result is one object that changes with each step, so read it at once.
                 made = result.outputs[0]
                 finished = made.finish_reason is not None
                 output = generation.feed(
@@ -163,7 +178,7 @@ class TrtllmEngine:
                         )
                 ended = output.finish_reason is not None
                 if ended and not finished:
-                    # A stop string, which TensorRT-LLM does not know of.
+                    # A stop string matched here; TensorRT-LLM does not know of it.
                     _abort(result)
                     finished = True
                 yield output
@@ -176,20 +191,18 @@ class TrtllmEngine:
                 _abort(result)
 
     async def _explain(self, error: Exception, *, began: bool) -> GatewayError:
-        """What a client is told of `error`. Raises `EngineUnavailable` instead where it is the engine's death."""
+        """The gateway error for `error`. Raises `EngineUnavailable` instead if the engine has died."""
         if isinstance(error, RequestError):
             return failed(error) if began else refused(error)
         if not began and isinstance(error, ValueError | TypeError):
             return refused(error)
-        await self._life.look(f"{type(error).__name__}: {error}")
+        await self._lifeline.check_alive(f"{type(error).__name__}: {error}")
         return EngineError(f"TensorRT-LLM failed on this request: {type(error).__name__}: {error}")
 
     def _prompt(self, request: EngineRequest) -> list[int]:
         prompt = request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported("This engine takes prompts as tokens, not as messages.")
-        if request.multi_modal:
-            raise Unsupported("This engine takes text only.", param="input")
         ids = list(prompt.token_ids)
         if not ids:
             raise InvalidRequest("The prompt is empty.", param="input")
@@ -221,10 +234,10 @@ class TrtllmEngine:
         if adapter is not None:
             made["lora_request"] = adapter
         if request.sampling.prompt_logprobs is not None:
-            # What comes from the prefix cache has no log probabilities: a salt of its own finds nothing there.
+            # Cached tokens have no log probabilities. A unique salt avoids cache hits.
             made["cache_salt"] = uuid.uuid4().hex
-        elif request.cache_salt:
-            made["cache_salt"] = request.cache_salt
+        elif request.prefix_salt:
+            made["cache_salt"] = request.prefix_salt
         if request.priority:
             if "priority" not in self._takes:
                 raise Unsupported(
@@ -269,7 +282,7 @@ class TrtllmEngine:
         return adapter
 
 
-def _adapters(config: Config) -> dict[str, Any]:
+def _adapters(config: TrtllmConfig) -> dict[str, Any]:
     made = {}
     for number, (name, path) in enumerate(config.lora_modules.items(), start=1):
         try:
@@ -286,5 +299,5 @@ def _abort(result: Any) -> None:
         result.abort()
     except (
         Exception
-    ) as error:  # an executor that has gone has nothing to abort, and says so in several ways
+    ) as error:  # an executor that has ended has nothing to abort, and raises in several ways
         logger.debug("A request could not be aborted: %r", error)

@@ -1,7 +1,7 @@
-"""From TensorRT-LLM's tokens to engine outputs: one generation's text, log probabilities and end. Pure, synchronous.
+"""Converts TensorRT-LLM's tokens to engine outputs: text, log probabilities and the end of one generation.
 
-TensorRT-LLM's own text gives out the beginning of a stop string before it knows what it is, and has the end token's text
-in it where special tokens are kept. So it is asked for tokens only, and text is made here from their bytes.
+Pure and synchronous. TensorRT-LLM's own text may contain the start of a stop string before it is matched, and the end
+token's text if special tokens are kept. Therefore only tokens are requested, and text is decoded here from their bytes.
 """
 
 from __future__ import annotations
@@ -10,24 +10,21 @@ import codecs
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from gateway.engines.alignment import Scored, TextAligner, as_prompt, scored
-from gateway.engines.stopping import StopStrings
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.errors import EngineError
-from gateway.protocols import EngineOutput, FinishReason, Sampling, TokenLogprob
+from gateway.sdk import EngineError, EngineOutput, FinishReason, Sampling, TokenLogprob
+from gateway.sdk.engines import HfTokenizer, Scored, StopStrings, TextAligner, as_prompt, scored
 
 _FINISH: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "cancelled": "abort"}
 
 
-class Logprob(Protocol):
+class TokenIdLogprob(Protocol):
     """TensorRT-LLM's class of this name; `rank` is 1 for the most likely token."""
 
     logprob: float
     rank: int | None
 
 
-class Generation:
-    """The state of one generation. `feed` until an output has a finish reason; then it is over."""
+class TrtllmGeneration:
+    """State of one generation. Call `feed` until an output has a finish reason."""
 
     def __init__(
         self, tokenizer: HfTokenizer, sampling: Sampling, *, ends: tuple[int, ...]
@@ -44,18 +41,18 @@ class Generation:
         if sampling.logprobs is not None:
             self._aligner = TextAligner(self._piece, self._hidden)
         self._unsearched = sampling.min_tokens or 0
-        """How many tokens are still to come in whose text no stop string counts."""
+        """Number of further tokens in whose text stop strings are ignored."""
 
     def feed(
         self,
         ids: Sequence[int],
-        logprobs: Sequence[Mapping[int, Logprob]],
+        logprobs: Sequence[Mapping[int, TokenIdLogprob]],
         finish_reason: str | None,
         stop_reason: str | int | None = None,
     ) -> EngineOutput:
-        """The output of the tokens that one step has added.
+        """The output of the tokens added by one step.
 
-        Raises `EngineError` where TensorRT-LLM ends for no reason that a client could be told.
+        Raises `EngineError` if TensorRT-LLM ended the request for an internal reason.
         """
         finish = _finish(finish_reason)
         ended_by_token = finish == "stop" and bool(ids) and ids[-1] in self._ending
@@ -72,12 +69,12 @@ class Generation:
             given.logprobs = self._aligner.push(
                 self._scored(ids, logprobs), text, ended_by_token=hides_end, last=finish is not None
             )
-            # Held with their log probabilities: an output has one of each for every token.
+            # Token ids are held back with their log probabilities, so that each output has as many of each.
             given.token_ids = [token.token_id for token in given.logprobs]
         return given
 
     def _text(self, ids: Sequence[int], *, last: bool) -> tuple[str, str | None]:
-        """The text that may go out, and the stop string that it ended with."""
+        """The text that can be emitted, and the stop string that ended it, if any."""
         early = min(self._unsearched, len(ids))
         self._unsearched -= early
         text = ""
@@ -97,7 +94,7 @@ class Generation:
         return self._utf8.decode(b"".join([piece(i)[1] for i in ids if i not in hidden]))
 
     def _scored(
-        self, ids: Sequence[int], logprobs: Sequence[Mapping[int, Logprob]]
+        self, ids: Sequence[int], logprobs: Sequence[Mapping[int, TokenIdLogprob]]
     ) -> list[Scored]:
         if len(ids) != len(logprobs):
             raise EngineError(
@@ -109,9 +106,9 @@ class Generation:
         ]
 
     def prompt_logprobs(
-        self, prompt: Sequence[int], told: Sequence[Mapping[int, Logprob]]
+        self, prompt: Sequence[int], told: Sequence[Mapping[int, TokenIdLogprob]]
     ) -> list[TokenLogprob | None]:
-        """A prompt's tokens. `told` begins with the second token, and ends with the first that was generated."""
+        """The prompt's tokens. `told` starts with the second token, and ends with the first generated one."""
         if len(told) < len(prompt) - 1:
             raise EngineError(
                 f"TensorRT-LLM gave log probabilities for {len(told)} of {len(prompt) - 1} prompt tokens."
@@ -123,8 +120,9 @@ class Generation:
         return made
 
 
-def _score(token_id: int, entry: Mapping[int, Logprob], wanted: int, piece: Any) -> Scored:
-    """A token with the `wanted` most likely ones at its place: it is among the entries, and last if it is none of them."""
+def _score(token_id: int, entry: Mapping[int, TokenIdLogprob], wanted: int, piece: Any) -> Scored:
+    """A token with its `wanted` most likely alternatives. The token itself is among the entries, last if it is not one
+    of them."""
     own = entry.get(token_id)
     if own is None:
         raise EngineError(f"TensorRT-LLM gave no log probability for the token {token_id}.")

@@ -1,22 +1,25 @@
-"""Constraints of requests as TensorRT-LLM's guided decoding, checked beforehand. Imports xgrammar."""
+"""Converts constraints to TensorRT-LLM's guided decoding and validates them beforehand. Imports xgrammar."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from gateway.constraints import Const, Constraint, FreeText, Sequence, Triggered
-from gateway.engines.blame import blame
-from gateway.engines.grammars import lark_to_ebnf, schema_to_ebnf, verify
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.engines.translations import Translations
-from gateway.engines.xgrammar import Enforcement, structured_outputs
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import Capability, EngineRequest
-from gateway_trtllm.config import Config
+from gateway.sdk import Capability, EngineRequest, InvalidRequest, Unsupported
+from gateway.sdk.constraints import Const, Constraint, FreeText, Sequence, Triggered
+from gateway.sdk.engines import (
+    Enforcement,
+    HfTokenizer,
+    Translations,
+    Trials,
+    locate_error,
+    structured_outputs,
+)
+from gateway.sdk.grammars import lark_to_ebnf, schema_to_ebnf, verify
+from gateway_trtllm.config import TrtllmConfig
 
 _SINGLE: frozenset[Capability] = frozenset({"json_schema", "json_object", "regex", "lark", "gbnf"})
-# Needs what xgrammar learnt last: special tokens as tokens, and repetitions.
+# Requires recent xgrammar features: special tokens as tokens, and repetitions.
 _TREE = {
     "type": "sequence",
     "elements": [
@@ -26,14 +29,21 @@ _TREE = {
 }
 
 
-class Guide:
+class ConstraintTranslator:
     """Translates constraints for one engine.
 
-    TensorRT-LLM compiles them in its workers, where a bad one fails the request after it has begun; xgrammar, which it
-    comes with, is asked here first.
+    TensorRT-LLM compiles constraints in its workers, where an invalid one fails the request after it has started.
+    Therefore they are first validated with xgrammar, which TensorRT-LLM depends on.
     """
 
-    def __init__(self, config: Config, tokenizer: HfTokenizer, ends: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        config: TrtllmConfig,
+        tokenizer: HfTokenizer,
+        ends: tuple[int, ...],
+        *,
+        compile_seconds: float = 10.0,
+    ) -> None:
         self._by = Enforcement(
             max_json_whitespace=config.max_json_whitespace,
             special=tokenizer.special,
@@ -43,18 +53,27 @@ class Guide:
             schema_to_ebnf=schema_to_ebnf,
         )
         self._translations = Translations(self._by)
+        self.trials = Trials(self._by, self._translations, seconds=compile_seconds)
         self.capabilities = _SINGLE
-        """What the installed xgrammar can do."""
+        """Capabilities of the installed xgrammar."""
         if _reads(_TREE):
             self.capabilities |= {"structure"}
             if self._enforceable(Triggered("<a>", Sequence((Const("<a>"), FreeText("</a>"))))):
                 self.capabilities |= {"triggered"}
 
-    def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> dict[str, Any] | None:
-        """The arguments of `GuidedDecodingParams`; None: anything is allowed. Puts into `arguments`, those of
-        `SamplingParams`, what goes with them.
+    async def prepare(self, request: EngineRequest) -> None:
+        """Parse a constraint that may take long in a helper process, where parsing can be cancelled.
 
-        Raises `InvalidRequest` for a constraint that cannot be enforced, naming where it comes from.
+        Raises `InvalidRequest` if it cannot be enforced.
+        """
+        if request.constraint is not None:
+            await self.trials.of(request.constraint, request.owner)
+
+    def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> dict[str, Any] | None:
+        """The arguments of `GuidedDecodingParams`; None if unconstrained. Adds the related arguments of
+        `SamplingParams` to `arguments`.
+
+        Raises `InvalidRequest`, naming its source, for a constraint that cannot be enforced.
         """
         assert request.constraint is not None
         try:
@@ -63,11 +82,11 @@ class Guide:
                 verify(translated.arguments)
                 translated.verified = True
         except Unsupported as error:
-            blame(error, request, self._enforceable)
+            locate_error(error, request, self._enforceable)
             raise
         except ValueError as error:
             refusal = Unsupported(f"The output cannot be enforced: {error}")
-            blame(refusal, request, self._enforceable)
+            locate_error(refusal, request, self._enforceable)
             raise refusal from error
         if translated.arguments is None:
             return None

@@ -1,7 +1,6 @@
-"""Whether TensorRT-LLM still lives, for those that wait for it.
+"""Detects the death of TensorRT-LLM and ends the waits for it.
 
-When its workers die, some versions leave requests waiting for ever. So somebody looks once in a while, and what waits is
-told.
+In some versions requests wait forever when the workers die. Therefore its liveness is checked periodically.
 """
 
 from __future__ import annotations
@@ -11,13 +10,17 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from gateway.errors import EngineUnavailable
+from gateway.sdk import EngineUnavailable
 
 logger = logging.getLogger("gateway.trtllm")
 
 
 class Lifeline:
-    """`alive` is asked in a thread: it may be a call over a socket. `cause` is what it died of, as far as it is known."""
+    """Liveness of one engine.
+
+    `alive` is called in a thread because it may block on a socket. `cause` returns the known reason of its death, or
+    None.
+    """
 
     def __init__(
         self, alive: Callable[[], bool], cause: Callable[[], object | None] = lambda: None
@@ -27,55 +30,56 @@ class Lifeline:
         self._reason: str | None = None
         self._closing = False
         self._waiting: set[asyncio.Task[object]] = set()
-        self._told: set[asyncio.Task[object]] = set()
+        self._cancelled: set[asyncio.Task[object]] = set()
 
     def require(self) -> None:
-        """Raise `EngineUnavailable` if it is known to be dead, or is being closed."""
+        """Raise `EngineUnavailable` if the engine is known to be dead or is being closed."""
         if self._closing or self._reason is not None:
-            raise self._obituary()
+            raise self._unavailable()
 
-    async def look(self, reason: str | None = None) -> None:
-        """Ask now. Raises `EngineUnavailable` for a dead engine; `reason` is what is known of its end."""
+    async def check_alive(self, reason: str | None = None) -> None:
+        """Check now. Raises `EngineUnavailable` if the engine is dead; `reason` is what is known about its death."""
         self.require()
         try:
             alive = await asyncio.to_thread(self._alive)
-        except Exception as error:  # whatever it raises, it cannot say that it lives
+        except Exception as error:  # any exception means that it is not alive
             alive, reason = False, reason or f"{type(error).__name__}: {error}"
         if not alive:
             cause = self._cause()
             self._died(str(cause) if cause else reason or "its executor has shut down; see the log")
         self.require()
 
-    def _obituary(self) -> EngineUnavailable:
-        """What a request is told."""
+    def _unavailable(self) -> EngineUnavailable:
+        """The error that requests get."""
         if self._closing:
             return EngineUnavailable("The engine is shutting down.")
         return EngineUnavailable(f"TensorRT-LLM has died: {self._reason}. Restart the server.")
 
     def close(self) -> None:
-        """Take nothing new, and end what waits: an executor that is shut down may never answer it."""
+        """Reject new requests and end current waits, because an executor that is shut down may never respond."""
         self._closing = True
-        self._tell()
+        self._cancel_waits()
 
     @contextmanager
-    def waits(self) -> Iterator[None]:
-        """Around one wait of the current task: ends with `EngineUnavailable` if the engine dies or is closed meanwhile."""
+    def wait_guard(self) -> Iterator[None]:
+        """Wraps one wait of the current task. The wait ends with `EngineUnavailable` if the engine dies or is
+        closed."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
         try:
             yield
         except asyncio.CancelledError:
-            if task in self._told and task.uncancel() == 0:
-                raise self._obituary() from None
+            if task in self._cancelled and task.uncancel() == 0:
+                raise self._unavailable() from None
             raise
         finally:
             self._waiting.discard(task)
-            self._told.discard(task)
+            self._cancelled.discard(task)
 
     @asynccontextmanager
     async def watched(self, interval: float) -> AsyncIterator[None]:
-        """Look every `interval` seconds."""
+        """Check every `interval` seconds while the context is open."""
         watch = asyncio.create_task(self._watch(interval), name="trtllm-lifeline")
         try:
             yield
@@ -87,7 +91,7 @@ class Lifeline:
         while self._reason is None and not self._closing:
             await asyncio.sleep(interval)
             try:
-                await self.look()
+                await self.check_alive()
             except EngineUnavailable:
                 return
 
@@ -96,9 +100,9 @@ class Lifeline:
             return
         self._reason = reason.rstrip(".")
         logger.error("TensorRT-LLM has died: %s", reason)
-        self._tell()
+        self._cancel_waits()
 
-    def _tell(self) -> None:
+    def _cancel_waits(self) -> None:
         for task in self._waiting - {asyncio.current_task()}:
-            self._told.add(task)
+            self._cancelled.add(task)
             task.cancel()

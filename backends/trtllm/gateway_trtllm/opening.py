@@ -1,4 +1,4 @@
-"""Starting TensorRT-LLM, and ending it. It and torch are imported here, inside `open_engine`."""
+"""Starts and stops TensorRT-LLM. It and torch are imported inside `open_engine`."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
-from gateway_trtllm.config import Config, llm_arguments
+import msgspec
+
+from gateway.sdk import ConfigurationError, Engine, EngineContext
+from gateway.sdk.engines import first_problem
+from gateway.sdk.hub import downloaded_weights
+from gateway_trtllm.config import TrtllmConfig, llm_arguments
 from gateway_trtllm.lifeline import Lifeline
 
 logger = logging.getLogger("gateway.trtllm")
 
 OLDEST = (1, 3)
-"""The first version whose interface this plugin was written for, `signatures.json` has it."""
+"""The oldest supported version. `signatures.json` records the interface."""
 NEWEST = (1, 4)
-"""The last one."""
+"""The newest version that this plugin was written for."""
 
 
 @asynccontextmanager
-async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[Engine]:
+async def open_engine(config: TrtllmConfig, context: EngineContext) -> AsyncIterator[Engine]:
     """Load the model and serve it until the context is left, which ends TensorRT-LLM's workers.
 
-    Raises `ConfigurationError` for an installation without TensorRT-LLM, a wrong argument, or a model that cannot be
-    loaded: with TensorRT-LLM's own reason.
+    Raises `ConfigurationError` with TensorRT-LLM's own reason if it is not installed, an argument is wrong, or the
+    model cannot be loaded.
     """
     llm_arguments(config, context, None)
     _set_environment(config)
     await asyncio.to_thread(_import, config, context)
+    path = await downloaded_weights(context.path, complete=config.revision is None)
+    context = msgspec.structs.replace(context, path=path)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, config, context))
     try:
         llm = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # The thread cannot be stopped: what it starts has to be ended all the same.
+        # The thread cannot be cancelled, so wait for it and then end what it has started.
         (done,), _ = await asyncio.wait([starting])
         if done.exception() is None:
             await asyncio.to_thread(done.result().shutdown)
@@ -54,19 +58,20 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
                 yield engine
             finally:
                 engine.end_requests()
+                await engine.end_helpers()
                 engine.forget()
     finally:
         await asyncio.to_thread(_end, llm)
 
 
-def _set_environment(config: Config) -> None:
-    """Set what TensorRT-LLM reads from the environment when it is imported; what the user has set stays as it is."""
+def _set_environment(config: TrtllmConfig) -> None:
+    """Set the environment variables that TensorRT-LLM reads on import. Values set by the user are kept."""
     os.environ.setdefault("TLLM_LOG_LEVEL", config.log_level.upper())
-    # A server that somebody hosts for themselves does not tell others about it.
+    # Self-hosted servers do not report usage statistics by default.
     os.environ.setdefault("TRTLLM_NO_USAGE_STATS", "1")
 
 
-def _import(config: Config, context: EngineContext) -> None:
+def _import(config: TrtllmConfig, context: EngineContext) -> None:
     try:
         package = importlib.import_module("tensorrt_llm")
         importlib.import_module("tensorrt_llm.llmapi")
@@ -80,7 +85,7 @@ def _import(config: Config, context: EngineContext) -> None:
         raise ConfigurationError(
             f"TensorRT-LLM cannot be imported: {error}. Install what it needs beside it."
         ) from error
-    except (ImportError, OSError) as error:  # a missing CUDA or MPI library is either
+    except (ImportError, OSError) as error:  # a missing CUDA or MPI library raises either
         raise ConfigurationError(f"TensorRT-LLM cannot be imported: {error}") from error
     _check_version(str(getattr(package, "__version__", "")))
     if config.guided_decoding != "none":
@@ -108,16 +113,16 @@ def _check_version(version: str) -> None:
         )
 
 
-def _start(config: Config, context: EngineContext) -> Any:
+def _start(config: TrtllmConfig, context: EngineContext) -> Any:
     package = importlib.import_module("tensorrt_llm")
     arguments = llm_arguments(config, context, _known_arguments())
     try:
         return package.LLM(**arguments)
     except (
         Exception
-    ) as error:  # Whatever it is, the model cannot be served, and the reason is what helps.
+    ) as error:  # Any error means that the model cannot be served; report the reason.
         raise ConfigurationError(
-            f"TensorRT-LLM cannot serve the model '{context.name}': {_first_sentence(error)}"
+            f"TensorRT-LLM cannot serve the model '{context.name}': {first_problem(error)}"
         ) from error
 
 
@@ -128,22 +133,12 @@ def _known_arguments() -> Collection[str] | None:
 
 
 def _cause(llm: Any) -> object | None:
-    """What its executor died of; versions before 1.4 do not tell."""
+    """The error that the executor died of; versions before 1.4 do not report it."""
     return getattr(getattr(llm, "_executor", None), "_fatal_error", None)
 
 
 def _end(llm: Any) -> None:
     try:
         llm.shutdown()
-    except Exception as error:  # after its workers have died it raises what they died of
+    except Exception as error:  # after a crash of its workers it raises their error
         logger.warning("TensorRT-LLM did not end cleanly: %s", error)
-
-
-def _first_sentence(error: Exception) -> str:
-    """An error's own words; pydantic's without its framing."""
-    details = getattr(error, "errors", None)
-    if not callable(details) or not (listed := details()):
-        return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    first = listed[0]
-    words = str(first.get("msg", error)).removeprefix("Value error, ")
-    return f"{first['loc'][0]}: {words}" if first.get("loc") else words

@@ -1,4 +1,4 @@
-"""`Sampling` as the keyword arguments of TensorRT-LLM's `SamplingParams`."""
+"""Converts `Sampling` to keyword arguments of TensorRT-LLM's `SamplingParams`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 import random
 from typing import Any
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import Sampling
+from gateway.sdk import InvalidRequest, Sampling
 
 _RANGES: dict[str, tuple[float, float]] = {
-    # TensorRT-LLM takes a top_p of 0 and fails on it.
+    # TensorRT-LLM accepts a top_p of 0 but fails on it.
     "top_p": (math.ulp(0.0), 1.0),
     "min_p": (0.0, 1.0),
     "temperature": (0.0, math.inf),
@@ -25,19 +24,20 @@ _INT32 = 2**31
 def sampling_arguments(
     sampling: Sampling, *, room: int, ends: tuple[int, ...], vocabulary: int
 ) -> dict[str, Any]:
-    """Keyword arguments for `SamplingParams`. It makes tokens only: text and stop strings are the gateway's own.
+    """Keyword arguments for `SamplingParams`. Only tokens are requested; the gateway makes text and matches stop
+    strings.
 
-    `room` is how many tokens the context has left, `ends` are the ids that end an output, `vocabulary` is how many ids
-    the model has. Raises `InvalidRequest`, naming the parameter, for what TensorRT-LLM cannot do or does not check.
+    `room` is the remaining context in tokens, `ends` are the ids that end an output, `vocabulary` is the number of
+    token ids. Raises `InvalidRequest`, naming the parameter, for what TensorRT-LLM does not support or does not check.
     """
     arguments: dict[str, Any] = {
         "max_tokens": _length(sampling, room),
         "detokenize": False,
-        # Tokens and log probabilities are shown whole, the token that ended the output too.
+        # Tokens and log probabilities are complete, including the token that ended the output.
         "include_stop_str_in_output": True,
-        # Where nothing is said TensorRT-LLM is greedy; the OpenAI API samples.
+        # TensorRT-LLM defaults to greedy decoding; the OpenAI API samples.
         "temperature": 1.0,
-        # Where none is given, TensorRT-LLM takes the same seed for every request.
+        # TensorRT-LLM defaults to the same seed for every request.
         "seed": random.getrandbits(63) if sampling.seed is None else sampling.seed % _UINT64,
     }
     for name, (least, most) in _RANGES.items():
@@ -95,7 +95,7 @@ def _ending(
             )
     stops = list(dict.fromkeys(sampling.stop_token_ids))
     if not sampling.ignore_eos:
-        # The first is TensorRT-LLM's own end; which others it knows depends on its version.
+        # The first is TensorRT-LLM's end_id. Which others it knows depends on its version.
         stops += [token_id for token_id in ends[1:] if token_id not in stops]
     else:
         if sampling.bad_words:
@@ -103,14 +103,14 @@ def _ending(
                 "bad_words cannot be combined with ignore_eos by this engine.", param="bad_words"
             )
         arguments["ignore_eos"] = True
-        # With an end that is given, TensorRT-LLM does not add the model's further ones.
+        # With an explicit end_id, TensorRT-LLM does not add the model's other end tokens.
         arguments["end_id"] = arguments["pad_id"] = ends[0] if ends else 0
     if stops:
         arguments["stop_token_ids"] = stops
 
 
 def _bias(biases: dict[int, float], vocabulary: int) -> list[float]:
-    """One number for every token."""
+    """A dense list with one bias per token."""
     made = [0.0] * vocabulary
     for token_id, bias in biases.items():
         if not math.isfinite(bias) or abs(bias) > 100:
@@ -127,7 +127,7 @@ def _bias(biases: dict[int, float], vocabulary: int) -> list[float]:
 
 
 def priority(value: int) -> float:
-    """A priority of the gateway's (lower runs earlier, 0 is usual) as TensorRT-LLM's (0 to 1, higher earlier)."""
+    """Convert a gateway priority (lower runs earlier, default 0) to TensorRT-LLM's (0 to 1, higher runs earlier)."""
     if not -100 <= value <= 100:
         raise InvalidRequest("priority must be between -100 and 100.", param="priority")
     return 0.5 - value / 200

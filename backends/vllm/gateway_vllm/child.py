@@ -1,7 +1,7 @@
-"""What runs inside vLLM's own processes: they end with the server, however it ends.
+"""Code that runs inside vLLM's own processes and ends them with the server, however it ends.
 
-vLLM calls `end_with_parent` in each of its processes, by the entry point group `vllm.general_plugins`. Without it, a
-server that is killed leaves behind an engine that holds the accelerator's memory.
+vLLM calls `end_with_parent` in each of its processes, through the entry point group `vllm.general_plugins`. Without it,
+a killed server would leave behind an engine that holds the accelerator's memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import threading
 import time
 
 MARK = "LITEGATE_VLLM_ENDS_WITH_PARENT"
-"""Set by the server for its children; vLLM used without Litegate is left alone."""
+"""Environment variable that the server sets for its children. Processes without it are left alone."""
 _GRACE = 10.0
-"""Seconds between asking and killing."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 def end_with_parent() -> None:
-    """Have this process end once its parent has. Does nothing outside of the server's children."""
+    """End this process when its parent ends. Does nothing outside the server's children."""
     if MARK in os.environ and multiprocessing.parent_process() is not None:
         threading.Thread(target=_wait_and_end, name="litegate-parent", daemon=True).start()
 

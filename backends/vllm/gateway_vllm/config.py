@@ -1,4 +1,4 @@
-"""The plugin's configuration, and the engine arguments that it stands for."""
+"""The plugin's configuration, and its translation to engine arguments."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.config.tables import suggestion
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
+from gateway.sdk import ConfigurationError, EngineContext
+from gateway.sdk.configuration import suggestion
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[models.<model>.vllm]`. None leaves a value to vLLM; names and meanings are those of vLLM's own arguments."""
+class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.<model>.vllm]`. None leaves a value to vLLM. Names and meanings are those of vLLM's arguments."""
 
     dtype: str = "auto"
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     gpu_memory_utilization: float | None = None
     max_model_len: int | None = None
-    """The limit that the gateway's own configuration sets for the model wins over this one."""
+    """The model's limit in the gateway's own configuration overrides this one."""
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enforce_eager: bool = False
@@ -33,38 +32,38 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokenizer: str | None = None
     enable_prefix_caching: bool | None = None
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
-    """`priority` is needed for requests that carry one."""
+    """`priority` is required for requests that set a priority."""
     seed: int | None = None
     max_logprobs: int | None = None
     enable_lora: bool | None = None
-    """None: on where `lora_modules` is not empty."""
+    """None: on if `lora_modules` is not empty."""
     lora_modules: dict[str, str] = {}
-    """Adapters by the name under which clients ask for them: a folder or a hub id."""
+    """Maps the name under which clients request an adapter to a folder or a hub id."""
     max_lora_rank: int | None = None
     max_loras: Annotated[int, Meta(ge=1)] | None = None
-    """Adapters that one batch may have; None: all of them. With more, vLLM puts them in and out."""
+    """Maximum number of adapters in one batch; None: all of them. vLLM swaps adapters beyond that."""
     lora_loading: Literal["start", "first_use"] = "start"
-    """When an adapter is loaded: at the start, which one that cannot be loaded stops, or when it is first asked for."""
+    """When adapters are loaded: at start-up, where a failure stops the server, or at the first request."""
     task: Literal["generate", "embed"] | None = None
-    """What the model does; None: what vLLM finds in its configuration. `embed` makes vectors of any model's output."""
+    """What the model is used for; None: as vLLM derives it from the model. `embed` makes any model produce vectors."""
     pooling: Literal["mean", "cls", "last"] | None = None
-    """How a model that embeds makes one vector of its output; None: as its configuration says."""
+    """How an embedding model pools its output into one vector; None: as the model's configuration says."""
     matryoshka: bool | None = None
-    """Whether requests may ask for shorter vectors (`dimensions`); None: as its configuration says."""
+    """Whether requests may ask for shorter vectors with `dimensions`; None: as the model's configuration says."""
     structured_outputs: Literal["xgrammar", "guidance"] = "xgrammar"
-    """What enforces constraints. One for the whole engine: vLLM's `auto` would let the first request choose."""
+    """Backend that enforces constraints, for the whole engine. vLLM's `auto` would let the first request choose."""
     max_json_whitespace: Annotated[int, Meta(ge=1)] | None = 64
-    """How many white-space characters, at least 1, may follow one another in enforced JSON (xgrammar only); None: any
-    number. A model that loses its way in an enforced object writes spaces until its token limit."""
+    """Maximum run of white space in enforced JSON, in characters, at least 1 (xgrammar only); None: unlimited. Without
+    a limit, a model may emit white space until its token limit."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
-    """Of vLLM's log. The environment's `VLLM_LOGGING_LEVEL` wins."""
+    """vLLM's log level. The environment variable `VLLM_LOGGING_LEVEL` overrides it."""
     shutdown_timeout: float = 10.0
-    """Seconds that vLLM's processes have to end at shutdown before they are killed."""
+    """Seconds that vLLM's processes have to shut down before they are killed."""
     args: dict[str, Any] = {}
-    """Any further argument of vLLM's `AsyncEngineArgs`, verbatim."""
+    """Additional arguments of vLLM's `AsyncEngineArgs`, passed unchanged."""
 
 
-# What is not handed on under its own name, or not to vLLM at all.
+# Fields that are passed under another name, or not passed to vLLM.
 _OWN = (
     "args",
     "enable_lora",
@@ -79,7 +78,7 @@ _OWN = (
     "structured_outputs",
     "task",
 )
-# What this plugin decides, so that it must not be decided twice: the name to use instead.
+# Arguments that this plugin sets, with the setting to use instead.
 _RESERVED = {
     "model": "the model's path",
     "structured_outputs_config": "structured_outputs",
@@ -93,11 +92,11 @@ _RESERVED = {
 
 
 def engine_arguments(
-    config: Config, context: EngineContext, known: Collection[str]
+    config: VllmConfig, context: EngineContext, known: Collection[str]
 ) -> dict[str, Any]:
-    """The keyword arguments of `AsyncEngineArgs`, of which `known` are the names.
+    """The keyword arguments of `AsyncEngineArgs`. `known` are its parameter names.
 
-    Raises `ConfigurationError` for a missing model, and for what `args` may not say.
+    Raises `ConfigurationError` if the model has no path, or for a name that `args` may not contain.
     """
     if not context.path:
         raise ConfigurationError(
@@ -120,7 +119,7 @@ def engine_arguments(
         "model": os.path.expanduser(context.path),
         "structured_outputs_config": {"backend": config.structured_outputs},
         "enable_lora": lora,
-        # Nobody reads vLLM's own statistics here, and they cost time for every token.
+        # vLLM's own statistics are not used, and cost time per token.
         "disable_log_stats": True,
         "use_tqdm_on_load": config.log_level in ("debug", "info"),
     }
@@ -155,7 +154,7 @@ def _check_free(args: Mapping[str, Any], known: Collection[str], model: str) -> 
             raise ConfigurationError(
                 f"{where}.args.{name} cannot be set there; use {_RESERVED[name]} instead."
             )
-        if name in Config.__struct_fields__:
+        if name in VllmConfig.__struct_fields__:
             raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
         if name not in known:
             raise ConfigurationError(

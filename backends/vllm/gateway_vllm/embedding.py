@@ -1,10 +1,9 @@
-"""The engine of a model that embeds: texts into vLLM's pooling, vectors out of it. Imports vLLM."""
+"""The embedding engine: uses vLLM's pooling. Imports vLLM."""
 
 from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,32 +11,32 @@ from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found,unu
 from vllm.inputs import tokens_input  # type: ignore[import-not-found,unused-ignore]
 from vllm.pooling_params import PoolingParams  # type: ignore[import-not-found,unused-ignore]
 
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.engines.vectors import shortened
-from gateway.errors import EngineError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import (
+from gateway.sdk import (
     Capability,
     EmbeddingInfo,
     EmbeddingRequest,
     EmbeddingResult,
-    EngineOutput,
-    EngineRequest,
+    EngineContext,
+    EngineError,
+    InvalidRequest,
     ModelInfo,
 )
-from gateway_vllm.config import Config
+from gateway.sdk.engines import EmbeddingOnly, HfTokenizer, checked_tokens, shortened
+from gateway_vllm.config import VllmConfig
 from gateway_vllm.errors import refused
 from gateway_vllm.host import FAILURES, Host
 from gateway_vllm.model_info import model_info
 
 _AT_ONCE = 256
-"""Inputs of one request that vLLM is given at once: more than it computes together, so that it never waits for us."""
+"""Maximum number of inputs of one request submitted to vLLM at once: more than one batch, so that vLLM is never
+idle."""
 
 
-class VllmEmbedder:
-    """vLLM in process, for vectors. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without a word."""
+class VllmEmbedder(EmbeddingOnly):
+    """vLLM in process, for embeddings. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without
+    generation."""
 
-    def __init__(self, host: Host, config: Config, context: EngineContext) -> None:
+    def __init__(self, host: Host, config: VllmConfig, context: EngineContext) -> None:
         llm, model = host.llm, host.llm.model_config
         self._host = host
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
@@ -68,22 +67,18 @@ class VllmEmbedder:
     def embedding(self) -> EmbeddingInfo:
         return self._embedding
 
+    async def end_helpers(self) -> None:
+        """Does nothing: there are no helper processes."""
+
     def forget(self) -> None:
-        """Let go of vLLM, which has ended: there is nothing of it here."""
+        """Does nothing: this object holds no reference to vLLM."""
 
     async def health(self) -> None:
-        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
+        """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason."""
         self._host.require_life()
 
-    async def check(self, request: EngineRequest) -> None:
-        raise _only_embeds()
-
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        raise _only_embeds()
-        yield EngineOutput()
-
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
-        """All vectors; each input is a request of its own to vLLM, which computes them together."""
+        """Return all vectors. Each input is a separate vLLM request, so that vLLM batches them."""
         self._host.require_life()
         if request.priority and not self._takes_priority:
             raise InvalidRequest(
@@ -91,7 +86,15 @@ class VllmEmbedder:
                 'scheduling_policy = "priority".',
                 param="priority",
             )
-        inputs = [self._checked(request, index) for index in range(len(request.inputs))]
+        inputs = [
+            checked_tokens(
+                request,
+                index,
+                vocabulary=self._vocabulary,
+                max_tokens=self._embedding.max_input_tokens,
+            )
+            for index in range(len(request.inputs))
+        ]
         adapter = await self._host.adapter(request.adapter)
         vectors: list[array[float]] = [array("f")] * len(inputs)
         todo = iter(enumerate(inputs))
@@ -113,7 +116,7 @@ class VllmEmbedder:
     ) -> array[float]:
         outputs = self._host.llm.encode(
             tokens_input(ids),
-            # Shortened here: vLLM does so only where a model's own configuration is marked.
+            # Vectors are shortened here, because vLLM does so only for models marked in their configuration.
             PoolingParams(task="embed"),
             f"{request.request_id}-{index}",
             lora_request=adapter,
@@ -132,27 +135,3 @@ class VllmEmbedder:
         except VLLMClientError as error:
             raise refused(error, param="input") from error
         raise EngineError("vLLM gave no vector for this request. Others may succeed.")
-
-    def _checked(self, request: EmbeddingRequest, index: int) -> list[int]:
-        ids = request.inputs[index]
-        param = "input" if len(request.inputs) == 1 else f"input[{index}]"
-        if isinstance(ids, str):
-            raise Unsupported("This engine takes inputs as tokens.", param=param)
-        most = self._embedding.max_input_tokens
-        if most is not None and len(ids) > most:
-            raise InvalidRequest(
-                f"The input has {len(ids)} tokens, and the model embeds {most} at most. Shorten it.",
-                param=param,
-                code="context_length_exceeded",
-            )
-        wrong = next((token for token in ids if not 0 <= token < self._vocabulary), None)
-        if wrong is not None:
-            raise InvalidRequest(
-                f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
-                param=param,
-            )
-        return ids if isinstance(ids, list) else list(ids)
-
-
-def _only_embeds() -> Unsupported:
-    return Unsupported("This model only embeds. Use /v1/embeddings.", param="model")

@@ -1,7 +1,8 @@
-"""Constraints of requests, checked by vLLM's own validators. Imports vLLM."""
+"""Checks the constraints of requests with vLLM's own validators. Imports vLLM."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found,unused-ignore]
@@ -10,52 +11,74 @@ from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignor
     StructuredOutputsParams,
 )
 
-from gateway.constraints import Constraint, JsonObject
-from gateway.engines.blame import blame
-from gateway.engines.grammars import lark_to_ebnf, schema_to_ebnf
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.engines.translations import Translations
-from gateway.engines.xgrammar import Enforcement, structured_outputs
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EngineRequest
-from gateway_vllm.config import Config
+from gateway.sdk import EngineRequest, InvalidRequest, Unsupported
+from gateway.sdk.constraints import Constraint, JsonObject
+from gateway.sdk.engines import (
+    Enforcement,
+    HfTokenizer,
+    Translations,
+    Trials,
+    locate_error,
+    structured_outputs,
+)
+from gateway.sdk.grammars import lark_to_ebnf, schema_to_ebnf, tokenizer_info
+from gateway_vllm.config import VllmConfig
 from gateway_vllm.errors import refused
-from gateway_vllm.model_info import ending_tokens
+from gateway_vllm.model_info import ending_tokens_of
 
-# Enough to rule a token out, and the most that vLLM's own server lets a client ask for.
+logger = logging.getLogger("gateway.vllm")
+
+# Effectively excludes a token; also the lower bound of vLLM's own server.
 _RULED_OUT = -100.0
 
 
 class Enforcer:
-    """Translates constraints for one engine, and has vLLM look at them."""
+    """Translates constraints for one engine and validates them with vLLM."""
 
-    def __init__(self, llm: Any, config: Config, tokenizer: HfTokenizer) -> None:
+    def __init__(
+        self, llm: Any, config: VllmConfig, tokenizer: HfTokenizer, *, compile_seconds: float = 10.0
+    ) -> None:
         self._llm = llm
-        # vLLM takes no bias together with speculation.
+        # vLLM does not combine biases with speculative decoding.
         self._biases = llm.vllm_config.speculative_config is None
         self._by = by = Enforcement(
             backend=config.structured_outputs,
             max_json_whitespace=config.max_json_whitespace,
             special=tokenizer.special,
-            ending=frozenset(ending_tokens(llm)),
+            ending=frozenset(ending_tokens_of(llm)),
             lark_to_ebnf=lark_to_ebnf,
             schema_to_ebnf=schema_to_ebnf,
         )
         self._translations = Translations(by)
-        # vLLM imports its validators at the first use: now, and not while streams run.
+        self.trials = Trials(
+            by,
+            self._translations,
+            seconds=compile_seconds,
+            tokenizer_info=_tokenizer_info(llm) if by.backend == "xgrammar" else None,
+        )
+        # vLLM imports its validators on first use. Trigger that now, not while streams run.
         self._enforceable(JsonObject())
 
-    def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> None:
-        """Put the request's constraint into `arguments`, those of `SamplingParams`.
+    async def prepare(self, request: EngineRequest) -> None:
+        """Compile a constraint that may take long in a helper process, where compilation can be cancelled; in vLLM it
+        cannot.
 
-        Raises `InvalidRequest` for one that cannot be enforced, naming where it comes from.
+        Raises `InvalidRequest` if it cannot be enforced.
+        """
+        if request.constraint is not None:
+            await self.trials.of(request.constraint, request.owner)
+
+    def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> None:
+        """Add the request's constraint to `arguments` of `SamplingParams`.
+
+        Raises `InvalidRequest`, naming its source, if it cannot be enforced.
         """
         if request.constraint is None:
             return
         try:
             translated = self._translations.of(request.constraint)
         except Unsupported as error:
-            blame(error, request, self._enforceable)
+            locate_error(error, request, self._enforceable)
             raise
         except (VLLMClientError, ValueError) as error:
             raise self.refusal(error, request) from error
@@ -72,7 +95,7 @@ class Enforcer:
             arguments["logit_bias"] = {**bias, **arguments.get("logit_bias", {})}
 
     def verify(self, params: Any, request: EngineRequest) -> None:
-        """vLLM's own look at a request's parameters, which may be changed by it. Raises `InvalidRequest`."""
+        """Run vLLM's validation, which may modify `params`. Raises `InvalidRequest`."""
         translated = None
         if request.constraint is not None:
             translated = self._translations.of(request.constraint)
@@ -86,9 +109,9 @@ class Enforcer:
             translated.verified = True
 
     def refusal(self, error: Exception, request: EngineRequest) -> InvalidRequest:
-        """The 400 for an error of vLLM's validation."""
+        """A 400 for an error of vLLM's validation."""
         refusal = refused(error)
-        blame(refusal, request, self._enforceable)
+        locate_error(refusal, request, self._enforceable)
         return refusal
 
     def _enforceable(self, node: Constraint) -> bool:
@@ -113,5 +136,18 @@ class Enforcer:
             params.update_from_tokenizer(tokenizer)
 
     def forget(self) -> None:
-        """Let go of vLLM."""
+        """Drop the references to vLLM."""
         self._llm = None
+
+
+def _tokenizer_info(llm: Any) -> str | None:
+    """xgrammar's description of the tokenizer; None for tokenizers that vLLM implements itself."""
+    try:
+        return tokenizer_info(llm.get_tokenizer(), llm.model_config.get_vocab_size())
+    except (
+        Exception
+    ):  # xgrammar raises various exceptions; grammars are then parsed but not compiled
+        logger.warning(
+            "xgrammar does not know this tokenizer: grammars are not compiled beforehand"
+        )
+        return None

@@ -1,4 +1,4 @@
-"""The engine: requests into vLLM's `AsyncLLM`, its outputs out of it. Imports vLLM."""
+"""The engine: sends requests to vLLM's `AsyncLLM` and converts its outputs. Imports vLLM."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignor
     SamplingParams,
 )
 
-from gateway.engines.alignment import TextAligner
-from gateway.engines.tokenizer import HfTokenizer
-from gateway.errors import EngineError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import (
+from gateway.sdk import (
     Capability,
+    EngineContext,
+    EngineError,
     EngineOutput,
     EngineRequest,
     FinishReason,
+    InvalidRequest,
     ModelInfo,
     TokensPrompt,
+    Unsupported,
 )
-from gateway_vllm.config import Config
+from gateway.sdk.engines import HfTokenizer, TextAligner
+from gateway_vllm.config import VllmConfig
 from gateway_vllm.enforcer import Enforcer
 from gateway_vllm.host import FAILURES, Host
 from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 from gateway_vllm.model_info import capabilities, model_info
+from gateway_vllm.multi_modal import MultiModal
 from gateway_vllm.sampling import sampling_arguments
 
 _INT64 = 2**63
@@ -44,14 +46,15 @@ _FINISH: Mapping[str, FinishReason] = {
 
 
 class VllmEngine:
-    """vLLM in process. Its model runs in processes of its own; this one sends requests and reads outputs."""
+    """vLLM in process. The model runs in vLLM's own processes; this object sends requests and reads outputs."""
 
-    def __init__(self, host: Host, config: Config, context: EngineContext) -> None:
+    def __init__(self, host: Host, config: VllmConfig, context: EngineContext) -> None:
         llm = host.llm
         self._host = host
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
         self._info = model_info(llm, config, context)
-        self._capabilities = capabilities(config)
+        self._multi_modal = MultiModal(llm)
+        self._capabilities = capabilities(config) | self._multi_modal.capabilities
         self._vocabulary: int = max(
             llm.model_config.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
         )
@@ -59,7 +62,9 @@ class VllmEngine:
         self._defaults: dict[str, Any] = llm.model_config.get_diff_sampling_param()
         self._takes_priority = config.scheduling_policy == "priority"
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
-        self._enforcer = Enforcer(llm, config, self._tokenizer)
+        self._enforcer = Enforcer(
+            llm, config, self._tokenizer, compile_seconds=context.compile_seconds
+        )
 
     @property
     def info(self) -> ModelInfo:
@@ -75,35 +80,43 @@ class VllmEngine:
 
     @property
     def running(self) -> int:
-        """Requests that have given a token, and not all of them. Counted at each call, without asking vLLM."""
+        """Number of unfinished requests with at least one token. Counted on each access, without asking vLLM."""
         return len(self._states()) - self.waiting
 
     @property
     def waiting(self) -> int:
-        """Requests that have not given a token yet: in vLLM's queue, or in the middle of their prompt."""
+        """Number of requests without a token yet: queued by vLLM, or in prefill."""
         return sum(state.is_prefilling for state in self._states())
 
+    async def end_helpers(self) -> None:
+        """End the helper processes that compile constraints."""
+        await self._enforcer.trials.close()
+
     def forget(self) -> None:
-        """Let go of vLLM, which has ended."""
+        """Drop the references to vLLM after it has ended."""
         self._enforcer.forget()
+        self._multi_modal.forget()
 
     async def health(self) -> None:
-        """Return if the engine can serve now; raise `EngineUnavailable` with the reason if not."""
+        """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason."""
         self._host.require_life()
 
     async def check(self, request: EngineRequest) -> None:
-        """Refuse at once what `generate` would refuse. Starts nothing."""
+        """Raise what `generate` would raise for this request. Starts nothing."""
         self._host.require_life()
-        params = self._sampling(request, len(self._prompt(request)))
+        length, _ = await self._input(request)
+        await self._enforcer.prepare(request)
+        params = self._sampling(request, length)
         self._host.known_adapter(request.adapter)
         self._enforcer.verify(params, request)
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`; closing the generator, or cancelling its task, aborts it in vLLM."""
+        """Generate for `request`. Closing the generator, or cancelling its task, aborts the request in vLLM."""
         self._host.require_life()
         sampling = request.sampling
-        prompt_ids = self._prompt(request)
-        params = self._sampling(request, len(prompt_ids))
+        length, prompt = await self._input(request)
+        await self._enforcer.prepare(request)
+        params = self._sampling(request, length)
         piece = self._tokenizer.piece
         aligner = None
         if sampling.logprobs is not None:
@@ -111,13 +124,13 @@ class VllmEngine:
             aligner = TextAligner(piece, hidden)
         adapter = await self._host.adapter(request.adapter)
         outputs = self._llm.generate(
-            tokens_input(prompt_ids, cache_salt=request.cache_salt or None),
+            prompt,
             params,
             request.request_id,
             lora_request=adapter,
             trace_headers=request.trace_headers if self._traces else None,
             priority=request.priority,
-            # Trees say themselves where reasoning ends: a reasoning parser of vLLM's has no say.
+            # The constraint itself covers the reasoning, so vLLM's reasoning parser must not delay it.
             reasoning_ended=None if params.structured_outputs is None else True,
         )
         began = False
@@ -131,7 +144,7 @@ class VllmEngine:
                     given = EngineOutput(text=made.text, token_ids=made.token_ids)
                     if not began:
                         began = True
-                        given.prompt_tokens = len(prompt_ids)
+                        given.prompt_tokens = length
                         given.cached_tokens = output.num_cached_tokens
                         if aligner is not None:
                             self._leave_tokens_undecoded(request.request_id)
@@ -148,7 +161,7 @@ class VllmEngine:
                             and not sampling.include_stop_str_in_output,
                             last=given.finish_reason is not None,
                         )
-                        # Held with their log probabilities: an output has one of each for every token.
+                        # Token ids are held back with their log probabilities, so that each output has as many of each.
                         given.token_ids = [token.token_id for token in given.logprobs]
                     yield given
         except FAILURES as error:
@@ -156,8 +169,35 @@ class VllmEngine:
         except VLLMClientError as error:
             raise self._enforcer.refusal(error, request) from error
 
+    async def count(self, prompt: TokensPrompt) -> int:
+        """The length of `prompt` in tokens."""
+        self._host.require_life()
+        length, _ = await self._input(EngineRequest(request_id="", prompt=prompt))
+        return length
+
+    async def _input(self, request: EngineRequest) -> tuple[int, Any]:
+        """vLLM's input, and its length in tokens. Raises `InvalidRequest`."""
+        ids = self._prompt(request)
+        media = request.prompt.media if isinstance(request.prompt, TokensPrompt) else ()
+        self._multi_modal.check(ids, media)
+        if not media:
+            return len(ids), tokens_input(ids, cache_salt=request.prefix_salt)
+        expanded = await self._multi_modal.expand(ids, media, request)
+        length = len(expanded["prompt_token_ids"])
+        self._check_length(length)
+        return length, expanded
+
+    def _check_length(self, length: int) -> None:
+        if length >= self._length:
+            raise InvalidRequest(
+                f"The input has {length} tokens, and the model's context is {self._length} tokens for input and "
+                "output together. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
+
     def _leave_tokens_undecoded(self, request_id: str) -> None:
-        """Spare vLLM the decoding of every alternative, some 100 µs per token: their bytes are looked up here."""
+        """Stop vLLM from decoding every alternative, about 100 µs per token: their bytes are looked up here."""
         processor = self._llm.output_processor
         for internal_id in processor.external_req_ids.get(request_id, ()):
             state = processor.request_states.get(internal_id)
@@ -168,18 +208,10 @@ class VllmEngine:
         prompt = request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported("This engine takes prompts as tokens, not as messages.")
-        if request.multi_modal:
-            raise Unsupported("This engine takes text only.", param="input")
         ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
         if not ids:
             raise InvalidRequest("The prompt is empty.", param="input")
-        if len(ids) >= self._length:
-            raise InvalidRequest(
-                f"The input has {len(ids)} tokens, and the model's context is {self._length} tokens for input and "
-                "output together. Shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
+        self._check_length(len(ids))
         if min(ids) < 0 or max(ids) >= self._vocabulary:
             wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
             raise InvalidRequest(
@@ -200,9 +232,15 @@ class VllmEngine:
         arguments = sampling_arguments(
             request.sampling, defaults=self._defaults, room=self._length - prompt_length
         )
+        # vLLM validates the other token ids itself. A stop token id outside the vocabulary crashes its worker.
+        if wrong := [t for t in request.sampling.stop_token_ids if not 0 <= t < self._vocabulary]:
+            raise InvalidRequest(
+                f"stop_token_ids: token id {wrong[0]} is outside the model's vocabulary of {self._vocabulary} tokens.",
+                param="stop_token_ids",
+            )
         self._enforcer.constrain(arguments, request)
         try:
-            # The parameters are this request's alone: vLLM need not copy them.
+            # The parameters belong to this request only, so vLLM need not copy them.
             return SamplingParams(output_kind=RequestOutputKind.DELTA, skip_clone=True, **arguments)
         except (VLLMClientError, ValueError) as error:
             raise self._enforcer.refusal(error, request) from error
@@ -216,7 +254,7 @@ class VllmEngine:
 
 
 def _end(given: EngineOutput, made: Any) -> None:
-    """Fill in how the generation ended. Raises `EngineError` where vLLM gave up on it."""
+    """Set how the generation ended. Raises `EngineError` if vLLM aborted it."""
     finish = _FINISH.get(made.finish_reason)
     if finish is None:
         raise EngineError("vLLM gave up on this request. Its log says why; others may succeed.")

@@ -1,4 +1,4 @@
-"""The process around vLLM: its environment, and what its child processes inherit."""
+"""Prepares the process environment for vLLM and its child processes."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
 from gateway_vllm.child import MARK
-from gateway_vllm.config import Config
+from gateway_vllm.config import VllmConfig
 
 
-def set_defaults(config: Config) -> None:
-    """Set what vLLM reads from the environment when it is imported; what the user has set stays as it is."""
+def set_defaults(config: VllmConfig) -> None:
+    """Set the environment variables that vLLM reads on import. Values set by the user are kept, except the start method
+    of child processes."""
     defaults = {
-        # A server that somebody hosts for themselves does not tell others about it.
+        # Self-hosted servers do not report usage statistics by default.
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_LEVEL": config.log_level.upper(),
-        # A forked child would hold the server's sockets, and copies of locks that other threads have taken.
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+    # Overrides the user's value: a forked child would inherit the listening socket and client connections.
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ[MARK] = "1"
 
 
 @contextmanager
 def children_without_interrupts() -> Iterator[None]:
-    """Processes that this thread starts inside do not receive SIGINT.
+    """Processes started by this thread inside the context do not receive SIGINT.
 
-    A terminal sends Ctrl-C to every process of the foreground group. vLLM's engine process would take that as the order
-    to abort all requests, while the server still lets its streams end. It ends by SIGTERM, which the server sends it.
+    A terminal sends Ctrl-C to every process of the foreground group. vLLM's engine process would then abort all
+    requests while the server still drains its streams. The engine process is ended with SIGTERM instead.
     """
-    # Starting this helper process, as multiprocessing otherwise does in between, would unblock the signal again.
+    # multiprocessing would otherwise start this helper process later and unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

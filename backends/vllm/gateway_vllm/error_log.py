@@ -1,4 +1,4 @@
-"""Why an engine process died: what vLLM's processes wrote into their log as errors."""
+"""Collects the errors that vLLM's processes log, to report why an engine process died."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import json
 import os
 from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
+
+from gateway.sdk.processes import TemporaryFolder
 
 _RECORD = "\x1e"
 _MAX_BYTES = 1_000_000
 
 
 class ErrorLog:
-    """A second place for the errors of vLLM's log, its child processes' included. Temporary; `close` removes it."""
+    """A second handler for errors in vLLM's log, child processes included. Uses temporary files; `close` removes
+    them."""
 
     def __init__(self, vllm_logging: Mapping[str, Any], level: str) -> None:
-        """`vllm_logging` is vLLM's own logging configuration (`logging.config.dictConfig`), kept but for its level."""
-        self._folder = TemporaryDirectory(prefix="litegate-vllm-")
-        folder = Path(self._folder.name)
+        """`vllm_logging` is vLLM's logging configuration (`logging.config.dictConfig`); only its level is changed."""
+        self._folder = TemporaryFolder("litegate-vllm")
+        folder = self._folder.path
         self._errors = folder / "errors"
         self.config_file = folder / "logging.json"
-        """What vLLM is given as its logging configuration."""
+        """Path of the logging configuration that vLLM is given."""
         config = deepcopy(dict(vllm_logging))
         config["handlers"]["vllm"]["level"] = level
         config["formatters"]["litegate"] = {"format": f"{_RECORD}%(process)d %(message)s"}
@@ -39,7 +40,7 @@ class ErrorLog:
         self.config_file.write_text(json.dumps(config))
 
     def cause(self) -> str | None:
-        """The last line of the first traceback that a child process has written; None where there is none."""
+        """The last line of the first traceback that a child process logged; None if there is none."""
         try:
             with self._errors.open(errors="replace") as file:
                 written = file.read(_MAX_BYTES)
@@ -53,11 +54,11 @@ class ErrorLog:
         return None
 
     def close(self) -> None:
-        self._folder.cleanup()
+        self._folder.remove()
 
 
 def root_cause(text: str) -> str | None:
-    """The line of a logged traceback that names the first exception of its chain; None where there is no traceback."""
+    """The line of a logged traceback that names the first exception of its chain; None without a traceback."""
     lines = text.splitlines()
     try:
         start = lines.index("Traceback (most recent call last):") + 1

@@ -1,19 +1,19 @@
-"""vLLM's refusals in the gateway's words."""
+"""Translates vLLM's validation errors."""
 
 from __future__ import annotations
 
 import re
 
-from gateway.errors import InvalidRequest
+from gateway.sdk import InvalidRequest, ParamPath
 
-# vLLM's name of a parameter, where it is not the gateway's.
+# vLLM's parameter names that differ from the gateway's.
 _NAMES = {
     "prompt": "input",
     "prompt_token_ids": "input",
     "prompt_embeds": "input",
     "extra_args": None,
 }
-# vLLM names the parameter as an attribute of some errors, and only in the sentence of others.
+# Some vLLM errors name the parameter in an attribute, others only in the message.
 _IN_MESSAGE = re.compile(
     r"\W*(?:The )?(?P<name>[a-z_]+) (?:must|cannot|contains|entries|should|is not)\b"
 )
@@ -41,8 +41,8 @@ _SPEAKS_OF = frozenset(
 )
 
 
-def refused(error: Exception, *, param: str | None = None) -> InvalidRequest:
-    """The 400 that says what vLLM's validation error says, with the parameter that it names, or else `param`."""
+def refused(error: Exception, *, param: str | ParamPath = ()) -> InvalidRequest:
+    """A 400 with the message of vLLM's validation error, and the parameter that it names or else `param`."""
     message = str(error.args[0]) if error.args else str(error)
     named = getattr(error, "parameter", None)
     if named is not None:

@@ -1,4 +1,4 @@
-"""vLLM in process, whatever its model does: its life, its adapters, and its end. Imports vLLM."""
+"""Shared part of both vLLM engines: liveness, adapters and shutdown. Imports vLLM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vllm.v1.engine.exceptions import (  # type: ignore[import-not-found,unused-
     EngineDeadError,
 )
 
-from gateway.errors import (
+from gateway.sdk import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
@@ -23,19 +23,20 @@ from gateway.errors import (
     InvalidRequest,
     RateLimited,
 )
-from gateway_vllm.config import Config
+from gateway_vllm.config import VllmConfig
 from gateway_vllm.error_log import ErrorLog
 
 FAILURES = (EngineDeadError, GracefulHTTPError, VLLMServerError)
-"""What `failure` translates: all that is not the request's own fault."""
+"""Exceptions that `failure` translates: all that the request did not cause."""
 
 
 class Host:
-    """An `AsyncLLM` of one model. Its model runs in processes of its own; this one sends requests and reads outputs."""
+    """The `AsyncLLM` of one model. The model runs in vLLM's own processes; this object sends requests and reads
+    outputs."""
 
-    def __init__(self, llm: Any, config: Config, errors: ErrorLog | None) -> None:
+    def __init__(self, llm: Any, config: VllmConfig, errors: ErrorLog | None) -> None:
         self.llm = llm
-        """None once it has ended."""
+        """None after it has ended."""
         self._errors = errors
         self._closing = False
         self._adapters = {
@@ -48,14 +49,14 @@ class Host:
         self._loading = asyncio.Lock()
 
     def require_life(self) -> None:
-        """Raise `EngineUnavailable` if vLLM has died, or is about to end."""
+        """Raise `EngineUnavailable` if vLLM has died or is shutting down."""
         if self._closing:
             raise EngineUnavailable("The engine is shutting down.")
         if self.llm.errored:
             raise self._dead()
 
     def known_adapter(self, name: str | None) -> Any | None:
-        """The adapter of that name, perhaps not loaded; None for None. Raises `InvalidRequest`."""
+        """The adapter of that name, loaded or not; None for None. Raises `InvalidRequest` if it is unknown."""
         if name is None:
             return None
         adapter = self._adapters.get(name)
@@ -68,9 +69,10 @@ class Host:
         return adapter
 
     async def adapter(self, name: str | None) -> Any | None:
-        """The adapter of that name, loaded. Raises `InvalidRequest`, and `EngineError` for one that cannot be loaded.
+        """The adapter of that name, loaded. Raises `InvalidRequest` if it is unknown, and `EngineError` if it cannot be
+        loaded.
 
-        A request that brings one which cannot be loaded would end vLLM itself.
+        Adapters are loaded before a request uses them, because a failure inside a request would crash vLLM.
         """
         adapter = self.known_adapter(name)
         if adapter is None or name in self._loaded:
@@ -81,9 +83,7 @@ class Host:
                     await self.llm.add_lora(adapter)
                 except EngineDeadError as error:
                     raise self._dead() from error
-                except (
-                    Exception
-                ) as error:  # vLLM hands its engine's errors over as bare exceptions.
+                except Exception as error:  # vLLM passes its engine's errors on as bare exceptions.
                     raise EngineError(
                         f"vLLM cannot load the adapter '{name}'. The server's log says why."
                     ) from error
@@ -101,7 +101,7 @@ class Host:
                 ) from error
 
     async def end_requests(self) -> None:
-        """Take nothing new, and abort what still runs."""
+        """Reject new requests and abort running ones."""
         self._closing = True
         if self.llm.errored:
             return
@@ -109,11 +109,11 @@ class Host:
             await self.llm.abort(running, internal=True)
 
     def forget(self) -> None:
-        """Let go of vLLM, which has ended: kept until the interpreter ends, it would try to end again."""
+        """Drop the references to vLLM after it has ended; otherwise its finalizer would try to end it again."""
         self.llm = None
 
     def failure(self, error: Exception) -> GatewayError:
-        """What one of `FAILURES` means for a request."""
+        """The gateway error for one of `FAILURES`."""
         if isinstance(error, GracefulHTTPError):
             return RateLimited(error.message)
         if isinstance(error, EngineDeadError) or self._closing or self.llm.errored:

@@ -1,16 +1,17 @@
-"""vLLM's log probabilities, which are flat lists, one token after the other."""
+"""Converts vLLM's log probabilities, which are flat lists over all tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from gateway.engines.alignment import Piece, Scored, as_prompt, scored
-from gateway.protocols import TokenLogprob
+from gateway.sdk import TokenLogprob
+from gateway.sdk.engines import Piece, Scored, as_prompt, scored
 
 
 class FlatLogprobs(Protocol):
-    """What is used of vLLM's class of this name: positions in flat lists, the sampled token first, then the best."""
+    """The used part of vLLM's class of this name: flat lists of positions, the sampled token first, then the most
+    likely."""
 
     start_indices: list[int]
     end_indices: list[int]
@@ -19,7 +20,7 @@ class FlatLogprobs(Protocol):
 
 
 def scored_tokens(flat: FlatLogprobs | None, piece: Piece) -> Iterator[Scored]:
-    """The sampled tokens."""
+    """Yield the sampled tokens with their alternatives."""
     if flat is not None:
         for token in _positions(flat, piece):
             assert token is not None, "every sampled token has a log probability"
@@ -27,12 +28,12 @@ def scored_tokens(flat: FlatLogprobs | None, piece: Piece) -> Iterator[Scored]:
 
 
 def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | None]:
-    """A prompt's tokens, each with its own bytes."""
+    """The prompt's tokens, each with its own bytes."""
     return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
 
 
 def _positions(flat: FlatLogprobs, piece: Piece) -> Iterator[Scored | None]:
-    """One per position; None for a position without log probabilities (a prompt's first)."""
+    """Yield one entry per position; None for a position without log probabilities (the first of a prompt)."""
     ids, values = flat.token_ids, flat.logprobs
     for start, end in zip(flat.start_indices, flat.end_indices, strict=True):
         if start == end:

@@ -1,12 +1,17 @@
-"""What vLLM knows of the model that it has loaded."""
+"""Model information from a loaded vLLM."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Capability, ModelInfo, Sampling
-from gateway_vllm.config import Config
+from gateway.sdk import Capability, EngineContext, ModelInfo
+from gateway.sdk.engines import (
+    chat_template_of,
+    ending_tokens,
+    recommended_sampling,
+    special_token,
+)
+from gateway_vllm.config import VllmConfig
 
 _EVERYWHERE: frozenset[Capability] = frozenset(
     {
@@ -22,8 +27,8 @@ _EVERYWHERE: frozenset[Capability] = frozenset(
 )
 
 
-def capabilities(config: Config) -> frozenset[Capability]:
-    """What the engine can do: whole trees only with xgrammar, adapters only where there are some."""
+def capabilities(config: VllmConfig) -> frozenset[Capability]:
+    """The engine's capabilities: constraint trees only with xgrammar, adapters only if there are any."""
     found = set(_EVERYWHERE)
     if config.structured_outputs == "xgrammar":
         found |= {"structure", "triggered"}
@@ -32,8 +37,8 @@ def capabilities(config: Config) -> frozenset[Capability]:
     return frozenset(found)
 
 
-def model_info(llm: Any, config: Config, context: EngineContext) -> ModelInfo:
-    """From the model's configuration and tokenizer, as vLLM has them after its start."""
+def model_info(llm: Any, config: VllmConfig, context: EngineContext) -> ModelInfo:
+    """Model information from the configuration and tokenizer that vLLM has loaded."""
     model = llm.model_config
     tokenizer = llm.get_tokenizer()
     return ModelInfo(
@@ -43,43 +48,16 @@ def model_info(llm: Any, config: Config, context: EngineContext) -> ModelInfo:
         model_type=getattr(model.hf_config, "model_type", None),
         path=context.path,
         max_model_len=model.max_model_len,
-        chat_template=_chat_template(tokenizer),
-        bos_token=_text(getattr(tokenizer, "bos_token", None)),
-        eos_token=_text(getattr(tokenizer, "eos_token", None)),
-        eos_token_ids=ending_tokens(llm),
-        sampling=_recommended(model),
+        chat_template=chat_template_of(tokenizer),
+        bos_token=special_token(tokenizer, "bos_token"),
+        eos_token=special_token(tokenizer, "eos_token"),
+        eos_token_ids=ending_tokens_of(llm),
+        sampling=recommended_sampling(model.get_diff_sampling_param()),
         adapters=tuple(config.lora_modules),
     )
 
 
-def _recommended(model: Any) -> Sampling | None:
-    """What the model's generation_config.json recommends."""
-    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-    told = model.get_diff_sampling_param()
-    found = {name: told[name] for name in names if told.get(name) is not None}
-    return Sampling(**found) if found else None
-
-
-def ending_tokens(llm: Any) -> tuple[int, ...]:
-    """The ids at which vLLM ends an output: the tokenizer's, then those of generation_config.json."""
-    found: list[int] = []
-    first = llm.renderer.get_eos_token_id()
-    if first is not None:
-        found.append(first)
-    more = llm.input_processor.generation_config_fields.get("eos_token_id")
-    if isinstance(more, int):
-        more = [more]
-    found += [token_id for token_id in more or () if token_id not in found]
-    return tuple(found)
-
-
-def _chat_template(tokenizer: Any) -> str | None:
-    """The tokenizer's template; of several by name, the one called `default`."""
-    template = getattr(tokenizer, "chat_template", None)
-    if isinstance(template, dict):
-        template = template.get("default")
-    return template if isinstance(template, str) else None
-
-
-def _text(token: Any) -> str | None:
-    return None if token is None else str(token)
+def ending_tokens_of(llm: Any) -> tuple[int, ...]:
+    """Token ids at which vLLM ends an output."""
+    fields = llm.input_processor.generation_config_fields
+    return ending_tokens(llm.renderer.get_eos_token_id(), fields.get("eos_token_id"))

@@ -1,4 +1,4 @@
-"""Starting vLLM, and ending it. vLLM and torch are imported here, inside `open_engine`."""
+"""Starts and stops vLLM. vLLM and torch are imported inside `open_engine`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
-from gateway_vllm.config import Config, engine_arguments
+import msgspec
+
+from gateway.sdk import ConfigurationError, Engine, EngineContext
+from gateway.sdk.engines import first_problem
+from gateway.sdk.hub import downloaded_weights
+from gateway_vllm.config import VllmConfig, engine_arguments
 from gateway_vllm.environment import children_without_interrupts, set_defaults
 from gateway_vllm.error_log import ErrorLog
 
@@ -25,22 +27,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gateway.vllm")
 
+_OTHER_FILES = {
+    "code_revision",
+    "config_format",
+    "download_dir",
+    "load_format",
+    "tokenizer_mode",
+    "tokenizer_revision",
+}
+"""Arguments by which vLLM loads other files of a repository, or keeps them elsewhere."""
+
 
 @asynccontextmanager
-async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[Engine]:
+async def open_engine(config: VllmConfig, context: EngineContext) -> AsyncIterator[Engine]:
     """Load the model and serve it until the context is left, which ends vLLM's processes within seconds.
 
-    Raises `ConfigurationError` for an installation without vLLM, a wrong argument, a model that cannot be loaded, or
-    one that does not fit into memory: with vLLM's own reason.
+    Raises `ConfigurationError` with vLLM's own reason if vLLM is not installed, an argument is wrong, or the model
+    cannot be loaded or does not fit into memory.
     """
     engine_arguments(config, context, known=config.args)
     set_defaults(config)
     await asyncio.to_thread(_import_vllm, context)
+    usual = config.revision is None and not _OTHER_FILES & config.args.keys()
+    path = await downloaded_weights(context.path, complete=usual)
+    context = msgspec.structs.replace(context, path=path)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, config, context))
     try:
         llm, errors = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # The thread cannot be stopped: what it starts has to be ended all the same.
+        # The thread cannot be cancelled, so wait for it and then end what it has started.
         (done,), _ = await asyncio.wait([starting])
         if done.exception() is None:
             llm, errors = done.result()
@@ -57,16 +72,20 @@ async def open_engine(config: Config, context: EngineContext) -> AsyncIterator[E
             yield engine
         finally:
             await host.end_requests()
+            await engine.end_helpers()
             engine.forget()
             host.forget()
     finally:
         await asyncio.to_thread(_end, llm, errors, config)
-        # Kept until the interpreter ends, vLLM's object would try to end once more.
+        # If vLLM's object were kept, its finalizer would try to end it again.
         del llm, starting
 
 
-async def _engine(host: Host, config: Config, context: EngineContext) -> VllmEngine | VllmEmbedder:
-    """By what vLLM says that it can do with the model. Raises `ConfigurationError` for one that neither generates nor embeds."""
+async def _engine(
+    host: Host, config: VllmConfig, context: EngineContext
+) -> VllmEngine | VllmEmbedder:
+    """The engine for what vLLM supports with the model. Raises `ConfigurationError` if the model neither generates nor
+    embeds."""
     from gateway_vllm.embedding import VllmEmbedder
     from gateway_vllm.engine import VllmEngine
 
@@ -101,7 +120,7 @@ def _import_vllm(context: EngineContext) -> None:
         raise ConfigurationError(f"vLLM cannot be imported: {error}") from error
 
 
-def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None]:
+def _start(config: VllmConfig, context: EngineContext) -> tuple[Any, ErrorLog | None]:
     arg_utils = importlib.import_module("vllm.engine.arg_utils")
     async_llm = importlib.import_module("vllm.v1.engine.async_llm")
     known = {field.name for field in dataclasses.fields(arg_utils.AsyncEngineArgs)}
@@ -116,17 +135,17 @@ def _start(config: Config, context: EngineContext) -> tuple[Any, ErrorLog | None
             return async_llm.AsyncLLM.from_engine_args(engine_args), errors
     except (
         Exception
-    ) as error:  # Whatever it is, the model cannot be served, and the reason is what helps.
+    ) as error:  # Any error means that the model cannot be served; report the reason.
         reason = errors.cause() if errors is not None else None
         if errors is not None:
             errors.close()
         raise ConfigurationError(
-            f"vLLM cannot serve the model '{context.name}': {reason or _first_sentence(error)}"
+            f"vLLM cannot serve the model '{context.name}': {reason or first_problem(error)}"
         ) from error
 
 
 def _error_log(arguments: dict[str, Any]) -> ErrorLog | None:
-    """Have vLLM's errors written to a second place, unless the user has configured its logging; then None."""
+    """Log vLLM's errors to a second place; None if the user has configured vLLM's logging."""
     vllm_logger = importlib.import_module("vllm.logger")
     envs = importlib.import_module("vllm.envs")
     own = arguments.keys() & {"logging_config", "log_config_file"}
@@ -137,20 +156,9 @@ def _error_log(arguments: dict[str, Any]) -> ErrorLog | None:
     return errors
 
 
-def _end(llm: Any, errors: ErrorLog | None, config: Config) -> None:
+def _end(llm: Any, errors: ErrorLog | None, config: VllmConfig) -> None:
     try:
         llm.shutdown(timeout=config.shutdown_timeout)
     finally:
         if errors is not None:
             errors.close()
-
-
-def _first_sentence(error: Exception) -> str:
-    """An error's own words; pydantic's without its framing."""
-    details = getattr(error, "errors", None)
-    if not callable(details) or not (listed := details()):
-        return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    first = listed[0]
-    words = str(first.get("msg", error)).removeprefix("Value error, ")
-    # The field; what follows it are pydantic's own branches.
-    return f"{first['loc'][0]}: {words}" if first.get("loc") else words

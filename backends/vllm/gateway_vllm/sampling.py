@@ -1,4 +1,4 @@
-"""`Sampling` as the keyword arguments of vLLM's `SamplingParams`."""
+"""Converts `Sampling` to keyword arguments of vLLM's `SamplingParams`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import Sampling
+from gateway.sdk import InvalidRequest, Sampling
 
 _OPTIONAL = (
     "min_tokens",
@@ -23,17 +22,17 @@ _OPTIONAL = (
     "prompt_logprobs",
 )
 _INT64 = 2**63
-# vLLM hands them to its engine process as 64-bit integers: what is larger must be refused before.
+# vLLM sends these to its engine process as 64-bit integers, so larger values must be rejected.
 _INTEGERS = ("max_tokens", "min_tokens", "top_k", "seed", "logprobs", "prompt_logprobs")
 
 
 def sampling_arguments(
     sampling: Sampling, *, defaults: Mapping[str, Any], room: int
 ) -> dict[str, Any]:
-    """Keyword arguments for `SamplingParams`, without those that are vLLM's default.
+    """Keyword arguments for `SamplingParams`; values equal to vLLM's defaults are omitted.
 
-    `defaults` are the model's own, from its generation_config.json. `room` is how many tokens the context has left.
-    Raises `InvalidRequest` for values that vLLM does not check itself.
+    `defaults` are the model's own, from its generation_config.json. `room` is the remaining context in tokens. Raises
+    `InvalidRequest` for values that vLLM does not check.
     """
     for name in _INTEGERS:
         value = getattr(sampling, name)
@@ -68,9 +67,9 @@ def sampling_arguments(
         arguments["include_stop_str_in_output"] = True
     if not sampling.skip_special_tokens:
         arguments["skip_special_tokens"] = False
-        # Formats read special tokens as they are; vLLM's spaces between them are for people.
+        # Formats match special tokens literally; vLLM inserts spaces between them only for readability.
         arguments["spaces_between_special_tokens"] = False
     if sampling.logprobs is not None or sampling.prompt_logprobs is not None:
-        # Flat lists instead of a dictionary of objects per token.
+        # Flat lists avoid a dictionary of objects per token.
         arguments["flat_logprobs"] = True
     return arguments

@@ -16,18 +16,23 @@ from ray import serve
 from ray.serve import Application
 
 DRAIN_SECONDS = 600.0
-"""How long a replica that goes away may take to end what it runs; new requests go to the others at once."""
+"""Time that a replica being removed has to finish its requests, in seconds. New requests go to other replicas at
+once."""
 
 
 def build(arguments: dict[str, str]) -> Application:
-    """`config` is the path of a gateway.toml, from here or from this file's folder. `replicas` is how many gateways there
-    are, or `auto`: then `target` is how many requests each shall have. `ongoing` is how many one may have at once."""
+    """Build the application.
+
+    `config` is the path of a gateway.toml, relative to the working directory or to this file's folder. `replicas` is
+    the number of gateways, or `auto`: then `target` is the desired number of requests per gateway. `ongoing` is the
+    maximum number of concurrent requests per gateway.
+    """
     path = Path(arguments.get("config", "gateway.toml"))
     path = (path if path.exists() else Path(__file__).parent / path).resolve()
     settings = {name: value for name, value in os.environ.items() if name.startswith("GATEWAY_")}
 
     def gateway() -> Any:
-        # Runs in each replica; the lifespan of what is returned opens the models there.
+        # Runs in each replica. The lifespan of the returned application opens the models there.
         from gateway.app import create_app
         from gateway.config import load_config
         from gateway.plugins import load_plugins
@@ -45,7 +50,8 @@ def build(arguments: dict[str, str]) -> Application:
         scaling = {"num_replicas": int(replicas)}
     deployment = serve.deployment(
         name="gateway",
-        # Queues are the gateway's own ([models.<name>] max_running, max_waiting), with its 429: Ray's shall not be first.
+        # The gateway queues requests itself ([models.<name>] max_running, max_waiting) and responds with 429. Ray must
+        # not queue first.
         max_ongoing_requests=ongoing,
         graceful_shutdown_wait_loop_s=1.0,
         graceful_shutdown_timeout_s=DRAIN_SECONDS,

@@ -1,16 +1,23 @@
-"""An output format plugin, for a model that writes
+"""An output format plugin for models that write
 
     [[think]] It wants the weather. [[/think]]
     [[call]] {"tool": "get_weather", "with": {"city": "Oslo"}} [[/call]]
 
-The syntax is of a known kind, so the format is data for the kit of `litegate-parsers`. One of another kind implements
-`gateway.protocols.OutputFormat` itself, and proves itself by the same contract (see `tests/`). Install it
-(`pip install -e .`) and choose it by `parser = "bracketed"`; models whose chat template has the markers choose it themselves.
+The syntax is of a supported kind, so the format is data for the kit of `litegate-parsers`. A format of another kind
+implements `gateway.protocols.OutputFormat` and passes the same contract tests (see `tests/`). Install the plugin
+(`pip install -e .`) and select it with `parser = "bracketed"`. It is selected automatically for models whose chat template
+contains the markers.
 """
 
-from gateway import hookimpl
-from gateway.hookspecs import MakeFormat, ModelContext, Register
-from gateway.protocols import ModelInfo, ModelProfile, NoConfig
+from gateway.sdk import (
+    MakeFormat,
+    ModelContext,
+    ModelInfo,
+    ModelProfile,
+    NoConfig,
+    Register,
+    hookimpl,
+)
 from gateway_parsers import FormatSpec, JsonCalls, MarkupFormat, Reasoning
 
 BRACKETED = FormatSpec(

@@ -1,4 +1,4 @@
-"""A tool plugin: dice that the server throws.
+"""A tool plugin: the server throws dice.
 
 Install it (`pip install -e .`), select it with a table `[tools.dice]` in `gateway.toml`, and every model can call it.
 """
@@ -8,16 +8,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenTool, Register
-from gateway.tools.functions import functions
+from gateway.sdk import OpenTool, Register, hookimpl
+from gateway.sdk.tools import functions
 
 Sides = Annotated[int, Meta(ge=2, le=1000, description="How many sides each die has")]
 Count = Annotated[int, Meta(ge=1, le=100, description="How many dice are thrown")]
 
 
 def roll_dice(sides: Sides = 6, count: Count = 1) -> dict[str, object]:
-    """Throw dice; returns what each shows, and the sum."""
+    """Throw dice. Returns the value of each and their sum."""
     thrown = [random.randint(1, sides) for _ in range(count)]
     return {"dice": thrown, "sum": sum(thrown)}
 

@@ -1,6 +1,6 @@
-"""An engine plugin: it says the user's last words again, louder.
+"""An engine plugin: it repeats the user's last words in capitals.
 
-A real engine differs in what `generate` awaits. Install it (`pip install -e .`) and choose it by `engine = "shout"`.
+A real engine differs only in what `generate` awaits. Install it (`pip install -e .`) and select it with `engine = "shout"`.
 """
 
 import asyncio
@@ -9,10 +9,19 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gateway import hookimpl
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import Capability, EngineOutput, EngineRequest, ModelInfo, TokensPrompt
+from gateway.sdk import (
+    Capability,
+    EngineContext,
+    EngineOutput,
+    EngineRequest,
+    InvalidRequest,
+    ModelInfo,
+    OpenEngine,
+    Register,
+    TokensPrompt,
+    Unsupported,
+    hookimpl,
+)
 
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
@@ -27,7 +36,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ByteTokenizer:
-    """A token is a byte of UTF-8."""
+    """One token per byte of UTF-8."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         return list(text.encode())
@@ -40,7 +49,7 @@ class ByteTokenizer:
 
 
 class ShoutEngine:
-    """Holds nothing but its settings: any number of requests may run at once."""
+    """Has no state except its settings, so any number of requests may run concurrently."""
 
     capabilities: frozenset[Capability] = frozenset({"tokens"})
 
@@ -53,12 +62,12 @@ class ShoutEngine:
         self._room = max_model_len
 
     async def health(self) -> None:
-        """Nothing can break."""
+        """Always healthy."""
 
     async def check(self, request: EngineRequest) -> None:
         token_ids = self._prompt(request)
         if request.constraint is not None:
-            raise Unsupported("This engine cannot enforce a format.", param="text.format")
+            raise Unsupported("This engine cannot enforce a format.", param=("text", "format"))
         for name in ("logit_bias", "bad_words"):
             if getattr(request.sampling, name):
                 raise Unsupported(f"This engine cannot do {name}. Leave it out.", param=name)

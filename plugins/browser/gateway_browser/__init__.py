@@ -1,13 +1,13 @@
 """Web search and browsing as tools that the gateway runs.
 
-A search provider of your own is a function `open_provider(options)` that gives an asynchronous context manager of a
-`SearchProvider`; `provider = "package.module:open_provider"` in `[tools.browser]` selects it.
+To add a search provider, write a function `open_provider(options)` that returns an asynchronous context manager of
+a `SearchProvider`, and select it with `provider = "package.module:open_provider"` in `[tools.browser]`.
 """
 
 from gateway_browser.plugin import gateway_register_tools
 from gateway_browser.providers import (
-    Place,
     ProviderFailure,
+    QueryLocation,
     SearchHit,
     SearchProvider,
     SearchQuery,
@@ -16,8 +16,8 @@ from gateway_browser.providers import (
 )
 
 __all__ = [
-    "Place",
     "ProviderFailure",
+    "QueryLocation",
     "SearchHit",
     "SearchProvider",
     "SearchQuery",

@@ -1,4 +1,4 @@
-"""What models give the tools."""
+"""Arguments of the tools."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import ToolDefinition
+from gateway.sdk import ToolDefinition
 
 CITING = "Cite what you say from a page by its cursor and lines, as in 【3†L7】 or 【3†L7-L9】."
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class SearchArguments(Struct, frozen=True, kw_only=True):
     """`web_search`."""
 
     query: str
     topn: int | float | None = None
 
 
-class Open(Struct, frozen=True, kw_only=True):
-    """`open_page`. Minus one stands for what was not said: the models that know the tool write it so."""
+class OpenArguments(Struct, frozen=True, kw_only=True):
+    """`open_page`. -1 means "not given", as models that were trained with the tool write it."""
 
     id: int | float | str = -1
     cursor: int | float = -1
@@ -28,7 +28,7 @@ class Open(Struct, frozen=True, kw_only=True):
     num_lines: int | float = -1
 
 
-class Find(Struct, frozen=True, kw_only=True):
+class FindArguments(Struct, frozen=True, kw_only=True):
     """`find_in_page`."""
 
     pattern: str
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def read_arguments(arguments: dict[str, Any], kind: type[T]) -> T:
-    """Raises `msgspec.ValidationError`, with a message that the model can use."""
+    """Decode arguments. Raises `msgspec.ValidationError`, with a message that the model can use."""
     given = {name: value for name, value in arguments.items() if value is not None}
     read: T = msgspec.convert(given, kind, strict=False)
     return read
@@ -93,7 +93,7 @@ FIND = ToolDefinition(
 
 
 def built_in(name: str, tool: ToolDefinition) -> ToolDefinition:
-    """The tool as the gpt-oss models know it; they were trained with its description."""
+    """The tool as the gpt-oss models know it; they were trained with this description."""
     return ToolDefinition(
         name=f"browser.{name}",
         description=tool.description,

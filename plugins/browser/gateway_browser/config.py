@@ -19,16 +19,16 @@ class SearxngConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[tools.browser.searxng]`: an instance of SearXNG whose settings allow the format `json`."""
 
     url: str
-    """Where the instance is: `https://searx.example.com`."""
+    """URL of the instance, such as `https://searx.example.com`."""
     engines: list[str] = []
-    """The engines to ask; empty: those that the instance chooses."""
+    """Search engines to query; empty: those that the instance chooses."""
     categories: list[str] = []
     language: str = ""
-    """Such as `en` or `de-DE`; empty: as the instance has it."""
+    """Such as `en` or `de-DE`; empty: the instance's default."""
     safesearch: Annotated[int, Meta(ge=0, le=2)] | None = None
-    """0: nothing is left out; left out: as the instance has it."""
+    """0 disables filtering; unset: the instance's default."""
     headers: dict[str, str] = {}
-    """Sent with every request, for an instance that asks who is there."""
+    """Headers of every request, for instances that require authentication."""
 
     def __post_init__(self) -> None:
         _check_url(self.url)
@@ -55,12 +55,12 @@ class ExaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LocalConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tools.browser.local]`: an index over the HTML, Markdown and text files of a folder, made at the start."""
+    """`[tools.browser.local]`: an index over the HTML, Markdown and text files of a folder, built at start-up."""
 
     path: str
     """The folder; relative to the working directory."""
     base_url: str = "http://local.invalid/"
-    """What stands before a file's path in the URL under which it is found, opened and cited."""
+    """URL prefix of the files' paths, under which they are found, opened and cited."""
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
@@ -70,31 +70,39 @@ class BrowserConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[tools.browser]`."""
 
     provider: str
-    """Who searches: `searxng`, `brave`, `exa`, `local`, or `package.module:function` of another distribution."""
+    """The search provider: `searxng`, `brave`, `exa`, `local`, or `package.module:function` of another distribution.
+    """
     searxng: SearxngConfig | None = None
     brave: BraveConfig | None = None
     exa: ExaConfig | None = None
     local: LocalConfig | None = None
     options: dict[str, Any] = {}
-    """What a provider of another distribution is given."""
+    """Options passed to a provider of another distribution."""
     results: Annotated[int, Meta(ge=1, le=50)] = 10
-    """Results of a search, where the model asks for no number; half and twice that for a low and high
+    """Number of search results if the model asks for none; half and twice that for a low and high
     `search_context_size`."""
     view_characters: Annotated[int, Meta(ge=200)] = 6000
-    """How much of a page is shown at once; likewise."""
+    """Characters of a page that are shown at once; scaled likewise."""
     allow_hosts: tuple[str, ...] = ("*",)
     """Hosts whose pages may be opened: `example.com`, `*.example.com`, `example.com:8443`, or `*` for every host."""
     allow_private: bool = False
-    """Whether these may be at addresses of this machine and of private networks."""
+    """Whether allowed hosts may have addresses of this machine and of private networks."""
     max_page_bytes: Count = 2_097_152
-    """How much of a page is read; the rest is left out, with a note."""
+    """Maximum number of bytes of a page that are read; the rest is left out, with a note."""
+    reading_time: Seconds = 10.0
+    """Seconds in which a helper process must convert or search a page."""
+    reading_memory: Annotated[int, Meta(ge=134_217_728)] = 536_870_912
+    """Memory limit of a helper process, in bytes."""
+    reading_processes: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Maximum number of helper processes."""
     max_pages: Count = 64
-    """How many pages a response keeps to scroll, search and follow links in."""
+    """Maximum number of pages that a response keeps for scrolling, searching and following links, with at most
+    16,000,000 characters together."""
     max_redirects: Annotated[int, Meta(ge=0)] = 5
     time_limit: Seconds = 20.0
-    """Seconds for one search, and for one page."""
+    """Seconds for one search, and for fetching one page."""
     output_limit: Annotated[int, Meta(ge=1000)] = 65_536
-    """Bytes that the model reads of one result at most."""
+    """Maximum size in bytes of one result that the model reads."""
     user_agent: str = "Litegate"
 
     def __post_init__(self) -> None:

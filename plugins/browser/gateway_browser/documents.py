@@ -1,4 +1,4 @@
-"""From a page's bytes to lines of text that a model can read, with its links numbered."""
+"""Converts a page to lines of text with numbered links."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from gateway_browser.encodings import codec_of
 from gateway_browser.html import HtmlReader
 
 WIDTH: Final = 100
-"""Characters of a line; longer only where one word is."""
+"""Maximum characters per line, unless a single word is longer."""
 _LONGEST_WORD: Final = 400
+_LONGEST_TITLE: Final = 500
+MOST_LINES: Final = 50_000
+MOST_CHARACTERS: Final = 8_000_000
+"""Maximum total length of the lines in characters; the rest of a page is left out."""
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{1,200}charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _MARKS = str.maketrans({"【": "〖", "】": "〗"})
@@ -32,46 +37,60 @@ _TEXT = frozenset(
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """A page as text."""
+    """A page converted to text."""
 
     url: str
     title: str
     lines: tuple[str, ...]
     links: tuple[str, ...] = ()
-    """What the marks `【<number>†…】` in the lines lead to."""
+    """The targets of the marks `【<number>†…】` in the lines."""
 
 
 def is_readable(content_type: str) -> bool:
-    """Whether a page of this type can be made a document."""
+    """Whether pages of this type can be converted."""
     kind = _kind(content_type)
     return kind in _HTML or kind in _TEXT or kind.startswith("text/")
 
 
 def document_of(url: str, content: bytes, content_type: str) -> Document:
-    """A page as text; never raises, whatever the page is. Linear in its size, so far as its nesting is that of a page.
+    """Convert a page. Undecodable bytes become U+FFFD. The brackets of citation marks are replaced, so that no page
+    can forge one.
 
-    What cannot be decoded becomes U+FFFD. Brackets of citation marks become others: no page can forge one.
+    Takes linear time for ordinary pages. A malicious page may take much time or memory, so `PageReader` runs this
+    in a process that can be killed.
     """
+    title, lines, links = read_page(url, content, content_type)
+    return Document(url=url, title=title, lines=tuple(lines), links=tuple(links))
+
+
+def read_page(url: str, content: bytes, content_type: str) -> tuple[str, list[str], list[str]]:
+    """The title, the lines and the links of a page."""
     text = _decoded(content, content_type).translate(_MARKS)
     if _kind(content_type) in _HTML:
         reader = HtmlReader(url)
         reader.read(text)
-        title, blocks, links = reader.title, reader.blocks, tuple(reader.links)
+        title, blocks, links = reader.title, reader.blocks, list(reader.links)
     else:
-        title, blocks, links = "", text.splitlines(), ()
-    lines = [line for block in blocks for line in wrapped(block)]
+        title, blocks, links = "", text.splitlines(), []
+    lines: list[str] = []
+    left = MOST_CHARACTERS
+    for block in blocks:
+        if left <= 0 or len(lines) >= MOST_LINES:
+            lines = [*lines[:MOST_LINES], "(The rest of this page is left out: it is too long.)"]
+            break
+        lines += wrapped(block)
+        left -= len(block)
     while lines and not lines[-1]:
         lines.pop()
-    return Document(
-        url=url,
-        title=title or _name_of(url),
-        lines=tuple(lines or ["(This page is empty.)"]),
-        links=links,
+    return (
+        (title or _name_of(url))[:_LONGEST_TITLE],
+        lines or ["(This page is empty.)"],
+        links,
     )
 
 
 def wrapped(text: str) -> list[str]:
-    """A paragraph as lines; its leading spaces are kept on the first."""
+    """Wrap a paragraph into lines. Leading spaces are kept on the first line."""
     text = text.rstrip()
     if len(text) <= WIDTH:
         return [text]
@@ -96,17 +115,17 @@ def _kind(content_type: str) -> str:
 
 
 def _decoded(content: bytes, content_type: str) -> str:
-    """By its byte order mark, the header, what the page says of itself, else UTF-8."""
+    """Decode by byte order mark, header, or the page's own declaration; default UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content.decode("utf-16", "replace")
     named = _CHARSET.search(content_type)
     said = _META_CHARSET.search(content[:2048])
-    charset = named[1] if named else said[1].decode("ascii", "replace") if said else "utf-8"
-    try:
-        text = content.decode(charset, "replace")
-    except (LookupError, ValueError):
-        text = content.decode("utf-8", "replace")
-    # Some codecs (UTF-7, the escapes) make lone surrogates, which no prompt can hold.
+    header = codec_of(named[1]) if named else None
+    meta = codec_of(said[1].decode("ascii", "replace")) if said else None
+    if meta is not None and meta.startswith("utf-16"):
+        meta = "utf-8"  # in real UTF-16, the declaration would not have matched
+    text = content.decode(header or meta or "utf-8", "replace")
+    # UTF-16 may contain lone surrogates, which are not valid in a prompt.
     return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
 
 

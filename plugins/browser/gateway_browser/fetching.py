@@ -1,38 +1,41 @@
-"""Fetching pages that a model names: from allowed hosts, at checked addresses, within limits."""
+"""Fetches pages that a model names: from allowed hosts, at checked addresses, within limits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from urllib.parse import urlsplit
 
 import httpx2
 
-from gateway.net.guard import HostGuard, Resolve, resolve
-from gateway.net.http import GuardedTransport
+from gateway.sdk.http import GuardedTransport
+from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
-from gateway_browser.documents import Document, document_of, is_readable
+from gateway_browser.documents import Document, is_readable
+from gateway_browser.errors import PageFailure
+from gateway_browser.reader import PageReader
 
 _LONGEST_URL = 4096
 _ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.8,*/*;q=0.1"
 
 
-class PageFailure(Exception):
-    """A page cannot be shown. The message is for the model and the client."""
-
-
 class Fetcher:
-    """Fetches pages. Each on connections of its own, without cookies: nothing goes from one response to another."""
+    """Fetches pages. Each page uses its own connections, without cookies, so responses share no state."""
 
-    def __init__(self, config: BrowserConfig, *, resolve: Resolve = resolve) -> None:
+    def __init__(
+        self, config: BrowserConfig, reader: PageReader, *, resolve: Resolve = resolve
+    ) -> None:
         self._config = config
+        self._reader = reader
         self._resolve = resolve
         self._tls = httpx2.create_ssl_context()
 
-    async def fetch(self, url: str, domains: Sequence[str] = ()) -> Document:
-        """The page at `url`, redirects followed. Raises `PageFailure`.
+    async def fetch(self, url: str, domains: Sequence[str] = (), *, key: str = "") -> Document:
+        """The page at `url`, after redirects. Raises `PageFailure`.
 
-        `domains`, where there are any, are the only ones that it may come from.
+        If `domains` is not empty, the page must come from one of them. `key` identifies the owner on whose behalf
+        the page is read.
         """
         check_url(url, domains)
         config = self._config
@@ -47,35 +50,48 @@ class Fetcher:
                 "accept": _ACCEPT,
                 "accept-encoding": "identity",
             },
-            timeout=None,  # the whole has a limit
-            follow_redirects=True,
-            max_redirects=config.max_redirects,
+            timeout=None,  # a timeout around the whole fetch applies
+            follow_redirects=False,  # httpx2 would read the bodies of redirects, without a limit
             trust_env=False,
+            event_hooks={"request": [lambda request: _check_request(request, domains)]},
         )
         try:
-            async with asyncio.timeout(config.time_limit), client, client.stream("GET", url) as got:
-                return await self._read(got)
+            async with asyncio.timeout(config.time_limit), client:
+                url, kind, content = await self._follow(client, url)
         except TimeoutError:
             raise PageFailure(
                 f"the page did not come within {config.time_limit:g} seconds"
             ) from None
-        except httpx2.TooManyRedirects:
-            raise PageFailure("the page redirects too often") from None
         except httpx2.ConnectError as error:
             refused = str(error).removeprefix("refused: ")
             told = refused if refused != str(error) else "no connection could be made to its host"
             raise PageFailure(told) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise PageFailure(f"the connection broke ({type(error).__name__})") from None
+        most = config.max_page_bytes
+        document = await self._reader.document(url, content[:most], kind, key)
+        return _noted(document, most) if len(content) > most else document
 
-    async def _read(self, response: httpx2.Response) -> Document:
-        if response.status_code >= 400:
+    async def _follow(self, client: httpx2.AsyncClient, url: str) -> tuple[str, str, bytes]:
+        """What `_read` returns, after redirects, whose bodies are not read."""
+        request = client.build_request("GET", url)
+        for _ in range(self._config.max_redirects + 1):
+            response = await client.send(request, stream=True)
+            async with aclosing(response):
+                if response.next_request is None:
+                    return await self._read(response)
+                request = response.next_request
+        raise PageFailure("the page redirects too often")
+
+    async def _read(self, response: httpx2.Response) -> tuple[str, str, bytes]:
+        """The page's URL, content type and bytes; of a page beyond the limit, slightly more than the limit."""
+        if response.has_redirect_location or response.status_code >= 400:
             raise PageFailure(f"its server answered with HTTP status {response.status_code}")
         kind = response.headers.get("content-type", "text/html")
         if not is_readable(kind):
             raise PageFailure(f"it is of the type {kind[:80]!r}, which cannot be read here")
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # A small body may unpack to any size.
+            # A small body may decompress to any size.
             raise PageFailure("its server sends it compressed, though it was not asked to")
         most = self._config.max_page_bytes
         content = bytearray()
@@ -83,14 +99,11 @@ class Fetcher:
             content += chunk
             if len(content) > most:
                 break
-        cut = len(content) > most
-        url = str(response.url)
-        document = await asyncio.to_thread(document_of, url, bytes(content[:most]), kind)
-        return _noted(document, most) if cut else document
+        return str(response.url), kind, bytes(content)
 
 
 class _DomainGuard(HostGuard):
-    """The configuration's rules, and those of the request."""
+    """The rules of the configuration and those of the request."""
 
     def __init__(self, config: BrowserConfig, domains: Sequence[str], resolve: Resolve) -> None:
         super().__init__(
@@ -106,7 +119,7 @@ class _DomainGuard(HostGuard):
 
 
 def check_url(url: str, domains: Sequence[str]) -> None:
-    """Raises `PageFailure` for what is no page's URL, and for pages outside of `domains`."""
+    """Raises `PageFailure` for URLs that are not of a page or are outside of `domains`."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -120,8 +133,13 @@ def check_url(url: str, domains: Sequence[str]) -> None:
         raise PageFailure(f"only pages of {', '.join(domains)} may be opened")
 
 
+async def _check_request(request: httpx2.Request, domains: Sequence[str]) -> None:
+    """Check each request, including redirected ones."""
+    check_url(str(request.url), domains)
+
+
 def in_domains(host: str, domains: Sequence[str]) -> bool:
-    """Whether a host is one of `domains` or below one; true where there are none."""
+    """Whether a host is one of `domains` or a subdomain of one. True if there are none."""
     host = host.rstrip(".").lower()
     return not domains or any(host == each or host.endswith(f".{each}") for each in domains)
 

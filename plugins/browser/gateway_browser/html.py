@@ -1,4 +1,4 @@
-"""Reading HTML as text: blocks, and links with numbers."""
+"""Converts HTML to text blocks with numbered links."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Final
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 DEEPEST: Final = 512
-"""Nested elements, as in browsers: the rest of a page that goes deeper is left out, since reading it costs more and more."""
+"""Maximum nesting depth of elements, as in browsers. The rest of a page that exceeds it is left out, because parsing
+gets ever slower."""
+LONGEST_URL: Final = 4096
+"""Maximum length of a link in characters; longer links are shown without a number."""
+MOST_LINKS: Final = 10_000
 _PIECE: Final = 16_384
-"""Characters given to the parser at once, between which the depth is looked at."""
+"""Characters given to the parser at a time; the depth is checked in between."""
 
 _SKIPPED = frozenset(
     {"audio", "canvas", "head", "iframe", "math", "object", "script", "select", "style", "svg", "template", "video"}
@@ -28,13 +32,13 @@ class TooDeep(Exception):
 
 
 class HtmlReader:
-    """Takes what the parser finds, in one pass. `blocks` are paragraphs, and lines of preformatted text."""
+    """Target of the HTML parser, in one pass. `blocks` are paragraphs and lines of preformatted text."""
 
     def __init__(self, url: str) -> None:
         self.title = ""
         self.blocks: list[str] = []
         self.links: dict[str, int] = {}
-        """The number of each URL that the page leads to."""
+        """The number of each linked URL."""
         self._page = urldefrag(url).url
         self._base = url
         self._host = urlsplit(url).hostname
@@ -43,10 +47,10 @@ class HtmlReader:
         self._title: list[str] | None = None
         self._pre = 0
         self._text: list[str] = []
-        """Of the block that is being read."""
+        """Text of the current block."""
         self._href: str | None = None
         self._anchor: list[str] = []
-        """Of the link that is being read."""
+        """Text of the current link."""
 
     def read(self, text: str) -> None:
         """Read a whole page."""
@@ -62,9 +66,9 @@ class HtmlReader:
             self.close()
             self.blocks.append("(The rest of this page is nested too deep to be read.)")
         except etree.XMLSyntaxError:
-            self.close()  # a page of which nothing at all is HTML
+            self.close()  # the page contains no HTML at all
 
-    # What the parser calls.
+    # Methods called by the parser.
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
@@ -73,7 +77,8 @@ class HtmlReader:
         if tag == "title" and not self.title:
             self._title = []
         if tag == "base" and "href" in attributes:
-            self._base = _joined(self._base, attributes["href"]) or self._base
+            base = _joined(self._base, attributes["href"])
+            self._base = base if base is not None and len(base) <= LONGEST_URL else self._base
         if tag in _SKIPPED:
             self._skipped.append(tag)
         if self._skipped:
@@ -111,7 +116,7 @@ class HtmlReader:
         (self._text if self._href is None else self._anchor).append(text)
 
     def comment(self, text: str) -> None:
-        """Nothing to read."""
+        """Comments are ignored."""
 
     def close(self) -> None:
         self._end_link()
@@ -148,8 +153,9 @@ class HtmlReader:
             return
         href, self._href = self._href, None
         text, self._anchor = " ".join("".join(self._anchor).split()), []
-        url = _joined(self._base, href) if text else None
-        if url is None or urldefrag(url).url == self._page:
+        usable = text and len(href) <= LONGEST_URL and len(self.links) < MOST_LINKS
+        url = _joined(self._base, href) if usable else None
+        if url is None or len(url) > LONGEST_URL or urldefrag(url).url == self._page:
             self._text.append(text)
             return
         number = self.links.setdefault(url, len(self.links))
@@ -159,7 +165,7 @@ class HtmlReader:
 
 
 def _joined(base: str, href: str) -> str | None:
-    """The URL that a link leads to; None where it leads to no page."""
+    """The absolute URL of a link, or None if it does not lead to a page."""
     try:
         url = urljoin(base, href.strip())
         parts = urlsplit(url)

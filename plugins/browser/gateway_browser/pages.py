@@ -1,35 +1,47 @@
-"""The pages of one response: each has a cursor, by which the model scrolls, follows links and cites."""
+"""The pages of one response. Each has a cursor, by which the model scrolls, follows links and cites."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from gateway.protocols import CallRecord, Source
+from gateway.sdk import CallRecord, Source
 from gateway_browser.documents import Document
+
+MOST_CHARACTERS: Final = 16_000_000
+"""Maximum number of characters of all pages of one response."""
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page under its cursor."""
+    """A page and its cursor."""
 
     cursor: int
     url: str
-    """Empty for a list of results."""
+    """Empty for a list of search results."""
     title: str
     links: Sequence[str]
     document: Document | None = None
-    """None: it was shown by an earlier response, and has to be fetched again."""
+    """None if an earlier response showed the page; it must be fetched again."""
+
+    @property
+    def size(self) -> int:
+        """Characters of its text and its links."""
+        if self.document is None:
+            return 0
+        return sum(map(len, self.document.lines)) + sum(map(len, self.document.links))
 
 
 class Pages:
-    """Pages by their cursors; those that were not used for longest are let go of beyond a number."""
+    """Pages by cursor. Beyond a number of pages, or `MOST_CHARACTERS`, the least recently used are dropped."""
 
     def __init__(self, most: int, calls: Iterable[CallRecord] = ()) -> None:
-        """`calls` are those of earlier responses: their cursors stay what they were."""
+        """`calls` are those of earlier responses; their cursors stay valid."""
         self._most = most
         self._pages: OrderedDict[int, Page] = OrderedDict()
+        self._sizes: dict[int, int] = {}
         self._next = 0
         self.latest: int | None = None
         found: dict[int, list[Source]] = {}
@@ -37,10 +49,10 @@ class Pages:
             for source in call.sources:
                 found.setdefault(source.cursor, []).append(source)
         for cursor in sorted(found):
-            self._keep(_restored(cursor, found[cursor]))
+            self._keep(_page_of_sources(cursor, found[cursor]))
 
     def add(self, document: Document) -> Page:
-        """A page that was opened now."""
+        """Add a page that was just opened."""
         page = Page(
             cursor=self._next,
             url=document.url,
@@ -52,7 +64,7 @@ class Pages:
         return page
 
     def renew(self, page: Page, document: Document) -> Page:
-        """A page of an earlier response, as it is now, under its cursor."""
+        """Replace the document of a page of an earlier response, under the same cursor."""
         renewed = Page(
             cursor=page.cursor,
             url=page.url,
@@ -64,7 +76,7 @@ class Pages:
         return renewed
 
     def get(self, cursor: int) -> Page | None:
-        """A page; -1 is the latest."""
+        """The page at a cursor; -1 means the latest page."""
         wanted = self.latest if cursor < 0 else cursor
         page = None if wanted is None else self._pages.get(wanted)
         if page is not None:
@@ -80,11 +92,15 @@ class Pages:
         self._pages.move_to_end(page.cursor)
         self._next = max(self._next, page.cursor + 1)
         self.latest = page.cursor
-        while len(self._pages) > self._most:
-            self._pages.popitem(last=False)
+        self._sizes[page.cursor] = page.size
+        while len(self._pages) > self._most or (
+            len(self._pages) > 1 and sum(self._sizes.values()) > MOST_CHARACTERS
+        ):
+            gone, _ = self._pages.popitem(last=False)
+            del self._sizes[gone]
 
 
-def _restored(cursor: int, sources: Sequence[Source]) -> Page:
+def _page_of_sources(cursor: int, sources: Sequence[Source]) -> Page:
     whole = next((source for source in sources if source.lines is None), None)
     if whole is not None:
         return Page(cursor=cursor, url=whole.url, title=whole.title, links=())

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import UNSET
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import CallRecord, ServedTool, ToolSession
-from gateway.wire.tools import Tool, UserLocation, WebSearchTool
+from gateway.sdk import InvalidRequest, ServerTool, SessionContext, ToolServer, ToolSession
+from gateway.sdk.wire import UserLocation, WebSearchTool
 from gateway_browser.arguments import FIND, OPEN, SEARCH, built_in
 from gateway_browser.config import BrowserConfig
 from gateway_browser.fetching import Fetcher
-from gateway_browser.providers import Place, SearchProvider
-from gateway_browser.session import BrowserSession, Wishes
+from gateway_browser.providers import QueryLocation, SearchProvider
+from gateway_browser.reader import PageReader
+from gateway_browser.session import BrowserSession, ToolSettings
 
 _MOST_DOMAINS = 100
-"""OpenAI's limit."""
+"""Maximum number of domains, as at OpenAI."""
 
 
-class BrowserServer:
-    """A `ToolServer`, which requests fit to themselves by what their `web_search` entry says."""
+class BrowserServer(ToolServer):
+    """The tools of the browser. A request's `web_search` entry has settings for them."""
 
     label = "browser"
 
@@ -31,20 +31,20 @@ class BrowserServer:
         config: BrowserConfig,
         provider: SearchProvider,
         fetcher: Fetcher,
-        wishes: Wishes = Wishes(),  # noqa: B008 (it is immutable)
+        reader: PageReader,
     ) -> None:
         self._config = config
         self._provider = provider
         self._fetcher = fetcher
-        self._wishes = wishes
+        self._reader = reader
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         return [
-            ServedTool(
+            ServerTool(
                 definition=tool,
                 builtin=built_in(name, tool),
-                # The session's own limit comes first, and says more.
-                time_limit=self._config.time_limit * 2 + 5,
+                # The session's own timeout comes first and gives a more specific message.
+                time_limit=self._config.time_limit * 2 + self._config.reading_time + 5,
                 output_limit=self._config.output_limit,
                 request_type="web_search",
                 item_type="web_search_call",
@@ -52,26 +52,27 @@ class BrowserServer:
             for name, tool in (("search", SEARCH), ("open", OPEN), ("find", FIND))
         ]
 
-    def for_entry(self, tool: Tool, *, owner: str | None) -> BrowserServer:
-        assert isinstance(tool, WebSearchTool), "the request type is web_search"
-        return BrowserServer(self._config, self._provider, self._fetcher, wishes_of(tool))
-
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return self.session_after(response_id, {})
-
-    def session_after(
-        self, response_id: str, calls: Mapping[str, CallRecord]
-    ) -> AbstractAsyncContextManager[ToolSession]:
-        return self._session(calls)
+    def check(self, context: SessionContext) -> None:
+        tool_settings(context)
 
     @asynccontextmanager
-    async def _session(self, calls: Mapping[str, CallRecord]) -> AsyncIterator[ToolSession]:
-        yield BrowserSession(self._config, self._provider, self._fetcher, self._wishes, calls)
+    async def session(self, context: SessionContext) -> AsyncIterator[ToolSession]:
+        yield BrowserSession(
+            self._config,
+            self._provider,
+            self._fetcher,
+            self._reader,
+            tool_settings(context),
+            context.calls,
+        )
 
 
-def wishes_of(tool: WebSearchTool) -> Wishes:
-    """What an entry of `tools` says. Raises `InvalidRequest`, with a `param` relative to it."""
-    # Codex asks for text and images of models that see both; what is found as text answers that.
+def tool_settings(context: SessionContext) -> ToolSettings:
+    """The settings in a request's entry. Raises `InvalidRequest`, with a `param` relative to the entry."""
+    tool, owner = context.entry, context.owner or ""
+    if not isinstance(tool, WebSearchTool):
+        return ToolSettings(owner=owner)
+    # Codex requests text and images for multimodal models; text results satisfy that.
     if tool.search_content_types is not UNSET and "text" not in tool.search_content_types:
         raise InvalidRequest(
             "This server searches for text alone. Leave search_content_types out, or have 'text' in it.",
@@ -84,7 +85,7 @@ def wishes_of(tool: WebSearchTool) -> Wishes:
         if len(given) > _MOST_DOMAINS:
             raise InvalidRequest(
                 f"At most {_MOST_DOMAINS} domains can be allowed, and these are {len(given)}.",
-                param="filters.allowed_domains",
+                param=("filters", "allowed_domains"),
                 code="array_above_max_length",
             )
         for index, domain in enumerate(given):
@@ -92,26 +93,27 @@ def wishes_of(tool: WebSearchTool) -> Wishes:
             if not clean or any(each in clean for each in "/:@*? "):
                 raise InvalidRequest(
                     f"{domain!r} is not a domain. Write it as 'example.com', without scheme and path.",
-                    param=f"filters.allowed_domains[{index}]",
+                    param=("filters", "allowed_domains", index),
                     code="invalid_value",
                 )
             domains.append(clean)
     location = tool.user_location
     size = tool.search_context_size
-    return Wishes(
+    return ToolSettings(
+        owner=owner,
         domains=tuple(domains),
-        place=Place() if location is UNSET else _place(location),
+        location=QueryLocation() if location is UNSET else _location(location),
         size="medium" if size is UNSET else size,
     )
 
 
-def _place(location: UserLocation) -> Place:
-    def told(value: Any) -> str | None:
+def _location(location: UserLocation) -> QueryLocation:
+    def given_or_none(value: Any) -> str | None:
         return value if isinstance(value, str) and value else None
 
-    return Place(
-        country=told(location.country),
-        region=told(location.region),
-        city=told(location.city),
-        timezone=told(location.timezone),
+    return QueryLocation(
+        country=given_or_none(location.country),
+        region=given_or_none(location.region),
+        city=given_or_none(location.city),
+        timezone=given_or_none(location.timezone),
     )

@@ -1,4 +1,4 @@
-"""One response's browsing."""
+"""The browsing session of one response."""
 
 from __future__ import annotations
 
@@ -11,21 +11,38 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import CallRecord, Source, ToolResult
+from gateway.sdk import CallRecord, SearchDetails, Source, ToolCall, ToolResult
+from gateway.sdk.wire import (
+    FindInPageAction,
+    OpenPageAction,
+    SearchAction,
+    UrlSource,
+    WebSearchAction,
+)
 from gateway_browser import views
-from gateway_browser.arguments import FIND, OPEN, SEARCH, Find, Open, Search, read_arguments
+from gateway_browser.arguments import (
+    FIND,
+    OPEN,
+    SEARCH,
+    FindArguments,
+    OpenArguments,
+    SearchArguments,
+    read_arguments,
+)
 from gateway_browser.config import BrowserConfig
-from gateway_browser.documents import Document, document_of
-from gateway_browser.fetching import Fetcher, PageFailure, check_url, in_domains
+from gateway_browser.documents import Document
+from gateway_browser.errors import PageFailure
+from gateway_browser.fetching import Fetcher, check_url, in_domains
 from gateway_browser.pages import Page, Pages
 from gateway_browser.providers import (
-    Place,
     ProviderFailure,
+    QueryLocation,
     SearchHit,
     SearchProvider,
     SearchQuery,
     StoringProvider,
 )
+from gateway_browser.reader import PageReader
 
 logger = logging.getLogger("gateway.browser")
 
@@ -33,15 +50,17 @@ _MOST_RESULTS = 50
 _LONGEST_QUERY = 2000
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What a request's entry of `tools` says."""
+class ToolSettings(Struct, frozen=True, kw_only=True):
+    """Settings of a request's entry in `tools`."""
 
+    owner: str = ""
+    """Name of the API key."""
     domains: tuple[str, ...] = ()
-    place: Place = Place()
+    location: QueryLocation = QueryLocation()
     size: Literal["low", "medium", "high"] = "medium"
 
     def scaled(self, number: int) -> int:
-        """A number of the configuration, for this `search_context_size`."""
+        """Scale a configured number by this `search_context_size`."""
         match self.size:
             case "low":
                 return max(1, number // 2)
@@ -52,80 +71,85 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 
 class BrowserSession:
-    """A `ToolSession`. Keeps the pages of one response; nothing has to be closed."""
+    """Keeps the pages of one response; needs no closing."""
 
     def __init__(
         self,
         config: BrowserConfig,
         provider: SearchProvider,
         fetcher: Fetcher,
-        wishes: Wishes,
+        reader: PageReader,
+        settings: ToolSettings,
         calls: Mapping[str, CallRecord],
     ) -> None:
-        """`calls` are those of earlier responses of the conversation."""
+        """`calls` are the earlier calls of the conversation."""
         self._config = config
         self._provider = provider
         self._fetcher = fetcher
-        self._wishes = wishes
+        self._reader = reader
+        self._settings = settings
         self._pages = Pages(config.max_pages, calls.values())
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def call(self, call: ToolCall) -> ToolResult:
+        name, arguments = call.name, call.arguments
         try:
             match name:
                 case SEARCH.name:
-                    return await self._search(read_arguments(arguments, Search))
+                    return await self._search(read_arguments(arguments, SearchArguments))
                 case OPEN.name:
-                    return await self._open(read_arguments(arguments, Open))
+                    return await self._open(read_arguments(arguments, OpenArguments))
                 case FIND.name:
-                    return await self._find(read_arguments(arguments, Find))
+                    return await self._find(read_arguments(arguments, FindArguments))
                 case _:
                     return _failed(f"There is no tool named '{name}'.", _action(name, arguments))
         except msgspec.ValidationError as error:
             return _failed(f"Wrong arguments: {error}.", _action(name, arguments))
 
-    async def _search(self, asked: Search) -> ToolResult:
+    async def _search(self, asked: SearchArguments) -> ToolResult:
         query = asked.query.strip()[:_LONGEST_QUERY]
-        action: dict[str, Any] = {"type": "search", "query": query, "queries": [query]}
+        action = SearchAction(query=query, queries=[query])
         if not query:
             return _failed("Wrong arguments: the query is empty.", action)
-        wishes = self._wishes
+        settings = self._settings
         count = int(asked.topn or 0)
         if count < 1:
-            count = wishes.scaled(self._config.results)
+            count = settings.scaled(self._config.results)
         count = min(count, _MOST_RESULTS)
-        wanted = SearchQuery(text=query, count=count, domains=wishes.domains, place=wishes.place)
+        wanted = SearchQuery(
+            text=query, count=count, domains=settings.domains, location=settings.location
+        )
         try:
-            found = await self._within(self._provider.search(wanted), "the search engine")
+            found = await self._with_timeout(self._provider.search(wanted), "the search engine")
         except ProviderFailure as failure:
             return _failed(f"The search failed: {failure}. Try again, or answer without.", action)
         except Exception:
-            # A provider is somebody's code: its failure is told to the model and ends nothing.
+            # Providers may be third-party code: a failure is reported to the model, and the response continues.
             logger.warning("the search provider failed", exc_info=True)
             return _failed("The search failed: the search engine's answer cannot be read.", action)
-        hits = _usable(found, wishes.domains)[:count]
+        hits = _usable(found, settings.domains)[:count]
         document, sources = views.results_document(query, hits)
         page = self._pages.add(document)
-        action["sources"] = [{"type": "url", "url": hit.url} for hit in hits]
+        action = msgspec.structs.replace(action, sources=[UrlSource(url=hit.url) for hit in hits])
         return ToolResult(
             text=self._view(page.cursor, document, first=0, count=len(document.lines)),
-            details={"action": action},
+            details=SearchDetails(action=action),
             sources=[msgspec.structs.replace(each, cursor=page.cursor) for each in sources],
         )
 
-    async def _open(self, asked: Open) -> ToolResult:
+    async def _open(self, asked: OpenArguments) -> ToolResult:
         page = self._pages.get(int(asked.cursor))
         target = asked.id
         if isinstance(target, str) and target.strip().lstrip("-").isdigit():
             target = int(target)
-        action: dict[str, Any] = {"type": "open_page"}
+        url: str | None = None
         try:
             if isinstance(target, str):
-                action["url"] = target.strip()
-                opened = await self._page(target.strip())
+                url = target.strip()
+                opened = await self._page(url)
             elif page is None:
-                return _failed(self._no_page(int(asked.cursor)), action)
+                return _failed(self._no_page(int(asked.cursor)), OpenPageAction())
             elif target < 0:
-                action["url"] = page.url or None
+                url = page.url or None
                 opened = await self._loaded(page)
             else:
                 page = await self._with_links(page)
@@ -133,45 +157,47 @@ class BrowserSession:
                 if number >= len(page.links):
                     return _failed(
                         f"The page [{page.cursor}] has no link {number}: it has {len(page.links)}.",
-                        action,
+                        OpenPageAction(),
                     )
-                action["url"] = page.links[number]
-                opened = await self._page(page.links[number])
+                url = page.links[number]
+                opened = await self._page(url)
         except PageFailure as failure:
-            return _failed(f"The page cannot be opened: {failure}.", action)
+            return _failed(f"The page cannot be opened: {failure}.", OpenPageAction(url=url))
         assert opened.document is not None, "it is loaded"
         text = self._view(
             opened.cursor, opened.document, first=int(asked.loc), count=int(asked.num_lines)
         )
-        return ToolResult(text=text, details={"action": action}, sources=_cited(opened))
+        details = SearchDetails(action=OpenPageAction(url=url))
+        return ToolResult(text=text, details=details, sources=_line_sources(opened))
 
-    async def _find(self, asked: Find) -> ToolResult:
+    async def _find(self, asked: FindArguments) -> ToolResult:
         page = self._pages.get(int(asked.cursor))
-        action = {
-            "type": "find_in_page",
-            "pattern": asked.pattern,
-            "url": page.url if page is not None else "",
-        }
+        action = FindInPageAction(pattern=asked.pattern, url=page.url if page is not None else "")
         if page is None:
             return _failed(self._no_page(int(asked.cursor)), action)
         if not asked.pattern.strip():
             return _failed("Wrong arguments: the pattern is empty.", action)
+        pattern = asked.pattern[:_LONGEST_QUERY]
         try:
             page = await self._loaded(page)
+            assert page.document is not None, "it is loaded"
+            found = await self._reader.find(page.document, pattern, self._settings.owner)
         except PageFailure as failure:
             return _failed(f"The page cannot be opened again: {failure}.", action)
-        assert page.document is not None, "it is loaded"
-        text = views.matches(page.cursor, page.document, asked.pattern, characters=self._characters)
-        return ToolResult(text=text, details={"action": action}, sources=_cited(page))
+        text = views.matches(
+            page.cursor, page.document, pattern, found, characters=self._characters
+        )
+        details = SearchDetails(action=action)
+        return ToolResult(text=text, details=details, sources=_line_sources(page))
 
     # Pages.
 
     async def _page(self, url: str) -> Page:
-        """The page at `url`, under a cursor of its own."""
+        """The page at `url`, under a new cursor."""
         return self._pages.add(await self._document(url))
 
     async def _loaded(self, page: Page) -> Page:
-        """`page` with its text: one of an earlier response is fetched again. Raises `PageFailure`."""
+        """`page` with its text. Pages of an earlier response are fetched again. Raises `PageFailure`."""
         if page.document is not None:
             return page
         if not page.url:
@@ -182,16 +208,16 @@ class BrowserSession:
         return page if page.links or page.document is not None else await self._loaded(page)
 
     async def _document(self, url: str) -> Document:
-        check_url(url, self._wishes.domains)
+        check_url(url, self._settings.domains)
         if isinstance(self._provider, StoringProvider):
-            stored = await self._within(self._provider.page(url), "the page")
+            stored = await self._with_timeout(self._provider.page(url), "the page")
             if stored is not None:
-                return await asyncio.to_thread(
-                    document_of, url, stored.content, stored.content_type
+                return await self._reader.document(
+                    url, stored.content, stored.content_type, self._settings.owner
                 )
-        return await self._fetcher.fetch(url, self._wishes.domains)
+        return await self._fetcher.fetch(url, self._settings.domains, key=self._settings.owner)
 
-    async def _within(self, work: Awaitable[Any], what: str) -> Any:
+    async def _with_timeout(self, work: Awaitable[Any], what: str) -> Any:
         seconds = self._config.time_limit
         try:
             async with asyncio.timeout(seconds):
@@ -202,7 +228,7 @@ class BrowserSession:
 
     @property
     def _characters(self) -> int:
-        return self._wishes.scaled(self._config.view_characters)
+        return self._settings.scaled(self._config.view_characters)
 
     def _view(self, cursor: int, document: Document, *, first: int, count: int) -> str:
         return views.view(cursor, document, first=first, count=count, characters=self._characters)
@@ -214,15 +240,15 @@ class BrowserSession:
         return f"There is no page [{cursor}]. There are: {known}."
 
 
-def _cited(page: Page) -> list[Source]:
-    """What the lines of a page are of; those of a list of results have been told with it."""
+def _line_sources(page: Page) -> list[Source]:
+    """The sources of a page's lines. Those of a result list were reported with the search."""
     if not page.url:
         return []
     return [Source(cursor=page.cursor, url=page.url, title=page.title)]
 
 
 def _usable(hits: Any, domains: tuple[str, ...]) -> list[SearchHit]:
-    """Hits with the URL of a page, of the domains that are asked for, each once."""
+    """Hits with a page URL in the requested domains, without duplicates."""
     usable: dict[str, SearchHit] = {}
     for hit in hits:
         try:
@@ -234,22 +260,18 @@ def _usable(hits: Any, domains: tuple[str, ...]) -> list[SearchHit]:
     return list(usable.values())
 
 
-def _action(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a call that could not be read is shown as."""
+def _action(name: str, arguments: dict[str, Any]) -> WebSearchAction:
+    """The action shown for a call whose arguments could not be decoded."""
     match name:
         case OPEN.name:
-            return {"type": "open_page"}
+            return OpenPageAction()
         case FIND.name:
             pattern = arguments.get("pattern")
-            return {
-                "type": "find_in_page",
-                "url": "",
-                "pattern": pattern if isinstance(pattern, str) else "",
-            }
+            return FindInPageAction(url="", pattern=pattern if isinstance(pattern, str) else "")
         case _:
             query = arguments.get("query")
-            return {"type": "search", "query": query if isinstance(query, str) else ""}
+            return SearchAction(query=query if isinstance(query, str) else "")
 
 
-def _failed(text: str, action: dict[str, Any]) -> ToolResult:
-    return ToolResult(text=text, failed=True, details={"action": action})
+def _failed(text: str, action: WebSearchAction) -> ToolResult:
+    return ToolResult(text=text, failed=True, details=SearchDetails(action=action))

@@ -1,11 +1,11 @@
-"""What a model sees of pages: numbered lines under a cursor."""
+"""How pages are shown to a model: numbered lines under a cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gateway.protocols import Source
+from gateway.sdk import Source
 from gateway_browser.documents import Document, wrapped
 from gateway_browser.providers import SearchHit
 
@@ -13,7 +13,7 @@ _MOST_MATCHES = 50
 
 
 def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[Document, list[Source]]:
-    """Hits as a document, and which lines are of which; the cursor of the sources is yet to be set."""
+    """Hits as a document, and the sources of its lines; the cursor of the sources is set later."""
     lines: list[str] = []
     sources: list[Source] = []
     for number, hit in enumerate(hits):
@@ -35,7 +35,8 @@ def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[Document, l
 
 
 def view(cursor: int, document: Document, *, first: int, count: int, characters: int) -> str:
-    """Lines of a document, from `first` on: `count` of them, if that is positive, within `characters`; at least one."""
+    """Show lines of a document, starting at `first`: `count` lines if positive, within `characters`, but at least
+    one."""
     total = len(document.lines)
     first = min(max(first, 0), total - 1)
     last = first
@@ -54,12 +55,11 @@ def view(cursor: int, document: Document, *, first: int, count: int, characters:
     return "\n".join((*head, *shown, "", _citing(cursor, first)))
 
 
-def matches(cursor: int, document: Document, pattern: str, *, characters: int) -> str:
-    """The lines that have `pattern`, whatever its case, each with its neighbours."""
+def matching_lines(lines: Sequence[str], pattern: str) -> list[int]:
+    """The numbers of the lines that contain `pattern`, ignoring case."""
     wanted = " ".join(pattern.split()).casefold()
-    lines = document.lines
-    # A match may go over the end of a line, since lines are as long as they are for reading alone.
-    found = [
+    # A match may span lines, because lines are wrapped for display only.
+    return [
         number
         for number, line in enumerate(lines)
         if wanted in line.casefold()
@@ -69,6 +69,13 @@ def matches(cursor: int, document: Document, pattern: str, *, characters: int) -
             and wanted not in lines[number + 1].casefold()
         )
     ]
+
+
+def matches(
+    cursor: int, document: Document, pattern: str, found: Sequence[int], *, characters: int
+) -> str:
+    """The lines numbered `found`, which contain `pattern`, with their neighbours."""
+    lines = document.lines
     parts = [_title(cursor, document), f"**{len(found)} matches for {pattern!r}**"]
     for number in found[:_MOST_MATCHES]:
         near = range(max(number - 1, 0), min(number + 3, len(lines)))

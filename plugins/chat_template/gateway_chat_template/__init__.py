@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.hookspecs import MakeRenderer, Register, hookimpl
+from gateway.sdk import MakeRenderer, Register, hookimpl
 from gateway_chat_template.renderer import ChatTemplateRenderer, Config
 
 __all__ = ["ChatTemplateRenderer", "Config"]

@@ -1,216 +1,193 @@
-"""Items as a conversation of few kinds of entries: what somebody said, what the model did, what a tool gave back."""
+"""Converts items to a conversation with few kinds of entries: messages, model output and tool results."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import CallRecord
-from gateway.tools.client_run import call_arguments
-from gateway.tools.toolset import qualified_name
-from gateway.wire import content as parts
-from gateway.wire import items as wire
+from gateway.sdk import (
+    CallRecord,
+    InvalidRequest,
+    Media,
+    MediaSource,
+    ParamPath,
+    PlacedMedia,
+    media_source,
+)
+from gateway.sdk.tools import CallHistory
+from gateway.sdk.wire import content as parts
+from gateway.sdk.wire import items as wire
 
 
-class Image(Struct, frozen=True):
-    """An image of a message, by URL."""
+class Shown(Struct, frozen=True):
+    """An image or sound in a message."""
 
-    url: str
-    param: str
-    """Which part it is, for messages about it."""
+    media: Media
+    param: ParamPath
+    """Parameter path of the part, for error messages."""
+
+    def placed(self, at: int) -> PlacedMedia:
+        return PlacedMedia(media=self.media, at=at, param=self.param)
 
 
 class Said(Struct, frozen=True):
     """A message of a user, a developer or the system."""
 
     role: Literal["user", "system", "developer"]
-    content: list[str | Image]
-    """Texts to be joined as they are, and images. Parts of text that a client sent apart have a line break between."""
-    param: str
-    """Which item it is, for messages about it."""
+    content: list[str | Shown]
+    """Text fragments to concatenate, and media. A line break separates text parts that the client sent separately."""
+    param: ParamPath
+    """Parameter path of the item, for error messages."""
 
 
 class Call(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
-    """JSON, as the model wrote it."""
+    """JSON as the model wrote it."""
 
 
 class Done(Struct):
-    """What the model did in one go: reasoning, text, calls."""
+    """One run of model output: reasoning, text and calls."""
 
     reasoning: list[str]
     text: list[str]
     calls: list[Call]
-    param: str
+    param: ParamPath
 
 
 class Result(Struct, frozen=True):
-    """What a call gave back."""
+    """The result of a call."""
 
     call_id: str
     name: str
     text: str
-    param: str
+    param: ParamPath
 
 
 Entry: TypeAlias = Said | Done | Result
 
 _SHOWN_BELOW = "(The image follows.)"
 _UNSEEN = "(An image, which this model cannot see.)"
-_NOT_KEPT = "(What this call gave is not kept.)"
 
 
 def conversation(
     items: Sequence[wire.Item],
     tool_names: Collection[str],
     results: Mapping[str, CallRecord] = {},
-    *,
-    sees_images: bool = True,
+    media: Mapping[MediaSource, Media] = {},
 ) -> list[Entry]:
-    """The entries that `items` come to, in order.
+    """Convert `items` to entries, in order.
 
-    A call that the gateway or a client's shell ran is a call and its result, like any other. `tool_names` are the
-    tools offered now: built-in calls are told by the name among them. `results` are the turn's. Where the model does not
-    see images, those that tools gave are told as such: an agent that has looked at one would be refused ever after. Raises
-    `InvalidRequest`, naming `input[i]`, for items that text cannot express.
+    Calls run by the gateway or a client's shell become calls with results. `tool_names` are the tools offered now;
+    built-in calls use the names among them. `results` are the turn's. `media` are the images and sounds that the prompt
+    can show. Another image from a tool is replaced by a note, because rejecting it would block all later requests of an
+    agent. Raises `InvalidRequest`, naming `input[i]`, for items that the prompt cannot express.
     """
-    reader = _Reader(tool_names, results, sees_images)
+    reader = _Reader(tool_names, results, media)
     for index, item in enumerate(items):
-        reader.read(item, f"input[{index}]")
+        reader.read(item, ("input", index))
     reader.show_images()
     return reader.entries
 
 
-class _Reader:
+class _Reader(CallHistory):
     def __init__(
-        self, tool_names: Collection[str], results: Mapping[str, CallRecord], sees_images: bool
+        self,
+        tool_names: Collection[str],
+        results: Mapping[str, CallRecord],
+        media: Mapping[MediaSource, Media],
     ) -> None:
+        super().__init__(tool_names, results)
         self.entries: list[Entry] = []
-        self._sees_images = sees_images
-        self._tool_names = tool_names
-        self._results = results
-        self._names: dict[str, str] = {}
-        """Of the calls so far, by call id."""
-        self._awaiting: dict[str, wire.McpApprovalRequest] = {}
-        self._images: list[Image] = []
-        """Of the latest results, to be shown after all of them: results are text to templates."""
+        self._media = media
+        self._images: list[Shown] = []
+        """Images of the latest results, shown after all of them because results are text in templates."""
 
-    def read(self, item: wire.Item, param: str) -> None:
+    def read(self, item: wire.Item, param: ParamPath) -> None:
         if not isinstance(item, wire.FunctionCallOutput | wire.CustomToolCallOutput):
             self.show_images()
         match item:
             case wire.Message(role="assistant"):
                 self._done(param).text.append(_assistant_text(item))
             case wire.Message(role="user" | "system" | "developer" as role):
-                self.entries.append(Said(role, _content(item.content, param), param))
+                self.entries.append(Said(role, self._content(item.content, param), param))
             case wire.Reasoning():
                 if item.content is not UNSET:
                     self._done(param).reasoning += [part.text for part in item.content if part.text]
-            case wire.FunctionCall():
-                name = qualified_name(item.name, item.namespace or None)
-                self._call(item.call_id, name, item.arguments, param)
-            case wire.CustomToolCall():
-                name = qualified_name(item.name, item.namespace or None)
-                self._call(item.call_id, name, _json({"input": item.input}), param)
             case wire.FunctionCallOutput() | wire.CustomToolCallOutput():
-                text, images = _output(item.output, param)
-                if images and not self._sees_images:
-                    text, images = "\n".join([*filter(None, [text]), _UNSEEN]), []
-                elif images and not text:
+                text, images = self._output(item.output, param)
+                if images and not text:
                     text = _SHOWN_BELOW
                 self._images += images
-                self._result(item.call_id, text, param)
-            case wire.McpCall():
-                self._ran(item.id, item.name, item.arguments, _mcp_result(item), param)
-            case wire.McpApprovalRequest():
-                self._awaiting[item.id] = item
-            case wire.McpApprovalResponse():
-                asked = self._awaiting.pop(item.approval_request_id, None)
-                if asked is not None and not item.approve:
-                    told = "The user did not approve this call."
-                    told += f" Reason: {item.reason}" if item.reason else ""
-                    self._ran(asked.id, asked.name, asked.arguments, told, param)
+                self.add_result(item.call_id, text, param)
             case _:
-                self._read_builtin(item, param)
+                self.read_call(item, param)
 
     def show_images(self) -> None:
-        """What results have shown so far, as a message of the user."""
+        """Add the images of the latest results as a user message."""
         if self._images:
-            param = self._images[0].param.partition(".")[0]
+            param = self._images[0].param[:2]
             self.entries.append(Said("user", [*self._images], param))
             self._images = []
 
-    def _read_builtin(self, item: wire.Item, param: str) -> None:
-        match item:
-            case wire.WebSearchCall():
-                arguments = msgspec.to_builtins(item.action)
-                sources = arguments.pop("sources", None) or []
-                found = "\n".join(source["url"] for source in sources) or _NOT_KEPT
-                name = self._builtin("web_search")
-                self._served(item.id, name, _json(arguments), found, param)
-            case wire.FileSearchCall():
-                results = [result.text for result in item.results or () if result.text]
-                name = self._builtin("file_search")
-                arguments = {"queries": item.queries}
-                told = "\n\n".join(results) or _NOT_KEPT
-                self._served(item.id, name, _json(arguments), told, param)
-            case wire.CodeInterpreterCall():
-                logs = [
-                    output.logs if isinstance(output, wire.InterpreterLogs) else "(an image)"
-                    for output in item.outputs or ()
-                ]
-                name = self._builtin("code_interpreter", "python")
-                arguments = _json({"code": item.code or ""})
-                self._served(item.id, name, arguments, "\n".join(logs), param)
-            case wire.LocalShellCall():
-                told = _json(call_arguments(item))
-                self._call(item.call_id, self._builtin("local_shell"), told, param)
-            case wire.LocalShellCallOutput():
-                self._result(item.call_id or item.id, item.output, param)
-            case wire.ShellCall():
-                told = _json(call_arguments(item))
-                self._call(item.call_id, self._builtin("shell"), told, param)
-            case wire.ShellCallOutput():
-                self._result(item.call_id, "\n".join(map(_shell_output, item.output)), param)
-            case wire.ApplyPatchCall():
-                told = _json(call_arguments(item))
-                self._call(item.call_id, self._builtin("apply_patch"), told, param)
-            case wire.ApplyPatchCallOutput():
-                self._result(item.call_id, item.output or item.status, param)
-            case wire.ToolSearchCall():
-                told = _json(call_arguments(item))
-                call_id = item.call_id or item.id
-                self._call(call_id, self._builtin("tool_search"), told, param)
-            case wire.ToolSearchOutput():
-                told = _json(msgspec.to_builtins(item.tools))
-                self._result(item.call_id or self._last_call(), told, param)
-            case (
-                wire.McpListTools()
-                | wire.AdditionalTools()
-                | wire.ConfigurationUpdate()
-                | wire.CompactionTrigger()
-            ):
-                pass  # about the request, not for the model: the turn's tools and settings have them
-            case _:
-                raise InvalidRequest(
-                    f"Items of type '{_type(item)}' cannot be put into this model's prompt. Leave it out.",
-                    param=param,
-                )
+    def _content(
+        self, content: Sequence[parts.MessageContent], param: ParamPath
+    ) -> list[str | Shown]:
+        found: list[str | Shown] = []
+        for index, part in enumerate(content):
+            where = (*param, "content", index)
+            match part:
+                case parts.InputText() | parts.OutputText() | parts.Refusal():
+                    if found and isinstance(found[-1], str):
+                        found.append("\n")
+                    found.append(part.refusal if isinstance(part, parts.Refusal) else part.text)
+                case parts.InputImage() | parts.InputAudio():
+                    found.append(self._shown(part, where))
+                case parts.InputFile():
+                    raise _not_taken("files", where)
+        return found
 
-    def _builtin(self, *names: str) -> str:
-        return next((name for name in names if name in self._tool_names), names[0])
+    def _shown(self, part: parts.InputImage | parts.InputAudio, param: ParamPath) -> Shown:
+        media = self._media.get(media_source(part)) if self._media else None
+        if media is not None:
+            return Shown(media, param)
+        if isinstance(part, parts.InputAudio):
+            raise _not_taken("audio", param)
+        raise InvalidRequest("This model takes no images. Send text.", param=(*param, "type"))
 
-    def _last_call(self) -> str:
-        return next(reversed(self._names), "")
+    def _output(
+        self, output: str | list[parts.ToolOutputContent], param: ParamPath
+    ) -> tuple[str, list[Shown]]:
+        """The text of a result and its images."""
+        if isinstance(output, str):
+            return output, []
+        texts = []
+        images = []
+        unseen = False
+        for index, part in enumerate(output):
+            where = (*param, "output", index)
+            match part:
+                case parts.InputText():
+                    texts.append(part.text)
+                case parts.InputImage():
+                    media = self._media.get(media_source(part)) if self._media else None
+                    if media is not None:
+                        images.append(Shown(media, where))
+                    else:
+                        unseen = True
+                case _:
+                    raise InvalidRequest(
+                        "This model's prompt takes only text and images as the output of a tool.",
+                        param=(*where, "type"),
+                    )
+        if unseen:
+            texts = [*filter(None, texts), _UNSEEN]
+        return "\n".join(texts), images
 
-    def _done(self, param: str) -> Done:
+    def _done(self, param: ParamPath) -> Done:
         last = self.entries[-1] if self.entries else None
         if isinstance(last, Done):
             return last
@@ -218,34 +195,11 @@ class _Reader:
         self.entries.append(done)
         return done
 
-    def _call(self, call_id: str, name: str, arguments: str, param: str) -> None:
-        self._names[call_id] = name
+    def add_call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
         self._done(param).calls.append(Call(call_id, name, arguments))
 
-    def _result(self, call_id: str, text: str, param: str) -> None:
-        self.entries.append(Result(call_id, self._names.get(call_id, ""), text, param))
-
-    def _served(self, item_id: str, name: str, arguments: str, result: str, param: str) -> None:
-        """A call that the gateway ran: as it was, where that is known and the model still has the tool."""
-        known = self._results.get(item_id)
-        if known is not None:
-            result = known.result
-            if known.name in self._tool_names:
-                name, arguments = known.name, known.arguments
-        self._ran(item_id, name, arguments, result, param)
-
-    def _ran(self, call_id: str, name: str, arguments: str, result: str, param: str) -> None:
-        call_id = call_id or f"call_{len(self._names)}"
-        self._call(call_id, name, arguments, param)
-        self._result(call_id, result, param)
-
-
-def _type(item: wire.Item) -> str:
-    return str(item.__struct_config__.tag)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
+        self.entries.append(Result(call_id, self.names.get(call_id, ""), text, param))
 
 
 def _assistant_text(message: wire.Message) -> str:
@@ -259,74 +213,7 @@ def _assistant_text(message: wire.Message) -> str:
     return "".join(texts)
 
 
-def _content(content: Sequence[parts.MessageContent], param: str) -> list[str | Image]:
-    found: list[str | Image] = []
-    for index, part in enumerate(content):
-        where = f"{param}.content[{index}]"
-        match part:
-            case parts.InputText() | parts.OutputText() | parts.Refusal():
-                if found and isinstance(found[-1], str):
-                    found.append("\n")
-                found.append(part.refusal if isinstance(part, parts.Refusal) else part.text)
-            case parts.InputImage(image_url=str(url)):
-                found.append(Image(url, f"{where}.type"))
-            case parts.InputImage():
-                raise InvalidRequest(
-                    "An image has to be given by 'image_url' here: files are not kept.",
-                    param=f"{where}.file_id",
-                )
-            case parts.InputFile() | parts.InputAudio():
-                kind = "files" if isinstance(part, parts.InputFile) else "audio"
-                raise InvalidRequest(
-                    f"This model's prompt takes no {kind}. Send the content as text.",
-                    param=f"{where}.type",
-                )
-    return found
-
-
-def _output(output: str | list[parts.ToolOutputContent], param: str) -> tuple[str, list[Image]]:
-    """The text of a result, and the images in it."""
-    if isinstance(output, str):
-        return output, []
-    texts = []
-    images = []
-    for index, part in enumerate(output):
-        where = f"{param}.output[{index}]"
-        match part:
-            case parts.InputText():
-                texts.append(part.text)
-            case parts.InputImage(image_url=str(url)):
-                images.append(Image(url, f"{where}.type"))
-            case _:
-                raise InvalidRequest(
-                    "This model's prompt takes only text, and images by 'image_url', as the output of a tool.",
-                    param=f"{where}.type",
-                )
-    return "\n".join(texts), images
-
-
-def _mcp_result(call: wire.McpCall) -> str:
-    error = call.error
-    if error is None:
-        return call.output or ""
-    told = call.output
-    if not told and isinstance(error, wire.McpToolExecutionError):
-        content = error.content
-        if isinstance(content, list):
-            texts = [part.get("text") for part in content if isinstance(part, dict)]
-            told = "\n".join(text for text in texts if isinstance(text, str))
-        else:
-            told = content if isinstance(content, str) else _json(content)
-    elif not told:
-        assert not isinstance(error, str | wire.McpToolExecutionError), "a string is converted"
-        told = error.message
-    return f"The call failed: {told}" if call.output is None else told or ""
-
-
-def _shell_output(output: wire.ShellOutput) -> str:
-    match output.outcome:
-        case wire.ShellTimeout():
-            end = "(timed out)"
-        case wire.ShellExit(exit_code=code):
-            end = f"(exit code {code})"
-    return "\n".join(text for text in (output.stdout, output.stderr, end) if text)
+def _not_taken(what: str, param: ParamPath) -> InvalidRequest:
+    return InvalidRequest(
+        f"This model's prompt takes no {what}. Send the content as text.", param=(*param, "type")
+    )

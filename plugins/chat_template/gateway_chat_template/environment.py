@@ -1,22 +1,37 @@
-"""Chat templates: Jinja in a sandbox, with what Hugging Face templates expect of their surroundings."""
+"""Sandboxed Jinja for chat templates, with the globals and filters that Hugging Face templates expect."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from functools import wraps
+from types import MethodType
 from typing import Any, ClassVar
 
 import jinja2
-from jinja2 import meta, nodes
+from jinja2 import meta, nodes, pass_eval_context
+from jinja2.compiler import CodeGenerator, Frame, optimizeconst
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import make_attrgetter
+from jinja2.nodes import EvalContext
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from gateway_chat_template.marked_text import (
+    Marked,
+    Outside,
+    Own,
+    concat,
+    is_templates,
+    joined,
+    replaced,
+)
+
 MAX_PRODUCT = 1_000_000
-"""The longest string or list that `*` may make, in elements; and the largest exponent is 64."""
+"""Maximum length of a string or list made by `*`, in elements. The largest exponent is 64."""
 
 RESERVED = frozenset(
     {
@@ -43,15 +58,15 @@ RESERVED = frozenset(
 
 
 class TemplateRefusal(Exception):
-    """The template called `raise_exception`: it cannot express this conversation."""
+    """The template called `raise_exception`: it rejects this conversation."""
 
 
 class TemplateTooLong(Exception):
-    """The rendered text went over the limit."""
+    """The rendered text exceeds the limit."""
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what a model is trained on. It changes nothing in a prompt."""
+    """`{% generation %}` marks training targets. It does not affect a prompt."""
 
     tags: ClassVar[set[str]] = {"generation"}  # type: ignore[misc]
 
@@ -60,10 +75,60 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox, where arithmetic cannot make huge values either."""
+class _Generator(CodeGenerator):
+    """Compiles `~` so that origin marks are kept."""
 
-    intercepted_binops = frozenset({"*", "**"})
+    @optimizeconst
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 (Jinja's name)
+        self.write("environment.concat([environment.finalize(each) for each in (")
+        for operand in node.nodes:
+            self.visit(operand, frame)
+            self.write(", ")
+        self.write(")])")
+
+
+def _checked(result: str, given: Iterable[Any]) -> str:
+    """The result of a function that does not support marks, marked if any of `given` is from outside."""
+    if type(result) in (Outside, Own) or is_templates(given):
+        return result
+    return Outside(result)
+
+
+def _shown(value: Any) -> str:
+    """The text of a value. A list or object is from outside if any part of it is."""
+    if isinstance(value, str):
+        return value
+    text = str(value)
+    return _checked(text, [value])
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """The sandbox. It also bounds the results of arithmetic, and strings keep their marks."""
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+    code_generator_class = _Generator
+    concat = staticmethod(concat)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it: templates name arguments)
+        """Call a function from a template. Results derived from text from outside are marked as from outside."""
+        if isinstance(__obj, Macro | LoopContext):
+            return super().call(__context, __obj, *args, **kwargs)
+        owner = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
+        if type(owner) is str and args:
+            # The separator and the replaced text are the template's and keep their origin.
+            if __obj.__name__ == "join":
+                return joined(owner, args[0])
+            if __obj.__name__ == "replace" and len(args) > 1:
+                return replaced(owner, *args)
+        result = super().call(__context, __obj, *args, **kwargs)
+        if not isinstance(result, str) or isinstance(owner, dict):
+            return result
+        if isinstance(owner, Marked):
+            # Methods of `Marked` keep the marks; those inherited from `str` do not.
+            return result if isinstance(__obj, MethodType) else Outside(result)
+        # Jinja adds the variables of a loop or block.
+        named = [kwargs[name] for name in kwargs.keys() - {"_loop_vars", "_block_vars"}]
+        return _checked(result, [owner] if type(owner) is bytes else [*args, *named])
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "*":
@@ -74,9 +139,10 @@ class _Environment(ImmutableSandboxedEnvironment):
                     and len(sequence) * count > MAX_PRODUCT
                 ):
                     raise SecurityError("'*' makes too long a value")
-        elif isinstance(right, int | float) and abs(right) > 64:
+        elif operator == "**" and isinstance(right, int | float) and abs(right) > 64:
             raise SecurityError("'**' has too large an exponent")
-        return super().call_binop(context, operator, left, right)
+        result = super().call_binop(context, operator, left, right)
+        return _checked(result, [left, right]) if type(result) is str else result
 
 
 def _raise_exception(message: object) -> None:
@@ -90,17 +156,80 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """As transformers has it: Jinja's own filter escapes HTML, which no model was trained on."""
+    """`tojson` as in transformers. Jinja's own filter escapes HTML, which models were not trained on."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
+@pass_eval_context
+def _join(
+    eval_ctx: EvalContext,
+    value: Iterable[Any],
+    d: str = "",
+    attribute: str | int | None = None,
+) -> str:
+    if attribute is not None:
+        value = map(make_attrgetter(eval_ctx.environment, attribute), value)
+    return joined(_shown(d), map(_shown, value))
+
+
+def _replace(s: Any, old: Any, new: Any, count: int | None = None) -> str:
+    return replaced(_shown(s), _shown(old), _shown(new), -1 if count is None else count)
+
+
+def _trim(value: Any, chars: str | None = None) -> str:
+    return _shown(value).strip(chars)
+
+
+def _upper(s: Any) -> str:
+    return _shown(s).upper()
+
+
+def _lower(s: Any) -> str:
+    return _shown(s).lower()
+
+
+_OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "tojson": _tojson,
+    "string": _shown,
+    "join": _join,
+    "replace": _replace,
+    "trim": _trim,
+    "upper": _upper,
+    "lower": _lower,
+}
+_CHOOSING = frozenset(
+    {"first", "last", "min", "max", "random", "attr", "default", "d", *_OWN_FILTERS} - {"tojson"}
+)
+"""Filters that return one of their arguments, or keep marks themselves."""
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a filter so that its text is from outside if any argument is."""
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if isinstance(result, str):
+            return _checked(result, [*args[first:], *kwargs.values()])
+        return result
+
+    return run
+
+
 def _make_environment() -> _Environment:
     environment = _Environment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, loopcontrols],
+        finalize=_shown,
     )
-    environment.filters["tojson"] = _tojson
+    environment.filters.update(_OWN_FILTERS)
+    for name, function in environment.filters.items():
+        if name not in _CHOOSING:
+            environment.filters[name] = _guarded(function)
     environment.globals["raise_exception"] = _raise_exception
     return environment
 
@@ -115,22 +244,22 @@ class Template:
         self.source = source
         tree = _ENVIRONMENT.parse(source)
         self.variables = frozenset(meta.find_undeclared_variables(tree))
-        """The names that it reads from outside."""
+        """Names of its undeclared variables."""
         self.asks_for_clock = any(
             isinstance(test.node, nodes.Name) and test.node.name == "strftime_now"
             for test in tree.find_all(nodes.Test)
         )
-        """Whether it does without `strftime_now` where there is none."""
+        """Whether it tests if `strftime_now` exists."""
         self._template = _ENVIRONMENT.from_string(tree)
-        # They are copied for each prompt, and from Jinja's chain of mappings that is slow.
+        # Globals are copied for each prompt, which is slow for Jinja's chained mappings.
         self._template.globals = dict(self._template.globals)
 
     def render(self, variables: Mapping[str, Any], *, today: str | None = None, limit: int) -> str:
-        """The text. Raises `TemplateRefusal`, `TemplateTooLong` (over `limit` characters), or whatever a template's
-        own mistakes raise.
+        """Render the text, with origin marks if `variables` contain `Marked` strings.
 
-        `today` is an ISO date. Without one a template that asks whether there is a clock is told that there is none;
-        one that does not ask is given an empty date.
+        Raises `TemplateRefusal`, `TemplateTooLong` (over `limit` characters), or any exception of the template itself.
+        `today` is an ISO date. If it is None, a template that tests for a clock finds none, and one that does not test
+        gets an empty date.
         """
         values = dict(variables)
         if today is not None:
@@ -144,7 +273,7 @@ class Template:
             if length > limit:
                 raise TemplateTooLong
             parts.append(part)
-        return "".join(parts)
+        return concat(parts)
 
 
 def _no_date(pattern: str) -> str:

@@ -1,17 +1,19 @@
-"""What a chat template can express, found by rendering small conversations with it."""
+"""Detects what a chat template can express by rendering small conversations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
 from gateway_chat_template.environment import Template
+from gateway_chat_template.marked_text import Outside, concat
+from gateway_chat_template.media_marks import mark_of, without_marks
 
 _LIMIT = 200_000
-"""Characters of a trial: no template's own words are longer."""
+"""Maximum length of a trial rendering, in characters; above any template's own text."""
 _FIRST, _SECOND, _THIRD, _FOURTH = "qzfirst", "qzsecond", "qzthird", "qzfourth"
 _ARGUMENTS = {"qzkey": "qzvalue"}
 _ARGUMENTS_TEXT = '{"qzkey": "qzvalue"}'
@@ -27,50 +29,69 @@ _TOOL = {
         },
     },
 }
+_IMAGES: Mapping[Literal["image", "image_url"], Mapping[str, Any]] = {
+    "image": {"type": "image"},
+    "image_url": {"type": "image_url", "image_url": {"url": ""}},
+}
+_SOUNDS: Mapping[Literal["audio", "audio_url", "input_audio"], Mapping[str, Any]] = {
+    "audio": {"type": "audio"},
+    "audio_url": {"type": "audio_url", "audio_url": {"url": ""}},
+    "input_audio": {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+}
+PARTS: Mapping[str, Mapping[str, Any]] = dict([*_IMAGES.items(), *_SOUNDS.items()])
+"""Content parts of images and sounds, by their type."""
 _CALL_ID = "call_qz0123456789abcd"
 _SHORT_ID = "qz0123abc"
 
+KindT = TypeVar("KindT", bound=str)
 Message = dict[str, Any]
 
 
 class Features(Struct, frozen=True, kw_only=True):
-    """How conversations have to be told to one template."""
+    """The features of one template, which determine how conversations are passed to it."""
 
     text: bool = True
     """Content may be a string."""
     parts: bool = False
     """Content may be a list of parts."""
     image: Literal["image", "image_url"] | None = None
-    """The type of part that it renders as an image."""
+    """Type of the content parts that it renders as images."""
+    image_text: str = ""
+    """What it writes for an image."""
+    audio: Literal["audio", "audio_url", "input_audio"] | None = None
+    """Type of the content parts that it renders as sounds; `audio_text` is what it writes for one."""
+    audio_text: str = ""
+    marks: bool = True
+    """It keeps the marks of `media_marks` in the content of messages."""
     system: bool = True
     developer: bool = False
-    """It knows the role `developer`."""
+    """It supports the role `developer`."""
     late_system: bool = True
-    """System messages may come later than first; likewise `late_developer`."""
+    """System messages may follow other messages; `late_developer` likewise."""
     late_developer: bool = False
     repeats: bool = True
-    """Two messages of one role may follow each other."""
+    """Consecutive messages may have the same role."""
     tools: bool = False
     calls: bool = False
-    """It renders earlier tool calls, and their results."""
+    """It renders earlier tool calls and their results."""
     arguments: Literal["text", "object"] = "object"
     call_content: Literal["", None] = ""
-    """The content of a message that has calls and no text."""
+    """Content of a message that has calls and no text."""
     text_and_calls: Literal["together", "apart"] = "together"
-    """Whether a message has both, or two messages after each other have one each. A template that takes neither is
-    given both, and shows the calls."""
+    """Whether text and calls are in one message or in two consecutive ones. A template that supports neither gets one
+    message and shows the calls."""
     parallel_calls: bool = True
     short_call_ids: bool = False
-    """Call ids must have nine letters and digits."""
+    """Call ids must consist of nine letters and digits."""
     reasoning_keys: tuple[str, ...] = ()
-    """Under which keys of an assistant message it reads earlier reasoning."""
+    """Keys of an assistant message that earlier reasoning is read from."""
 
 
 def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
-    """Try `template` out; `tokens` are `bos_token` and `eos_token`."""
+    """Detect the features of `template`. `tokens` are `bos_token` and `eos_token`."""
     trial = _Trial(template, tokens)
     if trial.render([_user(_FIRST)]) is None and trial.render([_user_parts(_FIRST)]) is None:
-        # It needs variables that only requests bring: its own words say what it has a place for.
+        # It needs variables that only requests provide, so its source decides.
         return Features(
             tools="tools" in template.variables,
             calls="tool_calls" in template.source,
@@ -83,10 +104,16 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     developer = "developer" in template.source
     late_system = trial.late("system")
     calls = _find_calls(trial)
+    image, image_text = trial.place(_IMAGES) if parts else (None, "")
+    audio, audio_text = trial.place(_SOUNDS) if parts else (None, "")
     return Features(
         text=text or not parts,
         parts=parts,
-        image=trial.image() if parts else None,
+        image=image,
+        image_text=image_text,
+        audio=audio,
+        audio_text=audio_text,
+        marks=trial.keeps_marks(),
         system=trial.shows([_system(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
         developer=developer
         and trial.shows(
@@ -106,7 +133,7 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
 
 
 def _find_calls(trial: _Trial) -> dict[str, Any]:
-    """Find the one shape of earlier calls that the template takes; the first that works, in order of preference."""
+    """Find the shape of earlier calls that the template accepts: the first that works, in order of preference."""
     for call_id in (_CALL_ID, _SHORT_ID):
         for content in ("", None):
             for kind in ("text", "object"):
@@ -139,7 +166,7 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
 
 
 def _writes_no_json(trial: _Trial, call_id: str, content: str | None) -> bool:
-    """Whether the template writes arguments in a notation of its own, for which it needs them as an object."""
+    """Whether the template formats arguments itself and therefore needs them as an object."""
     shown = trial.render(_loop(_ARGUMENTS, call_id, content))
     if shown is None or not _has_call(shown, whole=False):
         return False
@@ -159,7 +186,7 @@ def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together
 
 
 def _has_call(shown: str, *, whole: bool) -> bool:
-    """Whether a rendered loop has the call and its result; `whole`: the arguments exactly as they were written."""
+    """Whether the rendered conversation contains the call and its result. `whole`: with the exact arguments."""
     if "qztool" not in shown or "qzresult" not in shown:
         return False
     if whole:
@@ -172,10 +199,10 @@ class _Trial:
         self._template = template
         self._tokens = tokens
         self.as_parts = False
-        """It takes no strings as content."""
+        """Whether content must be a list of parts."""
 
     def render(self, messages: Sequence[Message], tools: list[Any] | None = None) -> str | None:
-        """The text; None where the template does not take it."""
+        """The rendered text; None if the template fails."""
         if self.as_parts:
             messages = [_in_parts(message) for message in messages]
         variables = {
@@ -188,11 +215,11 @@ class _Trial:
         try:
             return self._template.render(variables, today="2026-01-01", limit=_LIMIT)
         except Exception:
-            # A template is its author's code: it says no by whatever its operations raise.
+            # Templates reject input by raising arbitrary exceptions.
             return None
 
     def shows(self, messages: Sequence[Message], *words: str) -> bool:
-        """Whether all `words` appear, in this order."""
+        """Whether all `words` appear in this order."""
         text = self.render(messages)
         if text is None:
             return False
@@ -204,7 +231,7 @@ class _Trial:
         return True
 
     def late(self, role: str) -> bool:
-        """Whether a message of `role` may come after others, and stays where it is."""
+        """Whether a message of `role` may follow others and keeps its place."""
         late = {"role": role, "content": _THIRD}
         first = [_user(_FIRST), {"role": "assistant", "content": _SECOND}, late]
         order = (_FIRST, _SECOND, _THIRD, _FOURTH)
@@ -212,20 +239,36 @@ class _Trial:
             [_system("qzzero"), *first, _user(_FOURTH)], *order
         )
 
-    def image(self) -> Literal["image", "image_url"] | None:
+    def place(self, kinds: Mapping[KindT, Mapping[str, Any]]) -> tuple[KindT | None, str]:
+        """The first of the content parts `kinds` that the template shows, and what it writes for it."""
         plain = self.render([_user_parts(_FIRST)])
-        kinds: tuple[Literal["image", "image_url"], ...] = ("image", "image_url")
-        for kind in kinds:
-            part = {"type": "image"} if kind == "image" else {"type": kind, kind: {"url": "qz"}}
+        for kind, part in kinds.items():
             message = {"role": "user", "content": [part, {"type": "text", "text": _FIRST}]}
             shown = self.render([message])
             if shown is not None and shown != plain and "'type'" not in shown:
-                return kind
-        return None
+                return kind, _added(plain or "", shown)
+        return None, ""
+
+    def keeps_marks(self) -> bool:
+        text = concat([Outside(_FIRST), mark_of(0), Outside(_SECOND)])
+        content: Any = [{"type": "text", "text": text}] if self.as_parts else text
+        shown = self.render([{"role": "user", "content": content}])
+        if shown is None:
+            return False
+        before, *after = without_marks(shown)
+        return bool(after) and _FIRST in before.text and _SECOND in after[-1].text
 
     def takes_tools(self) -> bool:
         conversations = ([_user(_FIRST)], [_system(_SECOND), _user(_FIRST)])
         return any("qztool" in (self.render(talk, [_TOOL]) or "") for talk in conversations)
+
+
+def _added(plain: str, longer: str) -> str:
+    """What `longer` has in addition to `plain`, in one place."""
+    start = 0
+    while start < len(plain) and plain[start] == longer[start : start + 1]:
+        start += 1
+    return longer[start : start + len(longer) - len(plain)]
 
 
 def _user(text: str) -> Message:

@@ -1,4 +1,4 @@
-"""Entries as the messages that one template takes."""
+"""Converts entries to the messages of one template."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from gateway.errors import InvalidRequest
-from gateway_chat_template.conversation import Call, Done, Entry, Result, Said
+from gateway.sdk import InvalidRequest, ParamPath
+from gateway_chat_template.conversation import Call, Done, Entry, Result, Said, Shown
 from gateway_chat_template.features import Features
 
 Message: TypeAlias = dict[str, Any]
 
+MEDIA = "media"
+"""Key of a content part that stands for an image or sound."""
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def messages_of(
     entries: Sequence[Entry], instructions: str | None, features: Features
-) -> tuple[list[Message], list[str]]:
-    """The messages, and the URLs of the images in them, in their order.
+) -> tuple[list[Message], list[Shown]]:
+    """The messages, and their images and sounds in order.
 
-    Raises `InvalidRequest`, naming the item, for what the template cannot take.
+    An image is a content part with the key `MEDIA`, whose value is its index, in a list of parts.
+
+    Raises `InvalidRequest`, naming the item, for what the template does not support.
     """
     if instructions:
-        entries = [Said("system", [instructions], "instructions"), *entries]
+        entries = [Said("system", [instructions], ("instructions",)), *entries]
     entries = _arranged(entries, features)
-    images: list[str] = []
+    media: list[Shown] = []
     messages: list[Message] = []
     for index, entry in enumerate(entries):
         match entry:
             case Said():
-                content = _content(entry, features, images)
+                content = _content(entry, features, media)
                 messages.append({"role": entry.role, "content": content})
             case Done():
                 results = [*_results_after(entries, index)]
@@ -41,11 +45,11 @@ def messages_of(
                     raise _no_calls(entry.param)
                 if features.parallel_calls or not _told_already(entries, index):
                     messages.append(_result(entry, features))
-    return messages if features.repeats else _alternating(messages), images
+    return messages if features.repeats else _alternating(messages), media
 
 
 def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
-    """The entries with system and developer messages where the template takes them, under the role it knows."""
+    """The entries with system and developer messages moved, and their roles renamed, as the template requires."""
     head: list[Said] = []
     rest: list[Entry] = []
     for entry in entries:
@@ -61,7 +65,7 @@ def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
             head.append(entry)
     if not head:
         return rest
-    # One message at the head: many templates look at the first alone.
+    # Merge the leading messages, because many templates read only the first.
     joined = _join(head)
     if features.system or (joined.role == "developer" and features.developer):
         return [joined, *rest]
@@ -79,25 +83,18 @@ def _join(said: Sequence[Said]) -> Said:
     return Said(said[0].role, content, said[0].param)
 
 
-def _content(said: Said, features: Features, images: list[str]) -> Any:
-    """Content as the template takes it: one string, if it can be."""
+def _content(said: Said, features: Features, media: list[Shown]) -> Any:
+    """Content in the template's form: one string if there are no media and the template takes one."""
     texts = [part for part in said.content if isinstance(part, str)]
     if len(texts) == len(said.content):
         return _text("".join(texts), features)
-    if features.image is None:
-        image = next(part for part in said.content if not isinstance(part, str))
-        raise InvalidRequest("This model takes no images. Send text.", param=image.param)
     parts: list[dict[str, Any]] = []
     for part in said.content:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
         else:
-            images.append(part.url)
-            parts.append(
-                {"type": "image"}
-                if features.image == "image"
-                else {"type": "image_url", "image_url": {"url": part.url}}
-            )
+            parts.append({MEDIA: len(media)})
+            media.append(part)
     return parts
 
 
@@ -115,7 +112,7 @@ def _results_after(entries: Sequence[Entry], index: int) -> list[Result]:
 
 
 def _told_already(entries: Sequence[Entry], index: int) -> bool:
-    """Whether the result at `index` was told next to its call, by `_done`."""
+    """Whether `_done` has already placed the result at `index` next to its call."""
     result = entries[index]
     while index and isinstance(entries[index], Result):
         index -= 1
@@ -129,7 +126,7 @@ def _told_already(entries: Sequence[Entry], index: int) -> bool:
 
 
 def _done(done: Done, results: Sequence[Result], features: Features) -> list[Message]:
-    """What the model did, as one message; as several where the template takes no more at once."""
+    """Model output as one message, or as several if the template requires it."""
     text = "\n\n".join(filter(None, done.text))
     first: Message = {"role": "assistant", "content": _text(text, features)}
     if done.reasoning:
@@ -164,7 +161,7 @@ def _call(call: Call, features: Features) -> dict[str, Any]:
         except (ValueError, RecursionError):
             arguments = {
                 "arguments": arguments
-            }  # a call that was cut off, or that no JSON reader reads
+            }  # an incomplete call, or arguments that are not valid JSON
         if not isinstance(arguments, dict):
             arguments = {"arguments": arguments}
     return {
@@ -197,7 +194,7 @@ def _call_id(call_id: str, features: Features) -> str:
 
 
 def _alternating(messages: Sequence[Message]) -> list[Message]:
-    """Neighbours of one role as one message, where the template wants roles to alternate."""
+    """Merge consecutive messages of one role if the template requires alternating roles."""
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None
@@ -225,7 +222,7 @@ def _as_parts(content: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content or ""}]
 
 
-def _no_calls(param: str) -> InvalidRequest:
+def _no_calls(param: ParamPath) -> InvalidRequest:
     return InvalidRequest(
         "This model's chat template has no place for tool calls and their results.", param=param
     )

@@ -1,18 +1,32 @@
-"""The renderer: a turn as the text, and the tokens, of the model's own chat template."""
+"""The renderer: converts a turn to text and tokens with the model's own chat template."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols.engine import ModelInfo
-from gateway.protocols.prompt import RenderedPrompt, Tail, TokensPrompt, ToolDefinition, Turn
-from gateway_chat_template.conversation import conversation
+from gateway.sdk import (
+    ConfigurationError,
+    InvalidRequest,
+    Media,
+    MediaKind,
+    MediaSource,
+    ModelContext,
+    ModelInfo,
+    PlacedMedia,
+    RenderedPrompt,
+    Tail,
+    TokensPrompt,
+    ToolDefinition,
+    Turn,
+)
+from gateway.sdk.engines import Origin, OriginEncoder
+from gateway_chat_template.apart import ApartTemplates
+from gateway_chat_template.conversation import Shown, conversation
 from gateway_chat_template.environment import (
     RESERVED,
     SYNTAX_ERRORS,
@@ -20,36 +34,41 @@ from gateway_chat_template.environment import (
     TemplateRefusal,
     TemplateTooLong,
 )
-from gateway_chat_template.features import Features, find_features
-from gateway_chat_template.messages import Message, messages_of
+from gateway_chat_template.features import PARTS, Features, find_features
+from gateway_chat_template.marked_text import Outside, Own, concat, outside, parts_of
+from gateway_chat_template.media_marks import mark_of, without_marks
+from gateway_chat_template.messages import MEDIA, Message, messages_of
+from gateway_chat_template.placeholders import find_placeholders, placed_at_placeholders
 from gateway_chat_template.tail import THINKING_MARKERS, tail_of
 
 _END = "\u2060\u2063qz-here-the-final-message-ends\u2063\u2060"
-"""Stands at the end of a message that is to be continued; no text has it."""
+"""Sentinel at the end of a message that is to be continued. Occurs in no text."""
 _MAX_TEMPLATE = 1_000_000
+_IN_THREAD = 200_000
+"""Length in characters above which a prompt is tokenized in a thread, not on the event loop."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[models.<model>.chat_template]`."""
 
     tools_without_choice: bool = False
-    """Whether the model is told of its tools where `tool_choice` is `none`. It is not, since what it cannot call it
-    should not try to; saying them all the same keeps the beginning of the prompt the same for the engine's cache."""
+    """Whether tools are passed to the template even if `tool_choice` is `none`. By default they are not, so that the
+    model does not try to call them. Passing them keeps prompt prefixes stable for the engine's cache."""
     max_characters: int = 50_000_000
-    """The longest prompt, as text."""
+    """Maximum length of a prompt, in characters."""
     thinking_markers: list[tuple[str, str]] = []
-    """Further pairs of markers around reasoning, for models whose own are not known here."""
+    """Additional pairs of reasoning markers, for models whose own are not built in."""
 
 
 class Prepared(Struct, frozen=True):
-    """A template, and what it can express."""
+    """A template and its features."""
 
     template: Template
     features: Features
 
 
 class ChatTemplateRenderer:
-    """Renders with the model's chat template, or with the request's where the configuration trusts that.
+    """Renders with the model's chat template, or with the request's if the configuration allows that.
 
     Raises `ConfigurationError` for a model without a chat template or tokenizer, or whose template is malformed.
     """
@@ -66,7 +85,6 @@ class ChatTemplateRenderer:
                 f"Model {info.name!r} has no chat template. Set chat_template for it, or choose another renderer."
             )
         self._config = config
-        self._tokenizer = context.tokenizer
         self._trusted = context.trust_request_chat_template
         self._tokens = _special_tokens(info)
         self._markers = (*map(tuple, config.thinking_markers), *THINKING_MARKERS)
@@ -76,32 +94,98 @@ class ChatTemplateRenderer:
             raise ConfigurationError(
                 f"The chat template of model {info.name!r} is malformed: {error.message} (line {error.lineno})."
             ) from error
+        self._by_marks = info.placeholders == "none"
+        self._placeholders = (
+            {} if self._by_marks else find_placeholders(self._own.features, context.tokenizer)
+        )
+        self._encoder = OriginEncoder(
+            context.tokenizer,
+            template=info.chat_template,
+            markers=[marker for pair in config.thinking_markers for marker in pair],
+            placeholders=[each.text for each in self._placeholders.values()],
+        )
         self._prepare_request = lru_cache(maxsize=16)(self._prepare)
+        self._apart = ApartTemplates(self._tokens, config.max_characters)
 
     @property
     def features(self) -> Features:
-        """What the model's own template can express."""
+        """Features of the model's own template."""
         return self._own.features
 
+    @property
+    def media_kinds(self) -> frozenset[MediaKind]:
+        """The kinds of media that it places in prompts made with the model's own template."""
+        return self._kinds(self._own.features)
+
+    def _kinds(self, features: Features) -> frozenset[MediaKind]:
+        if self._by_marks:
+            return frozenset[MediaKind](("image", "audio") if features.marks else ())
+        shown: dict[MediaKind, str | None] = {"image": features.image, "audio": features.audio}
+        return frozenset(kind for kind in self._placeholders if shown[kind] is not None)
+
     def render(self, turn: Turn) -> RenderedPrompt:
-        text, images = self._render(turn)
-        return RenderedPrompt(
-            prompt=TokensPrompt(token_ids=self._tokenizer.encode(text)),
-            tail=self._tail(text, turn),
-            multi_modal={"image": images} if images else None,
-        )
+        text, media = self._render(turn)
+        return self._prompt(text, media, turn)
+
+    async def render_apart(self, turn: Turn) -> RenderedPrompt:
+        """Like `render`, with the request's template evaluated in a process that can be killed."""
+        source = self._checked_source(turn)
+        template = await self._apart.inspect(source)
+        variables, media = self._variables(turn, template.features, template.variables)
+        text = await self._apart.render(source, variables, turn.today)
+        if turn.continue_final_message:
+            text = _cut_at_end(text)
+        if len(text) > _IN_THREAD:
+            return await asyncio.to_thread(self._prompt, text, media, turn)
+        return self._prompt(text, media, turn)
+
+    def _prompt(self, text: str, media: Sequence[Shown], turn: Turn) -> RenderedPrompt:
+        return RenderedPrompt(prompt=self._tokens_of(text, media), tail=self._tail(text, turn))
+
+    def _tokens_of(self, text: str, media: Sequence[Shown]) -> TokensPrompt:
+        if not media:
+            return TokensPrompt(token_ids=self._encoder.encode(parts_of(text)))
+        if not self._by_marks:
+            token_ids = self._encoder.encode(parts_of(text))
+            return TokensPrompt(
+                token_ids=token_ids,
+                media=placed_at_placeholders(token_ids, media, self._placeholders),
+            )
+        token_ids = []
+        placed: list[PlacedMedia] = []
+        missing = dict(enumerate(media))
+        for stretch in without_marks(text):
+            token_ids += self._encoder.encode(stretch.parts)
+            if stretch.index is not None and stretch.index < len(media):
+                placed.append(media[stretch.index].placed(len(token_ids)))
+                missing.pop(stretch.index, None)
+        for shown in missing.values():
+            raise InvalidRequest(
+                f"The model's chat template does not show this {shown.media.kind}.",
+                param=shown.param,
+            )
+        return TokensPrompt(token_ids=token_ids, media=placed)
 
     def render_text(self, turn: Turn) -> str:
-        """The prompt before it becomes tokens."""
-        return self._render(turn)[0]
+        """The prompt as text, before tokenization, without images and sounds."""
+        return "".join(stretch.text for stretch in without_marks(self._render(turn)[0]))
 
     def _tail(self, text: str, turn: Turn) -> Tail:
-        tail = tail_of(text, self._markers)
+        tail = tail_of(_without_last_words(text), self._markers)
         return "text" if turn.continue_final_message and tail == "unknown" else tail
 
-    def _render(self, turn: Turn) -> tuple[str, list[str]]:
+    def _render(self, turn: Turn) -> tuple[str, list[Shown]]:
         prepared = self._prepared(turn)
-        template, features = prepared.template, prepared.features
+        variables, media = self._variables(turn, prepared.features, prepared.template.variables)
+        text = self._run(prepared.template, variables, turn.today)
+        if turn.continue_final_message:
+            text = _cut_at_end(text)
+        return text, media
+
+    def _variables(
+        self, turn: Turn, features: Features, names: Collection[str]
+    ) -> tuple[dict[str, Any], list[Shown]]:
+        """The template's input, limited to the variables `names`, and the images and sounds."""
         told = turn.tools if turn.tool_choice != "none" or self._config.tools_without_choice else ()
         if told and not features.tools:
             raise InvalidRequest(
@@ -112,24 +196,52 @@ class ChatTemplateRenderer:
             turn.items,
             {tool.name for tool in turn.tools},
             turn.results,
-            sees_images=features.image is not None,
+            self._placeable(turn.media, features) if turn.media else {},
         )
-        messages, images = messages_of(entries, turn.instructions, features)
+        messages, media = messages_of(entries, turn.instructions, features)
+        messages = [_marked(message) for message in messages]
+        if media:
+            self._show(media, messages, features)
         if turn.continue_final_message:
             _mark_end(messages)
         variables = {
             **self._tokens,
-            **_effort(turn.reasoning_effort, template),
-            **_checked(turn.chat_template_kwargs),
+            **_effort(turn.reasoning_effort, names),
+            **outside(dict(_checked(turn.chat_template_kwargs))),
             "messages": messages,
             "tools": [_tool(tool) for tool in told] or None,
-            "documents": list(turn.documents) or None,
+            "documents": outside(list(turn.documents)) or None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
-        text = self._run(template, variables, turn.today)
-        if turn.continue_final_message:
-            text = _cut_at_end(text)
-        return text, images
+        return variables, media
+
+    def _placeable(
+        self, media: Mapping[MediaSource, Media], features: Features
+    ) -> Mapping[MediaSource, Media]:
+        kinds = self._kinds(features)
+        return {source: each for source, each in media.items() if each.kind in kinds}
+
+    def _show(
+        self, media: Sequence[Shown], messages: Sequence[Message], features: Features
+    ) -> None:
+        """Replace the parts that stand for media by the template's own, or by marks."""
+        for message in messages:
+            content = message["content"]
+            if not isinstance(content, list) or not any(MEDIA in part for part in content):
+                continue
+            parts = [
+                part if MEDIA not in part else self._part(part[MEDIA], media, features)
+                for part in content
+            ]
+            as_text = self._by_marks and features.text
+            message["content"] = concat(part["text"] for part in parts) if as_text else parts
+
+    def _part(self, index: int, media: Sequence[Shown], features: Features) -> dict[str, Any]:
+        if self._by_marks:
+            return {"type": "text", "text": mark_of(index)}
+        kind = features.image if media[index].media.kind == "image" else features.audio
+        assert kind is not None, "only media that the template can show are in messages"
+        return dict(PARTS[kind])
 
     def _run(self, template: Template, variables: Mapping[str, Any], today: str | None) -> str:
         limit = self._config.max_characters
@@ -144,7 +256,7 @@ class ChatTemplateRenderer:
                 f"The model's chat template refuses this conversation: {refusal}", param="input"
             ) from None
         except Exception as error:
-            # A template is its author's code, and says no by whatever its operations raise.
+            # Templates reject input by raising arbitrary exceptions.
             raise InvalidRequest(
                 f"The model's chat template failed on this conversation: {type(error).__name__}: {error}",
                 param="input",
@@ -153,9 +265,20 @@ class ChatTemplateRenderer:
     def _prepared(self, turn: Turn) -> Prepared:
         if turn.chat_template is None:
             return self._own
+        try:
+            return self._prepare_request(self._checked_source(turn))
+        except SYNTAX_ERRORS as error:
+            raise InvalidRequest(
+                f"The chat template is malformed: {error.message} (line {error.lineno}).",
+                param="chat_template",
+            ) from None
+
+    def _checked_source(self, turn: Turn) -> str:
+        """The template of the request. Raises `InvalidRequest` if it is not allowed."""
+        assert turn.chat_template is not None, "there is one"
         if not self._trusted:
             raise InvalidRequest(
-                "This server does not take chat templates from requests. Leave it out, or set"
+                "This server does not accept chat templates from requests. Leave it out, or set"
                 " trust_request_chat_template for the model.",
                 param="chat_template",
             )
@@ -164,13 +287,7 @@ class ChatTemplateRenderer:
                 f"The chat template is longer than {_MAX_TEMPLATE} characters.",
                 param="chat_template",
             )
-        try:
-            return self._prepare_request(turn.chat_template)
-        except SYNTAX_ERRORS as error:
-            raise InvalidRequest(
-                f"The chat template is malformed: {error.message} (line {error.lineno}).",
-                param="chat_template",
-            ) from None
+        return turn.chat_template
 
     def _prepare(self, source: str) -> Prepared:
         return _prepare(source, self._tokens)
@@ -186,12 +303,12 @@ def _special_tokens(info: ModelInfo) -> dict[str, str]:
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    """A tool in the Chat Completions' shape, which templates are written for."""
-    function: dict[str, Any] = {"name": tool.name}
+    """A tool in the Chat Completions shape, which templates expect."""
+    function: dict[str, Any] = {"name": Outside(tool.name)}
     if tool.description is not None:
-        function["description"] = tool.description
+        function["description"] = Outside(tool.description)
     if tool.parameters is not None:
-        function["parameters"] = tool.parameters
+        function["parameters"] = outside(tool.parameters)
     elif tool.kind == "custom":
         function["parameters"] = {
             "type": "object",
@@ -205,13 +322,50 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _effort(effort: str | None, template: Template) -> dict[str, Any]:
-    """The variables by which templates take a reasoning effort; none where the request leaves it to the template."""
+def _marked(message: Message) -> Message:
+    """A message with origin marks on its texts. Roles and part types are the renderer's own."""
+    marked: Message = {}
+    own = message["role"] == "assistant"
+    for key, value in message.items():
+        if key == "role":
+            marked[key] = value
+        elif key == "content" and isinstance(value, list):
+            marked[key] = [_marked_part(part, own=own) for part in value]
+        elif key == "tool_calls":
+            marked[key] = [
+                {**call, "id": Outside(call["id"]), "function": outside(call["function"])}
+                for call in value
+            ]
+        elif own and isinstance(value, str):
+            marked[key] = Own(value)
+        else:
+            marked[key] = outside(value)
+    return marked
+
+
+def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
+    kind = Own if own else Outside
+    return {
+        key: value if key == "type" else kind(value) if isinstance(value, str) else outside(value)
+        for key, value in part.items()
+    }
+
+
+def _without_last_words(text: str) -> str:
+    """Empty if the prompt ends with text from outside, whose trailing markers are not the template's."""
+    parts = parts_of(text)
+    while parts and not parts[-1][0].strip():
+        parts.pop()
+    return text if parts and parts[-1][1] is not Origin.OUTSIDE else ""
+
+
+def _effort(effort: str | None, names: Collection[str]) -> dict[str, Any]:
+    """Template variables for a reasoning effort; empty if the request sets none."""
     if effort is None:
         return {}
     thinks = effort not in ("none", "minimal")
-    values = {"reasoning_effort": effort, "enable_thinking": thinks, "thinking": thinks}
-    return {name: value for name, value in values.items() if name in template.variables}
+    values = {"reasoning_effort": Outside(effort), "enable_thinking": thinks, "thinking": thinks}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _checked(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -219,7 +373,7 @@ def _checked(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if name in RESERVED:
             raise InvalidRequest(
                 f"chat_template_kwargs cannot set '{name}': the request has its own parameter for it.",
-                param=f"chat_template_kwargs.{name}",
+                param=("chat_template_kwargs", name),
             )
     return kwargs
 
@@ -239,10 +393,22 @@ def _mark_end(messages: list[Message]) -> None:
 
 
 def _cut_at_end(text: str) -> str:
-    end = text.rfind(_END)
+    ends = [at for at in (text.rfind(_END), _own_end(text)) if at >= 0]
+    end = ends[-1] if ends else -1
     if end < 0:
         raise InvalidRequest(
             "This model's chat template does not show the final message, so it cannot be continued.",
             param="continue_final_message",
         )
     return text[:end]
+
+
+def _own_end(text: str) -> int:
+    """Position of the last sentinel written by the renderer itself."""
+    found = at = -1
+    for part, origin in parts_of(text):
+        at = 0 if at < 0 else at
+        if origin is Origin.TEMPLATE and (inside := part.rfind(_END)) >= 0:
+            found = at + inside
+        at += len(part)
+    return found

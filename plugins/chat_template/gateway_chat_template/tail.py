@@ -1,11 +1,11 @@
-"""What the end of a prompt says about where the output starts."""
+"""Derives from the end of a prompt where the output starts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
 
-from gateway.protocols.prompt import Tail
+from gateway.sdk import Tail
 
 THINKING_MARKERS: tuple[tuple[str, str], ...] = (
     ("<think>", "</think>"),
@@ -26,19 +26,19 @@ THINKING_MARKERS: tuple[tuple[str, str], ...] = (
     ("<|think:start|>", "<|think:end|>"),
     ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
 )
-"""What opens and closes reasoning, in the families that are known."""
+"""Reasoning markers of the known families: start and end."""
 
 _WINDOW = 4096
 
 
 def tail_of(prompt: str, markers: Sequence[tuple[str, ...]] = THINKING_MARKERS) -> Tail:
-    """`reasoning` if the prompt ends with a marker that opens it, `text` if with one that closes it.
+    """`reasoning` if the prompt ends with a start marker, `text` if it ends with an end marker.
 
-    Only whitespace may follow the marker: what a user wrote never stands last, since the template's own markup does.
+    Only white space may follow the marker. User text is never last, because the template's own markup follows it.
     """
     end = prompt[-_WINDOW:].rstrip()
     if not end.endswith(tuple(chain.from_iterable(markers))):
-        return "unknown"  # as with most models: found by one look, not by two for each family
+        return "unknown"  # fast path for most models: one check for all families
     for opening, closing in markers:
         if end.endswith(opening):
             return "reasoning"

@@ -1,16 +1,16 @@
-"""What a model may cite of the files of a container that it works in."""
+"""Which files of a container a model may cite."""
 
 from __future__ import annotations
 
-from gateway.protocols import ContainerFileSource
+from gateway.sdk import ContainerFileSource
 from gateway_container.container import Container, Work
 from gateway_container.containers import Containers
-from gateway_container.kept import files
-from gateway_container.kept.objects import ContainerFile
+from gateway_container.library import files
+from gateway_container.library.objects import ContainerFile
 
 
 class Citable:
-    """Of one session: with its first call all files that are there, then those that calls have written."""
+    """Citable files of one session: with the first call, all existing files; then those that calls have written."""
 
     def __init__(self, containers: Containers, container: Container) -> None:
         self._containers = containers
@@ -18,12 +18,12 @@ class Citable:
         self._begun = False
 
     async def after(self, work: Work) -> list[ContainerFileSource]:
-        """What the result of a call whose `work` is done makes citable."""
+        """The files that became citable with the call that did `work`."""
         found = work.files
         if not self._begun:
             container_id = self._container.id
-            rows = await self._containers.database.read(lambda c: files.all_of(c, container_id))
-            found = [files.told(row) for row in rows]
+            rows = await self._containers.database.read(lambda c: files.rows_of(c, container_id))
+            found = [files.file_object(row) for row in rows]
             self._begun = True
         return [_source(each) for each in found]
 

@@ -1,4 +1,4 @@
-"""`[resources.containers]` in `gateway.toml`, and what the tools that use containers have of their own."""
+"""`[resources.containers]` in `gateway.toml`, and the settings of the tools that use containers."""
 
 from __future__ import annotations
 
@@ -13,54 +13,61 @@ MIB = 1_048_576
 
 
 class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[resources.containers]`: how code is kept apart, what it may use, and what is kept of it."""
+    """`[resources.containers]`: isolation, resource limits and retention of containers."""
 
     path: str = ""
-    """The folder that holds the containers' files, which the server processes of one machine may share. Empty: a temporary
-    one of this process, gone with it."""
+    """The folder that stores the containers' files. Server processes of one machine may share it. Empty: a temporary
+    folder of this process, deleted when it ends."""
     isolation: Literal["auto", "namespaces", "engine"] = "auto"
-    """`namespaces`: of this kernel; `engine`: a container engine; `auto`: namespaces, else the engine that is configured."""
+    """`namespaces`: Linux namespaces; `engine`: a container engine; `auto`: namespaces if available, else the
+    configured engine."""
     unsafe: bool = False
-    """Whether code may run as the gateway's own user, who can read and end what the gateway can, where nothing else
-    is available."""
+    """Whether code may run as the gateway's own user if no isolation is available. Such code can read and kill
+    whatever the gateway can."""
     engine: str | None = None
-    """The command of a container engine: `docker`, `podman`."""
+    """The command of a container engine: `docker` or `podman`."""
     image: str | None = None
-    """The image that the engine runs; it needs `python3` (3.9 or newer)."""
+    """The image that the engine runs. It needs `python3` (3.9 or newer) and must be present: the gateway does not
+    pull images."""
     python: str | None = None
-    """The interpreter in the sandbox, as a path; None: the one that the gateway's environment is made from."""
+    """Path of the interpreter in the sandbox. None: the base interpreter of the gateway's virtual environment."""
     readable: list[str] = []
-    """Further folders of this machine that sandboxed code may read."""
+    """Additional folders of this machine that sandboxed code may read."""
     cgroup: str | None = None
-    """A folder of cgroup version 2 that the gateway may make groups in; None: as version 1 allows."""
+    """A cgroup version 2 folder in which the gateway may create groups. None: cgroup version 1 is used if permitted.
+    """
     max_memory_bytes: Annotated[int, Meta(ge=64 * MIB)] = 1024 * MIB
-    """Memory of one container; its files are in memory too. A request may ask for less."""
+    """Memory of one container in bytes, including its files. A request may ask for less."""
+    max_total_memory_bytes: Annotated[int, Meta(ge=64 * MIB)] | None = None
+    """Memory of all running containers in bytes, over all server processes. None: half of the memory of the machine,
+    or of the gateway's own cgroup."""
     max_disk_bytes: Annotated[int, Meta(ge=MIB)] = 256 * MIB
-    """All that one container may write, and the size of a file."""
+    """Maximum size in bytes of everything that one container writes, and of one file."""
     max_processes: Annotated[int, Meta(ge=8)] = 64
-    """Processes and threads of one container."""
+    """Maximum number of processes and threads per container."""
     max_open_files: Annotated[int, Meta(ge=32)] = 256
-    """Of each process."""
+    """Maximum number of open files per process."""
     max_cpu_seconds: Annotated[int, Meta(ge=1)] = 300
-    """CPU time of each process."""
+    """CPU time per process, in seconds."""
     start_timeout: Seconds = 20.0
-    """Seconds for a container to start."""
+    """Seconds to wait for a container to start."""
     max_running: Annotated[int, Meta(ge=1)] = 16
-    """Containers whose processes run at one time, in each server process; those that nobody uses make room."""
+    """Maximum number of running containers per server process; idle ones are stopped to make room."""
     keep_running: Annotated[float, Meta(ge=0)] = 300.0
-    """Seconds without use for which a container's processes and variables are kept; 0: they end with the response."""
+    """Seconds without use for which a container's processes and variables are kept. 0: they end with the response."""
     max_lifetime: Seconds = 3600.0
-    """Seconds after which kept processes end, used or not."""
+    """Seconds after which kept processes end, even if they are in use."""
     expiry_minutes: Minutes = 20
-    """Minutes without use after which a container is gone with its files, where its request says no number."""
+    """Minutes without use after which a container and its files are deleted, if the request sets no limit."""
     max_expiry_minutes: Minutes = 1440
-    """What a request may ask for at most."""
+    """Maximum number of minutes that a request may ask for."""
     max_containers: Annotated[int, Meta(ge=1)] = 1000
-    """Containers of one API key; one that a response has made for itself makes room for the next."""
+    """Maximum number of containers per API key. Containers that responses created automatically are deleted to make
+    room."""
     max_files: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-    """Files of one container."""
+    """Maximum number of files per container."""
     max_total_bytes: Bytes = 10_737_418_240
-    """Bytes of all containers' files of one API key."""
+    """Maximum size of all containers' files per API key, in bytes."""
 
     def __post_init__(self) -> None:
         if self.isolation == "engine" and not self.engine:
@@ -76,16 +83,16 @@ class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class CallsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool that works in containers has of its own."""
+    """Settings of a tool that works in containers."""
 
     time_limit: Seconds = 60.0
     """Seconds for one call."""
     max_output_bytes: Annotated[int, Meta(ge=256, le=4 * MIB)] = 65_536
-    """What is kept of one call's output; of what is more, the middle is cut out."""
+    """Maximum output of one call in bytes; the middle of longer output is cut out."""
 
 
 class ContainerConfig(CallsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[tools.container]`."""
 
     offer: bool = False
-    """Whether every request to the Responses API has the tool `container.exec` without asking."""
+    """Whether the tool `container.exec` is offered in every request to the Responses API."""

@@ -1,4 +1,4 @@
-"""One container as a server process uses it, and one call's work in it."""
+"""The state of one container in a server process, and of one call's work in it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import time
 from pathlib import Path
 
-from gateway.wire.ids import new_id
+from gateway.sdk.wire import new_id
+from gateway_container.container_lock import ContainerLock
 from gateway_container.jail.spec import Limits
-from gateway_container.kept.objects import ContainerFile
-from gateway_container.kept.records import Wish
+from gateway_container.library.objects import ContainerFile
+from gateway_container.library.records import ContainerSettings
 from gateway_container.mirror import Mirror
 from gateway_container.sandbox.process import Sandbox
-from gateway_container.turn import Turn
 
 
 class Container:
-    """Its sandbox is started when it is needed, and anew where it has died."""
+    """A container whose sandbox is started on demand, and restarted after it died."""
 
     def __init__(
         self,
@@ -25,28 +25,30 @@ class Container:
         locks: Path,
         *,
         container_id: str | None = None,
-        wish: Wish | None = None,
+        settings: ContainerSettings | None = None,
     ) -> None:
         self.id = container_id or new_id("cntr_")
         self.owner = owner
-        """The name of an API key, or empty."""
+        """Name of an API key, or empty."""
         self.limits = limits
-        self.wish = wish
-        """What it shall be; None where it is kept already."""
+        self.settings = settings
+        """Settings of the container to create; None once it is stored."""
         self.making = asyncio.Lock()
         self.started = self.last_used = time.monotonic()
         self.users = 0
-        """Responses that use it now."""
+        """Number of responses that use it now."""
         self.cells = asyncio.Lock()
-        """Held by the cell that runs."""
+        """Held while a cell runs."""
         self.sandbox: Sandbox | None = None
+        self.reserved: int | None = None
+        """Memory reserved for its sandbox, in bytes."""
         self.mirror: Mirror | None = None
-        """Of the sandbox's files."""
+        """Synchronizes the sandbox's files with the stored ones."""
         self.begun_anew = False
-        """Whether another sandbox was here before this one, and the model was not told so yet."""
+        """Whether the sandbox was restarted and the model has not been told yet."""
         self.starting = asyncio.Lock()
         self.mirroring = asyncio.Lock()
-        self.turn = Turn(locks / self.id)
+        self.lock = ContainerLock(locks / self.id)
 
 
 class Work:
@@ -55,6 +57,6 @@ class Work:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.files: list[ContainerFile] = []
-        """What the call has written, known when its work is done."""
+        """Files that the call has written; set when the work is done."""
         self.notes: list[str] = []
-        """What the model should know of the container, complete when the work is done."""
+        """Notes for the model about the container; complete when the work is done."""

@@ -1,26 +1,29 @@
-"""The resource `containers`: those of one gateway, for all tools and routes that use them."""
+"""The resource `containers`: all containers of one gateway, shared by the tools and routes that use them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import sqlite3
-import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from gateway.errors import NotFound, StoreUnavailable
+from gateway.sdk import NotFound, ParamPath, StoreUnavailable
+from gateway.sdk.processes import TemporaryFolder
+from gateway.sdk.wire import Deleted
 from gateway_container.config import ContainersConfig
 from gateway_container.container import Container, Work
-from gateway_container.kept import files, records, uploads
-from gateway_container.kept.database import Database
-from gateway_container.kept.objects import Deleted
-from gateway_container.kept.records import Wish
+from gateway_container.library import files, records, uploads
+from gateway_container.library.database import Database
+from gateway_container.library.records import ContainerSettings
 from gateway_container.memory import bytes_of
 from gateway_container.mirror import Mirror
+from gateway_container.sandbox.budget import Budget, open_budget
 from gateway_container.sandbox.choice import choose_isolation, limits_of
 from gateway_container.sandbox.isolation import Isolation
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
@@ -28,33 +31,39 @@ from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandb
 logger = logging.getLogger("gateway.container")
 
 _LOOK_SECONDS = 5.0
-"""How often what has expired, or was deleted by another process, is looked for."""
+"""Interval between checks for containers that expired or were deleted by another process, in seconds."""
 
 
 class Containers:
     """Made by `open_containers`."""
 
     def __init__(
-        self, config: ContainersConfig, isolation: Isolation, database: Database, locks: Path
+        self,
+        config: ContainersConfig,
+        isolation: Isolation,
+        database: Database,
+        locks: Path,
+        budget: Budget,
     ) -> None:
         self.config = config
+        self._budget = budget
         self.database = database
         self._isolation = isolation
         self._locks = locks
         self._here: dict[str, Container] = {}
-        """Those that this process uses, or that have a sandbox."""
+        """Containers that this process uses or that have a sandbox."""
         self._known: WeakValueDictionary[str, Container] = WeakValueDictionary()
-        """Also those that a request has found and not used yet, so that there is one object for each."""
+        """Also includes containers that a request has found but not used yet, so that each has exactly one object."""
         self._starting = 0
         self._ends: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> int:
-        """How many sandboxes there are in this process, or are being started."""
+        """Number of sandboxes in this process, including those that are starting."""
         return self._starting + sum(bool(each.sandbox) for each in self._here.values())
 
-    def find(self, container_id: str, owner: str | None, param: str) -> Container:
-        """A container that was made for `owner` and has not expired. Raises `NotFound`."""
+    def find(self, container_id: str, owner: str | None, param: str | ParamPath) -> Container:
+        """An unexpired container of `owner`. Raises `NotFound`."""
         row = self.database.now(lambda c: records.find(c, owner or "", container_id, param))
         found = self._known.get(container_id)
         if found is None:
@@ -63,27 +72,30 @@ class Containers:
             self._known[container_id] = found
         return found
 
-    def earlier(self, container_id: str, owner: str | None, wish: Wish) -> Container | None:
-        """A container of an earlier call, where it serves for `wish`: it has not expired, and has the memory."""
+    def earlier(
+        self, container_id: str, owner: str | None, settings: ContainerSettings
+    ) -> Container | None:
+        """The container of an earlier call, or None if it cannot be reused: it has expired, or `settings` asks for
+        another memory size."""
         try:
             found = self.find(container_id, owner, "")
         except NotFound:
             return None
-        limits = limits_of(self.config, bytes_of(wish.memory))
-        return found if wish.memory is None or found.limits == limits else None
+        limits = limits_of(self.config, bytes_of(settings.memory))
+        return found if settings.memory is None or found.limits == limits else None
 
-    def new(self, owner: str | None, wish: Wish | None = None) -> Container:
-        """A container for `owner`, which costs nothing before it is used."""
-        wish = wish or Wish(minutes=self.config.expiry_minutes)
-        limits = limits_of(self.config, bytes_of(wish.memory))
-        made = Container(owner or "", limits, self._locks, wish=wish)
+    def new(self, owner: str | None, settings: ContainerSettings | None = None) -> Container:
+        """A new container for `owner`. No resources are allocated before it is used."""
+        settings = settings or ContainerSettings(minutes=self.config.expiry_minutes)
+        limits = limits_of(self.config, bytes_of(settings.memory))
+        made = Container(owner or "", limits, self._locks, settings=settings)
         self._known[made.id] = made
         return made
 
     @asynccontextmanager
     async def used(self, container: Container, file_ids: Sequence[str] = ()) -> AsyncIterator[None]:
-        """A response uses `container`, which is kept from now on. Its processes are, for a while, if the configuration
-        says so. Of `file_ids` those are copied whose names no file of it has yet."""
+        """Use `container` for a response. It is stored from now on; its processes are kept after the response if the
+        configuration says so. Copies the files of `file_ids` whose names do not exist in the container yet."""
         container.users += 1
         try:
             await self.make(container)
@@ -99,35 +111,35 @@ class Containers:
                 await self.end(container)
 
     async def make(self, container: Container) -> None:
-        """Keep a new container, with the files that were wished for. Raises `GatewayError`."""
+        """Store a new container, with the requested files. Raises `GatewayError`."""
         async with container.making:
-            wish = container.wish
-            if wish is None:
+            settings = container.settings
+            if settings is None:
                 return
             owner, container_id = container.owner, container.id
             await self.database.write(
-                lambda c: records.insert(c, owner, container_id, wish, self.config)
+                lambda c: records.insert(c, owner, container_id, settings, self.config)
             )
             try:
-                for file_id in wish.file_ids:
+                for file_id in settings.file_ids:
                     await self.add_upload(owner, container_id, file_id)
             except BaseException:
                 await self.database.write(lambda c: records.delete(c, owner, container_id))
                 raise
-            container.wish = None
+            container.settings = None
 
     async def add_upload(
         self, owner: str, container_id: str, file_id: str, *, anew: bool = True
     ) -> str:
-        """Copy an uploaded file into a container that is kept; the copy's id. Raises `GatewayError`.
+        """Copy an uploaded file into a stored container and return the id of the copy. Raises `GatewayError`.
 
-        `anew`: also where a file of its name is there already.
+        `anew`: copy it even if a file of that name exists.
         """
         async with uploads.opened(owner, file_id) as (name, content):
 
             def put(connection: sqlite3.Connection) -> sqlite3.Row:
                 there = [
-                    row for row in files.all_of(connection, container_id) if row["path"] == name
+                    row for row in files.rows_of(connection, container_id) if row["path"] == name
                 ]
                 if there and not anew:
                     return there[0]
@@ -147,9 +159,9 @@ class Containers:
 
     @asynccontextmanager
     async def working(self, container: Container) -> AsyncIterator[Work]:
-        """A call works in a container that is used: its sandbox has all files that are kept, and afterwards what it has
-        changed is kept. Calls of other processes wait. Raises `SandboxEnded` where there can be no sandbox."""
-        async with container.turn.taken():
+        """Do one call's work in a used container. Stored files are copied into the sandbox before, and changes are
+        stored afterwards. Calls of other processes wait. Raises `SandboxEnded` if no sandbox can be started."""
+        async with container.lock.held():
             work = Work(await self._sandbox(container))
             if container.begun_anew:
                 container.begun_anew = False
@@ -159,18 +171,18 @@ class Containers:
             yield work
             async with container.mirroring:
                 if container.mirror is not None and container.sandbox is work.sandbox:
-                    work.files, notes = await container.mirror.keep()
+                    work.files, notes = await container.mirror.store_changes()
                     work.notes += notes
 
     async def delete(self, container_id: str, owner: str) -> Deleted:
-        """Delete a container, with what runs in it. Raises `NotFound`."""
+        """Delete a container and end its processes. Raises `NotFound`."""
         deleted = await self.database.write(lambda c: records.delete(c, owner, container_id))
         if found := self._here.get(container_id):
             await self.end(found)
         return deleted
 
     async def end(self, container: Container) -> None:
-        """End what runs in a container, and wait until it is gone. What is kept of it stays."""
+        """End the processes of a container and wait for that. Its stored files are kept."""
         if container.users == 0:
             self._here.pop(container.id, None)
         await self._end_sandbox(container)
@@ -181,7 +193,7 @@ class Containers:
         await asyncio.gather(*self._ends, return_exceptions=True)
 
     async def watch(self) -> None:
-        """End what nobody has used for too long, or nobody keeps any more. Never returns."""
+        """End the processes of containers that are idle for too long or were deleted. Never returns."""
         keep = self.config.keep_running
         pause = min(_LOOK_SECONDS, max(0.1, keep / 4)) if keep else _LOOK_SECONDS
         while True:
@@ -190,22 +202,22 @@ class Containers:
             for container in here:
                 if container.users == 0 and self._expired(container):
                     await self.end(container)
-            with suppress(StoreUnavailable, OSError):  # it is looked at again soon
+            with suppress(StoreUnavailable, OSError):  # retried in the next round
                 await self._look(here)
 
     async def _look(self, here: list[Container]) -> None:
-        used = [each.id for each in here if each.users and each.wish is None]
+        used = [each.id for each in here if each.users and each.settings is None]
         if used:
             await self.database.write(lambda c: records.touch(c, used))
-        kept = {each.id: each for each in here if each.wish is None}
-        for container_id in await self.database.read(lambda c: records.gone(c, list(kept))):
+        kept = {each.id: each for each in here if each.settings is None}
+        for container_id in await self.database.read(lambda c: records.expired_ids(c, list(kept))):
             await self.end(kept[container_id])
-        if await self.database.read(records.due):
+        if await self.database.read(records.sweep_is_due):
             await self.database.write(records.sweep)
             await asyncio.to_thread(self._sweep_locks)
 
     def _sweep_locks(self) -> None:
-        """Remove the locks of containers that are no more."""
+        """Remove the locks of deleted containers."""
         ids = [path.name for path in self._locks.iterdir()]
         gone = self.database.now(
             lambda c: [name for name in ids if files.version_of(c, name) is None]
@@ -215,7 +227,7 @@ class Containers:
                 (self._locks / each).unlink(missing_ok=True)
 
     def _expired(self, container: Container) -> bool:
-        """Whether its processes are kept no longer."""
+        """Whether the time for which its processes are kept is over."""
         now = time.monotonic()
         return (
             now - container.last_used >= self.config.keep_running
@@ -223,18 +235,22 @@ class Containers:
         )
 
     async def _sandbox(self, container: Container) -> Sandbox:
-        """A sandbox with all that is kept."""
+        """A sandbox that contains all stored files."""
         async with container.starting:
             if container.sandbox is None or not container.sandbox.alive:
                 await self._end_sandbox(container)
-                await self._make_room()
+                reserved = await self._make_room(self._isolation.memory(container.limits))
                 self._starting += 1
                 try:
                     container.sandbox = await self._start(container)
+                    container.reserved = reserved
+                except BaseException:
+                    self._budget.release(reserved)
+                    raise
                 finally:
                     self._starting -= 1
                 container.started = time.monotonic()
-                starts = await self.database.write(lambda c: records.started(c, container.id))
+                starts = await self.database.write(lambda c: records.record_start(c, container.id))
                 container.begun_anew = starts > 1
                 container.mirror = Mirror(
                     self.database, self.config, container.owner, container.id, container.sandbox
@@ -246,11 +262,13 @@ class Containers:
         return sandbox
 
     async def _start(self, container: Container) -> Sandbox:
-        """Started by a task of its own: a call that is cancelled meanwhile leaves nothing half-made."""
+        """Start the sandbox in a separate task, so that a cancelled call leaves nothing half-started."""
         starting = asyncio.create_task(
             start_sandbox(
                 self._isolation,
-                f"litegate-{container.id[5:21]}",
+                # The name is unique: an engine removes the previous container with a delay, and workers have one
+                # each.
+                f"litegate-{container.id[5:21]}-{secrets.token_hex(4)}",
                 container.limits,
                 seconds=self.config.start_timeout,
             )
@@ -263,35 +281,55 @@ class Containers:
                 await (await starting).close()
             raise
 
-    async def _make_room(self) -> None:
-        """Raises `SandboxEnded` where the machine is full of containers in use; else one that is only kept goes."""
-        while self.running >= self.config.max_running:
+    async def _make_room(self, memory: int) -> int:
+        """Reserve memory for one more sandbox; the caller owns the reservation. Idle containers are stopped to make
+        room.
+
+        Raises `SandboxEnded` if the containers in use leave no memory.
+        """
+        while True:
+            full = self.running >= self.config.max_running
+            if not full and (reserved := self._budget.reserve(memory)) is not None:
+                return reserved
             idle = [each for each in self._here.values() if not each.users and each.sandbox]
             if not idle:
                 raise SandboxEnded(
                     f"All {self.config.max_running} containers of this server are in use. Try again later."
+                    if full
+                    else "The containers in use take all the memory that this server has for them. Try again later."
                 )
-            await self.end(min(idle, key=lambda each: each.last_used))
+            # Stops a container of the owner who has the most, so that one heavy user does not end the kept processes
+            # of others.
+            had = Counter(each.owner for each in self._here.values() if each.sandbox)
+            await self.end(min(idle, key=lambda each: (-had[each.owner], each.last_used)))
 
     async def _end_sandbox(self, container: Container) -> None:
         sandbox, container.sandbox, container.mirror = container.sandbox, None, None
         if sandbox is None:
             return
-        closing = asyncio.create_task(sandbox.close())
-        self._ends.add(closing)  # waited for at shutdown, also where this task is cancelled now
+        reserved, container.reserved = container.reserved, None
+        closing = asyncio.create_task(self._close(sandbox, reserved))
+        self._ends.add(closing)  # awaited at shutdown, even if this task is cancelled
         closing.add_done_callback(self._ends.discard)
         await asyncio.shield(closing)
+
+    async def _close(self, sandbox: Sandbox, reserved: int | None) -> None:
+        try:
+            await sandbox.close()
+        finally:
+            if reserved is not None:
+                self._budget.release(reserved)
 
 
 @asynccontextmanager
 async def open_containers(config: ContainersConfig) -> AsyncIterator[Containers]:
-    """The containers of one gateway. Raises `ConfigurationError` where code cannot be kept apart."""
+    """The containers of one gateway. Raises `ConfigurationError` if code cannot be isolated."""
     isolation = await choose_isolation(config)
     async with AsyncExitStack() as stack:
         folder = Path(config.path)
         if not config.path:
-            made = tempfile.TemporaryDirectory(prefix="gateway-containers-")
-            folder = Path(stack.enter_context(made))
+            made = await asyncio.to_thread(TemporaryFolder, "gateway-containers")
+            folder = stack.enter_context(made)
             logger.info(
                 "containers: their files are in a temporary folder of this process, and are gone with it; "
                 "resources.containers.path names a folder to keep and to share"
@@ -300,7 +338,9 @@ async def open_containers(config: ContainersConfig) -> AsyncIterator[Containers]
         stack.callback(database.close)
         locks = folder / "locks"
         locks.mkdir(exist_ok=True, mode=0o700)
-        containers = Containers(config, isolation, database, locks)
+        one = isolation.memory(limits_of(config))
+        budget = stack.enter_context(open_budget(config.max_total_memory_bytes, one))
+        containers = Containers(config, isolation, database, locks, budget)
         watching = asyncio.create_task(containers.watch())
         try:
             yield containers

@@ -1,4 +1,4 @@
-"""How the API says how much memory a container has."""
+"""Memory sizes as the API writes them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ SIZES = {"1g": 2**30, "4g": 2**32, "16g": 2**34, "64g": 2**36}
 
 
 def bytes_of(size: str | None) -> int | None:
-    """None: as much as the configuration allows."""
+    """A size in bytes. None if no size is given: the configured limit applies."""
     return None if size is None else SIZES[size]

@@ -1,4 +1,4 @@
-"""What the plugin offers. What is heavy is imported when it is opened."""
+"""Registers the plugin's resources, tools and routes. Heavy modules are imported on opening."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenFront, OpenResource, OpenTool, Register
-from gateway.protocols import Front, NoConfig, ToolServer
+from gateway.sdk import (
+    Api,
+    NoConfig,
+    OpenApiPlugin,
+    OpenResource,
+    OpenTool,
+    Register,
+    ToolServer,
+    hookimpl,
+)
 from gateway_container.config import ContainerConfig, ContainersConfig
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_resource(config: ContainersConfig) -> AsyncIterator[Containers]:
-    """The containers of this gateway. Raises `ConfigurationError` where code cannot be kept apart."""
+    """The containers of this gateway. Raises `ConfigurationError` if code cannot be isolated."""
     from gateway_container.containers import open_containers
 
     async with open_containers(config) as containers:
@@ -35,11 +42,11 @@ async def open_shells(
 
 
 @asynccontextmanager
-async def open_routes(config: NoConfig, *, containers: Containers) -> AsyncIterator[Front]:
-    """The routes by which containers are made, and their files fetched."""
-    from gateway_container.front import ContainersFront
+async def open_routes(config: NoConfig, *, containers: Containers) -> AsyncIterator[Api]:
+    """The routes that create containers and serve their files."""
+    from gateway_container.api import ContainersApi
 
-    yield ContainersFront(containers)
+    yield ContainersApi(containers)
 
 
 @hookimpl
@@ -64,5 +71,5 @@ def gateway_register_tools(register: Register[OpenTool]) -> None:
 
 
 @hookimpl
-def gateway_register_routes(register: Register[OpenFront]) -> None:
+def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
     register("containers", open_routes, summary="/v1/containers", needs=("containers",))

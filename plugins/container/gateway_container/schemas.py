@@ -1,10 +1,10 @@
-"""What models are told of the tools of containers."""
+"""Definitions of the container tools, as shown to models."""
 
 from __future__ import annotations
 
 import msgspec
 
-from gateway.protocols import ToolDefinition
+from gateway.sdk import ToolDefinition
 
 SHELL = ToolDefinition(
     name="shell",
@@ -88,9 +88,9 @@ FEED = ToolDefinition(
 )
 
 _KNOWN = {"container_exec": "container.exec", "container_feed_chars": "container.feed_chars"}
-"""The names that gpt-oss was trained with."""
+"""The names of the tools that gpt-oss was trained with."""
 
 
 def builtin(tool: ToolDefinition) -> ToolDefinition:
-    """The same tool as models are told of it that know it."""
+    """The same tool, as shown to models that were trained with it."""
     return msgspec.structs.replace(tool, name=_KNOWN[tool.name], kind="builtin")

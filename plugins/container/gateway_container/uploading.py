@@ -1,4 +1,4 @@
-"""A file that is sent into a container."""
+"""Files sent to a container."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import IO
 
 from msgspec import Struct
 
-from gateway import forms
-from gateway.errors import InvalidRequest
-from gateway.protocols import RouteRequest
-from gateway_container.kept.files import is_path
+from gateway.sdk import InvalidRequest, RouteRequest, forms
+from gateway_container.library.files import is_path
 
 _ADVICE = "Send a form (content type 'multipart/form-data') with the part 'file', or JSON with a 'file_id'."
 
 
 class Upload(Struct, frozen=True, kw_only=True):
-    """A file that was sent."""
+    """An uploaded file."""
 
     name: str
     content: IO[bytes]
@@ -25,7 +23,7 @@ class Upload(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def uploaded(request: RouteRequest, max_bytes: int) -> AsyncIterator[Upload]:
-    """The part `file` of a form. Raises what is wrong with it."""
+    """The part `file` of a form. Raises `GatewayError` if the form is invalid."""
     async with forms.uploaded(request, max_bytes, advice=_ADVICE) as form:
         if not is_path(form.filename):
             raise InvalidRequest(

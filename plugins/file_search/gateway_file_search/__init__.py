@@ -1,5 +1,5 @@
-"""Files and vector stores, and the tool `file_search` over them."""
+"""Vector stores of uploaded files, and the tool `file_search` that searches them."""
 
-from gateway_file_search.plugin import gateway_register_routes, gateway_register_tools
+from gateway_file_search.plugin import gateway_register_apis, gateway_register_tools
 
-__all__ = ["gateway_register_routes", "gateway_register_tools"]
+__all__ = ["gateway_register_apis", "gateway_register_tools"]

@@ -1,4 +1,4 @@
-"""Cutting a text into overlapping chunks."""
+"""Splits a text into overlapping chunks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from msgspec import Struct
 from gateway_file_search.objects import StaticSizes
 
 _ENDS: Final = ("\n\n", "\n", ". ", " ")
-"""Where a chunk may well end, the best first."""
+"""Preferred places to end a chunk, best first."""
 _WORD_START = re.compile(r"\s\S")
 
 
 class Chunk(Struct, frozen=True):
-    """`text` is the file's text from `start` on."""
+    """A part of a file's text, which begins at character `start`."""
 
     start: int
     text: str
 
 
 def chunked(text: str, sizes: StaticSizes) -> list[Chunk]:
-    """The chunks of `text`, which leave nothing out but white space at its ends.
+    """The chunks of `text`. They cover everything except leading and trailing white space.
 
-    Sizes are estimated, since the text is for any model: a token is four characters of ASCII, or two others.
+    Sizes are estimated, because the text is for any model: a token is four ASCII characters or two others.
     """
     others = sum(not character.isascii() for character in text)
     per_token = len(text) / (((len(text) - others) / 4 + others / 2) or 1)
@@ -38,7 +38,7 @@ def chunked(text: str, sizes: StaticSizes) -> list[Chunk]:
         if stop >= end:
             found.append(Chunk(start, text[start:end]))
             break
-        stop = _good_end(text, stop - size // 4, stop)
+        stop = _end_at_boundary(text, stop - size // 4, stop)
         found.append(Chunk(start, text[start:stop]))
         following = stop - overlap
         if overlap and (word := _WORD_START.search(text, following, stop)):
@@ -48,7 +48,7 @@ def chunked(text: str, sizes: StaticSizes) -> list[Chunk]:
 
 
 def joined(chunks: list[Chunk]) -> str:
-    """The text that `chunks` are of."""
+    """The text that `chunks` were made from."""
     first = chunks[0].start if chunks else 0
     parts: list[str] = []
     length = 0
@@ -59,7 +59,7 @@ def joined(chunks: list[Chunk]) -> str:
     return "".join(parts)
 
 
-def _good_end(text: str, least: int, most: int) -> int:
+def _end_at_boundary(text: str, least: int, most: int) -> int:
     for mark in _ENDS:
         if (at := text.rfind(mark, least, most)) >= 0:
             return at + len(mark)

@@ -1,4 +1,4 @@
-"""Making the vectors of chunks and of queries, by a model of the gateway's."""
+"""Creates the vectors of chunks and queries with a model of the gateway."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.errors import ConfigurationError, GatewayError, InvalidRequest
-from gateway.protocols import Embedder, GatewayServices
+from gateway.sdk import ConfigurationError, Embedder, GatewayError, GatewayServices, InvalidRequest
 from gateway_file_search import vectors
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import Database
@@ -22,11 +21,11 @@ _PROBE: Final = (
     "def main() -> None:\n    return None",
     "水は摂氏百度で沸騰する。",
 )
-"""Texts whose vectors tell one model from another."""
+"""Texts whose vectors identify a model."""
 
 
 class Embedding:
-    """What the configured model makes. It is there once `use` was called; what needs it waits until then."""
+    """Vectors from the configured model. Available once `use` was called; callers wait until then."""
 
     def __init__(self, database: Database, config: FileSearchConfig) -> None:
         self._database = database
@@ -43,11 +42,11 @@ class Embedding:
 
     @property
     def known_space(self) -> int | None:
-        """The number of the space that the model's vectors are of, where that is known already."""
+        """The number of the model's vector space, or None if it is not known yet."""
         return self._space
 
     def use(self, services: GatewayServices) -> None:
-        """Raises `ConfigurationError` where there is no such model."""
+        """Set the model. Raises `ConfigurationError` if it does not exist."""
         if not self.wanted:
             return
         try:
@@ -57,12 +56,12 @@ class Embedding:
         self._given.set()
 
     async def given(self) -> None:
-        """Return once there is the model, if one is wanted."""
+        """Returns once the model is available, or immediately if none is configured."""
         if self.wanted:
             await self._given.wait()
 
     async def space(self) -> int:
-        """The number of the space that the model's vectors are of. Raises what the model's failure is."""
+        """The number of the model's vector space. Raises the model's error if it fails."""
         await self._given.wait()
         async with self._finding:
             if self._space is None:
@@ -73,7 +72,7 @@ class Embedding:
         return self._space
 
     async def of_queries(self, queries: Sequence[str]) -> QueryVectors | None:
-        """The vectors of queries; None, with a line in the log, where the model fails or takes too long."""
+        """The vectors of queries. None, with a log message, if the model fails or takes too long."""
         if self._embedder is None:
             return None
         try:
@@ -94,7 +93,7 @@ class Embedding:
         return None
 
     async def of_chunks(self, texts: Sequence[str]) -> list[array[float] | None]:
-        """The vectors of chunks; None for one that the model refuses. Raises where it fails."""
+        """The vectors of chunks; None for a chunk that the model rejects. Raises if the model fails."""
         prefixed = [self._config.passage_prefix + each for each in texts]
         try:
             return list(await self._made(prefixed))

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from gateway.errors import InvalidRequest
-from gateway.wire.decoding import missing, not_among, wrong_type
+from gateway.sdk import InvalidRequest, ParamPath
+from gateway.sdk.wire import missing, not_among, wrong_type
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 _MOST = 256
-"""Conditions of one filter."""
+"""Maximum number of conditions in one filter."""
 _COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
 _COMPOUNDS = ["and", "or"]
 
 
-def filter_of(raw: Any, param: str = "filters") -> Filter:
-    """What tells whether a file with such attributes is wanted. Raises `InvalidRequest` with what is wrong below `param`.
+def filter_of(raw: Any, param: ParamPath = ("filters",)) -> Filter:
+    """Compile a filter to a predicate on the attributes of a file. Raises `InvalidRequest` with the invalid parameter
+    below `param`.
 
-    A file without the key is equal to nothing, and neither greater nor less. Numbers and strings are not compared.
+    A file without the key equals nothing, and is neither greater nor less. Numbers and strings are not comparable.
     """
     return _read(raw, param, [_MOST])
 
 
-def _read(raw: Any, param: str, left: list[int]) -> Filter:
+def _read(raw: Any, param: ParamPath, left: list[int]) -> Filter:
     left[0] -= 1
     if left[0] < 0:
         raise InvalidRequest(
@@ -34,30 +35,32 @@ def _read(raw: Any, param: str, left: list[int]) -> Filter:
         raise wrong_type(param, "an object", raw)
     kind = raw.get("type")
     if kind is None:
-        raise missing(f"{param}.type")
+        raise missing((*param, "type"))
     if kind in _COMPOUNDS:
         given = raw.get("filters")
         if not isinstance(given, list):
-            raise wrong_type(f"{param}.filters", "an array of filters", given)
-        parts = [_read(each, f"{param}.filters[{index}]", left) for index, each in enumerate(given)]
+            raise wrong_type((*param, "filters"), "an array of filters", given)
+        parts = [_read(each, (*param, "filters", index), left) for index, each in enumerate(given)]
         if kind == "and":
             return lambda attributes: all(part(attributes) for part in parts)
         return lambda attributes: any(part(attributes) for part in parts)
     if kind not in _COMPARISONS:
-        raise not_among(f"{param}.type", kind, [*_COMPARISONS, *_COMPOUNDS])
+        raise not_among((*param, "type"), kind, [*_COMPARISONS, *_COMPOUNDS])
     key = raw.get("key")
     if not isinstance(key, str):
-        raise wrong_type(f"{param}.key", "a string", key)
+        raise wrong_type((*param, "key"), "a string", key)
     if "value" not in raw:
-        raise missing(f"{param}.value")
+        raise missing((*param, "value"))
     value = raw["value"]
     if kind in ("in", "nin"):
         if not isinstance(value, list) or not all(map(_is_plain, value)):
-            raise wrong_type(f"{param}.value", "an array of strings, numbers or booleans", value)
+            raise wrong_type((*param, "value"), "an array of strings, numbers or booleans", value)
         wanted = kind == "in"
-        return lambda attributes: any(_equal(attributes.get(key), each) for each in value) == wanted
+        return lambda attributes: (
+            any(_equals(attributes.get(key), each) for each in value) == wanted
+        )
     if not _is_plain(value):
-        raise wrong_type(f"{param}.value", "a string, a number or a boolean", value)
+        raise wrong_type((*param, "value"), "a string, a number or a boolean", value)
     return lambda attributes: _compare(kind, attributes.get(key), value)
 
 
@@ -65,15 +68,15 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equals(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _compare(kind: str, one: Any, other: Any) -> bool:
     if kind == "eq":
-        return _equal(one, other)
+        return _equals(one, other)
     if kind == "ne":
-        return not _equal(one, other)
+        return not _equals(one, other)
     numbers = isinstance(one, int | float) and isinstance(other, int | float)
     if not numbers and not (isinstance(one, str) and isinstance(other, str)):
         return False

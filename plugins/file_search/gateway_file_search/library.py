@@ -1,40 +1,50 @@
-"""All that is stored, open: what the routes and the tool of one gateway share."""
+"""The open library of vector stores, shared by the routes and the tool of one gateway."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from gateway.errors import ConfigurationError
-from gateway_file_search import stores
+from gateway.sdk import ConfigurationError
+from gateway.sdk.files import FileObject
+from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import Database
 from gateway_file_search.embedding import Embedding
 from gateway_file_search.filters import Filter
 from gateway_file_search.indexer import Indexer
+from gateway_file_search.old_files import move_old_files
 from gateway_file_search.ranking import PLAIN, Ranking
-from gateway_file_search.search import Hit, note_use, search
-
-logger = logging.getLogger("gateway.file_search")
+from gateway_file_search.requests import Attachment
+from gateway_file_search.search import Hit, mark_active, search
+from gateway_files.files import Files
 
 _open: dict[asyncio.AbstractEventLoop, Library] = {}
-"""By the event loop of their gateway: a gateway is one loop, and its routes and tools are opened apart."""
+"""Open libraries by event loop. A gateway has one event loop, but its routes and tools are opened separately."""
 
 
 class Library:
-    """Files, vector stores and their indexes. `owner` is the name of an API key, or empty."""
+    """Vector stores of files, and their indexes. `owner` is the name of an API key, or empty."""
 
     def __init__(
-        self, database: Database, embedding: Embedding, indexer: Indexer, config: FileSearchConfig
+        self,
+        database: Database,
+        files: Files,
+        embedding: Embedding,
+        indexer: Indexer,
+        config: FileSearchConfig,
     ) -> None:
         self.database = database
+        self.files = files
         self.embedding = embedding
         self.indexer = indexer
         self.config = config
+
+    async def files_of(self, owner: str, wanted: Sequence[Attachment]) -> Mapping[str, FileObject]:
+        """The wanted files that the owner has, by id."""
+        return await self.files.find(owner, {each.file_id for each in wanted})
 
     async def search(
         self,
@@ -48,7 +58,7 @@ class Library:
     ) -> list[Hit]:
         """The best chunks of an owner's vector stores for any of `queries`, best first. Raises `NotFound`."""
         near = await self.embedding.of_queries(queries) if ranking.embedding_weight else None
-        found, numbers = await self.database.snapshot(
+        found, numbers = await self.database.read(
             lambda connection: (
                 search(
                     connection,
@@ -65,28 +75,33 @@ class Library:
                 numbers,
             )
         )
-        await self.database.write(lambda connection: note_use(connection, numbers))
+        await self.database.write(lambda connection: mark_active(connection, numbers))
         return found
 
 
 @asynccontextmanager
-async def open_library(config: FileSearchConfig) -> AsyncIterator[Library]:
-    """The library of `config`, and of this event loop. Raises `ConfigurationError`."""
+async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[Library]:
+    """Open the library of `config` for this event loop. Raises `ConfigurationError`."""
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        folder = Path(config.path)
-        if not config.path:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gateway-files-")))
-            logger.info(
-                "file_search: files are kept in a temporary folder of this process, and are gone with it; "
-                "tools.file_search.path names a folder to keep and to share"
-            )
+        folder = Path(config.path) if config.path else files.folder
         database = await asyncio.to_thread(Database, folder)
         stack.callback(database.close)
+        await move_old_files(database, files, is_temporary=files.is_temporary)
+        if config.path and files.is_temporary:
+            raise ConfigurationError(
+                "resources.files.path: it is not set, so files would end with the process, and vector stores in "
+                "tools.file_search.path would not. Set it; the same folder will do."
+            )
+
+        async def forget(file_ids: Sequence[str]) -> None:
+            await database.write(lambda connection: store_files.forget(connection, file_ids))
+
+        stack.enter_context(files.forgotten_by(forget))
         embedding = Embedding(database, config)
-        indexer = Indexer(database, config, embedding)
+        indexer = Indexer(database, files, config, embedding)
         await stack.enter_async_context(indexer.running())
-        library = _open[loop] = Library(database, embedding, indexer, config)
+        library = _open[loop] = Library(database, files, embedding, indexer, config)
         try:
             yield library
         finally:
@@ -94,11 +109,11 @@ async def open_library(config: FileSearchConfig) -> AsyncIterator[Library]:
                 del _open[loop]
 
 
-def library_here() -> Library:
-    """The library of the running gateway. Raises `ConfigurationError` where it has none."""
+def running_library() -> Library:
+    """The library of the running gateway. Raises `ConfigurationError` if there is none."""
     library = _open.get(asyncio.get_running_loop())
     if library is None:
         raise ConfigurationError(
-            "server.routes names file_search, whose files are those of the tool: add a table [tools.file_search]."
+            "server.apis names file_search, which needs the tool: add a table [tools.file_search]."
         )
     return library

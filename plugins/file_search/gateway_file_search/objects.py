@@ -1,4 +1,4 @@
-"""The objects of the API, as it sends them."""
+"""The objects of the API."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from gateway.wire.common import JsonObject, Tagged, Value
+from gateway.sdk.wire import JsonObject, Tagged, Value
 
 Status: TypeAlias = Literal["in_progress", "completed", "cancelled", "failed"]
 Attributes: TypeAlias = dict[str, str | float | bool]
-
-
-class FileObject(Value, frozen=True, kw_only=True):
-    id: str
-    object: Literal["file"] = "file"
-    bytes: int
-    created_at: int
-    expires_at: int | None
-    filename: str
-    purpose: str
-    status: Literal["processed"] = "processed"
-    status_details: None = None
 
 
 class FileCounts(Value, frozen=True, kw_only=True):
@@ -88,20 +76,6 @@ class FileBatch(Value, frozen=True, kw_only=True):
     file_counts: FileCounts
 
 
-class Deleted(Value, frozen=True, kw_only=True):
-    id: str
-    object: str
-    deleted: Literal[True] = True
-
-
-class Listing(Value, frozen=True, kw_only=True):
-    object: Literal["list"] = "list"
-    data: Sequence[Any]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
-
 class Text(Tagged, frozen=True, kw_only=True, tag="text"):
     text: str
 
@@ -115,7 +89,7 @@ class SearchResult(Value, frozen=True, kw_only=True):
 
 
 class Page(Value, frozen=True, kw_only=True):
-    """All of it is on one page."""
+    """A list that always fits on one page."""
 
     object: str
     search_query: list[str] | UnsetType = UNSET
@@ -125,13 +99,3 @@ class Page(Value, frozen=True, kw_only=True):
     file_id: str | UnsetType = UNSET
     filename: str | UnsetType = UNSET
     attributes: JsonObject | UnsetType = UNSET
-
-
-def listing(objects: Sequence[Any], *, has_more: bool) -> Listing:
-    """A page of objects that have ids."""
-    return Listing(
-        data=objects,
-        first_id=objects[0].id if objects else None,
-        last_id=objects[-1].id if objects else None,
-        has_more=has_more,
-    )

@@ -1,32 +1,34 @@
-"""What the plugin offers. What is heavy is imported when it is opened."""
+"""Registers the plugin's tool and routes. Heavy modules are imported on opening."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenFront, OpenTool, Register
-from gateway.protocols import Front, NoConfig, ToolServer
+from gateway.sdk import Api, NoConfig, OpenApiPlugin, OpenTool, Register, ToolServer, hookimpl
 from gateway_file_search.config import FileSearchConfig
+
+if TYPE_CHECKING:
+    from gateway_files.files import Files
 
 
 @asynccontextmanager
-async def open_file_search(config: FileSearchConfig) -> AsyncIterator[ToolServer]:
-    """The tool, with the files and vector stores that it searches."""
+async def open_file_search(config: FileSearchConfig, *, files: Files) -> AsyncIterator[ToolServer]:
+    """The tool, with the vector stores that it searches."""
     from gateway_file_search.library import open_library
     from gateway_file_search.server import FileSearchServer
 
-    async with open_library(config) as library:
+    async with open_library(config, files) as library:
         yield FileSearchServer(library)
 
 
 @asynccontextmanager
-async def open_files(config: NoConfig) -> AsyncIterator[Front]:
-    """The routes by which files and vector stores are made; the tool has them open."""
-    from gateway_file_search.front import FilesFront
+async def open_stores(config: NoConfig) -> AsyncIterator[Api]:
+    """The routes for vector stores. The tool keeps the library open."""
+    from gateway_file_search.api import VectorStoresApi
 
-    yield FilesFront()
+    yield VectorStoresApi()
 
 
 @hookimpl
@@ -36,9 +38,10 @@ def gateway_register_tools(register: Register[OpenTool]) -> None:
         open_file_search,
         config=FileSearchConfig,
         summary="search in uploaded files, with citations",
+        needs=("files",),
     )
 
 
 @hookimpl
-def gateway_register_routes(register: Register[OpenFront]) -> None:
-    register("file_search", open_files, summary="/v1/files and /v1/vector_stores")
+def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
+    register("file_search", open_stores, summary="/v1/vector_stores")

@@ -1,4 +1,4 @@
-"""What requests say: bodies, query strings and forms, checked."""
+"""Decodes and validates requests: bodies, query strings and forms."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gateway.errors import InvalidRequest
-from gateway.wire.common import JsonObject, Tagged, Value
-from gateway.wire.decoding import convert, decode_object, missing, not_among, wrong_type
-from gateway.wire.request import decode_metadata
-from gateway.wire.tools import RankingOptions
+from gateway.sdk import InvalidRequest, ParamPath, param_text
+from gateway.sdk.files import ListQuery, list_query
+from gateway.sdk.wire import (
+    JsonObject,
+    RankingOptions,
+    Tagged,
+    Value,
+    convert,
+    decode_metadata,
+    decode_object,
+    missing,
+    not_among,
+    wrong_type,
+)
 from gateway_file_search.objects import Attributes, ExpiresAfter, StaticSizes
 
-PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 DEFAULT_SIZES = StaticSizes(max_chunk_size_tokens=800, chunk_overlap_tokens=400)
 MAX_BATCH = 2000
-"""Files of one batch: OpenAI's limit."""
+"""Maximum number of files per batch, as at OpenAI."""
 MAX_QUERIES = 16
 MAX_QUERY = 4096
-"""Characters."""
+"""Maximum length of a query in characters."""
 
 
 class AutoStrategy(Tagged, frozen=True, kw_only=True, tag="auto"):
@@ -72,38 +80,27 @@ class SearchRequest(Value, frozen=True, kw_only=True):
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """A file that shall be put into a vector store."""
+    """A file to add to a vector store."""
 
     file_id: str
-    param: str
-    """Where the request names it."""
+    param: ParamPath
+    """The parameter that names it in the request."""
     attributes: Attributes
     sizes: StaticSizes
 
 
-class ListQuery(Struct, frozen=True, kw_only=True):
-    """Which part of a list is asked for."""
-
-    after: str | None
-    before: str | None
-    limit: int
-    descending: bool
-    chosen: str | None
-    """By `purpose` or `filter`."""
-
-
 def create_store(body: bytes) -> tuple[CreateStore, dict[str, str]]:
-    """The request, and its metadata."""
+    """The request and its metadata."""
     raw = decode_object(body or b"{}")
-    decoded = convert(raw, CreateStore, "")
+    decoded = convert(raw, CreateStore)
     _check_days(decoded.expires_after)
     return decoded, decode_metadata(raw.get("metadata") or {})
 
 
 def update_store(body: bytes) -> tuple[UpdateStore, dict[str, str] | None]:
-    """The request, and the new metadata, where there is any."""
+    """The request and the new metadata, if any."""
     raw = decode_object(body)
-    decoded = convert(raw, UpdateStore, "")
+    decoded = convert(raw, UpdateStore)
     if isinstance(decoded.expires_after, ExpiresAfter):
         _check_days(decoded.expires_after)
     elif "expires_after" in raw:
@@ -116,26 +113,26 @@ def _check_days(expires: ExpiresAfter | None) -> None:
     if expires is not None and not 1 <= expires.days <= 365:
         raise InvalidRequest(
             f"Invalid 'expires_after.days': {expires.days}. It is a number from 1 to 365.",
-            param="expires_after.days",
+            param=("expires_after", "days"),
             code="invalid_value",
         )
 
 
 def store_attachments(request: CreateStore) -> list[Attachment]:
-    """The files with which a vector store begins."""
-    sizes = _sizes(request.chunking_strategy, "chunking_strategy")
+    """The initial files of a vector store."""
+    sizes = _sizes(request.chunking_strategy, ("chunking_strategy",))
     return [
-        Attachment(file_id=file_id, param=f"file_ids[{index}]", attributes={}, sizes=sizes)
+        Attachment(file_id=file_id, param=("file_ids", index), attributes={}, sizes=sizes)
         for index, file_id in enumerate(_limited(request.file_ids, "file_ids"))
     ]
 
 
 def add_file(body: bytes) -> Attachment:
-    return _attachment(convert(decode_object(body), AddFile, ""), "")
+    return _attachment(convert(decode_object(body), AddFile), ())
 
 
 def add_batch(body: bytes) -> list[Attachment]:
-    decoded = convert(decode_object(body), AddBatch, "")
+    decoded = convert(decode_object(body), AddBatch)
     if (decoded.file_ids is None) == (decoded.files is None):
         raise InvalidRequest(
             "Send either 'file_ids' or 'files': one of them, and not both.",
@@ -144,11 +141,11 @@ def add_batch(body: bytes) -> list[Attachment]:
         )
     if decoded.files is not None:
         files = _limited(decoded.files, "files")
-        return [_attachment(each, f"files[{index}].") for index, each in enumerate(files)]
-    given = decode_attributes(decoded.attributes, "attributes")
-    sizes = _sizes(decoded.chunking_strategy, "chunking_strategy")
+        return [_attachment(each, ("files", index)) for index, each in enumerate(files)]
+    given = decode_attributes(decoded.attributes, ("attributes",))
+    sizes = _sizes(decoded.chunking_strategy, ("chunking_strategy",))
     return [
-        Attachment(file_id=file_id, param=f"file_ids[{index}]", attributes=given, sizes=sizes)
+        Attachment(file_id=file_id, param=("file_ids", index), attributes=given, sizes=sizes)
         for index, file_id in enumerate(_limited(decoded.file_ids or [], "file_ids"))
     ]
 
@@ -157,49 +154,26 @@ def update_attributes(body: bytes) -> Attributes:
     raw = decode_object(body)
     if "attributes" not in raw:
         raise missing("attributes")
-    return decode_attributes(raw["attributes"], "attributes")
+    return decode_attributes(raw["attributes"], ("attributes",))
 
 
 def search_request(body: bytes) -> tuple[SearchRequest, list[str]]:
-    """The request, and its queries."""
-    decoded = convert(decode_object(body), SearchRequest, "")
+    """The request and its queries."""
+    decoded = convert(decode_object(body), SearchRequest)
     queries = decoded.query if isinstance(decoded.query, list) else [decoded.query]
     if not any(query.strip() for query in queries):
         raise InvalidRequest("'query' is empty.", param="query", code="invalid_value")
     if len(queries) > MAX_QUERIES or any(len(query) > MAX_QUERY for query in queries):
         raise InvalidRequest(
-            f"At most {MAX_QUERIES} queries of {MAX_QUERY} characters are taken at once.",
+            f"At most {MAX_QUERIES} queries of {MAX_QUERY} characters can be sent at once.",
             param="query",
             code="invalid_value",
         )
     return decoded, queries
 
 
-def list_query(
-    query: Mapping[str, str], *, chosen: str, most: int = 100, limit: int = 20
-) -> ListQuery:
-    """What a query string asks for; `chosen` is the name of its choice."""
-    given = query.get("limit", str(limit))
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:9]) <= most:
-        raise InvalidRequest(
-            f"Invalid 'limit': '{given[:100]}'. It is a whole number from 1 to {most}.",
-            param="limit",
-            code="invalid_value",
-        )
-    order = query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise not_among("order", order, ["asc", "desc"])
-    return ListQuery(
-        after=query.get("after") or None,
-        before=query.get("before") or None,
-        limit=int(given),
-        descending=order == "desc",
-        chosen=query.get(chosen) or None,
-    )
-
-
 def status_query(query: Mapping[str, str]) -> ListQuery:
-    """Of a list of a vector store's files."""
+    """The list query of a vector store's files."""
     asked = list_query(query, chosen="filter")
     statuses = ["in_progress", "completed", "failed", "cancelled"]
     if asked.chosen is not None and asked.chosen not in statuses:
@@ -207,46 +181,47 @@ def status_query(query: Mapping[str, str]) -> ListQuery:
     return asked
 
 
-def decode_attributes(raw: Any, param: str) -> Attributes:
-    """Within OpenAI's limits; None is none."""
+def decode_attributes(raw: Any, param: ParamPath) -> Attributes:
+    """Attributes within OpenAI's limits. None means no attributes."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
+    text = param_text(param)
     if len(raw) > 16:
         raise InvalidRequest(
-            f"Invalid '{param}': at most 16 keys are allowed, and these are {len(raw)}.",
+            f"Invalid '{text}': at most 16 keys are allowed, and these are {len(raw)}.",
             param=param,
             code="object_above_max_properties",
         )
     for key, value in raw.items():
         if not 1 <= len(key) <= 64:
             raise InvalidRequest(
-                f"Invalid '{param}': a key has 1 to 64 characters.",
+                f"Invalid '{text}': a key has 1 to 64 characters.",
                 param=param,
                 code="invalid_value",
             )
         if not isinstance(value, str | int | float):
-            raise wrong_type(f"{param}.{key}", "a string, a number or a boolean", value)
+            raise wrong_type((*param, key), "a string, a number or a boolean", value)
         if isinstance(value, str) and len(value) > 512:
             raise InvalidRequest(
-                f"Invalid '{param}.{key}': at most 512 characters are allowed.",
-                param=f"{param}.{key}",
+                f"Invalid '{text}.{key}': at most 512 characters are allowed.",
+                param=(*param, key),
                 code="string_above_max_length",
             )
     return raw
 
 
-def _attachment(request: AddFile, prefix: str) -> Attachment:
+def _attachment(request: AddFile, param: ParamPath) -> Attachment:
     return Attachment(
         file_id=request.file_id,
-        param=f"{prefix}file_id",
-        attributes=decode_attributes(request.attributes, f"{prefix}attributes"),
-        sizes=_sizes(request.chunking_strategy, f"{prefix}chunking_strategy"),
+        param=(*param, "file_id"),
+        attributes=decode_attributes(request.attributes, (*param, "attributes")),
+        sizes=_sizes(request.chunking_strategy, (*param, "chunking_strategy")),
     )
 
 
-def _sizes(strategy: Strategy, param: str) -> StaticSizes:
+def _sizes(strategy: Strategy, param: ParamPath) -> StaticSizes:
     if isinstance(strategy, AutoStrategy):
         return DEFAULT_SIZES
     sizes = strategy.static
@@ -258,8 +233,10 @@ def _sizes(strategy: Strategy, param: str) -> StaticSizes:
         problem, right = "chunk_overlap_tokens", "It is at most half of max_chunk_size_tokens."
     else:
         return sizes
-    where = f"{param}.static.{problem}"
-    raise InvalidRequest(f"Invalid '{where}'. {right}", param=where, code="invalid_value")
+    where = (*param, "static", problem)
+    raise InvalidRequest(
+        f"Invalid '{param_text(where)}'. {right}", param=where, code="invalid_value"
+    )
 
 
 def _limited(files: list[Any], param: str) -> list[Any]:

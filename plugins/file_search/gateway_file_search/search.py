@@ -1,4 +1,4 @@
-"""Searching vector stores: by words, and by vectors where there are some."""
+"""Searches vector stores by words and, if available, by vectors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from gateway_file_search.ranking import Ranking, fused
 from gateway_file_search.words import ranked
 
 _CANDIDATES: Final = 4
-"""How many times the wanted number of chunks is ranked."""
+"""How many times the requested number of chunks is ranked."""
 _ACTIVE_SECONDS = 60
-"""A search makes a store active again, and this is how exactly that is noted."""
+"""A search marks a store as active; this is the resolution of that time in seconds."""
 
 
 class QueryVectors(Struct, frozen=True):
-    """The vectors of queries, one each."""
+    """The vectors of queries, one per query."""
 
     space: int
     vectors: Sequence[array[float]]
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """A chunk that was found."""
+    """A search result."""
 
     file_id: str
     filename: str
     score: float
-    """From 0 to 1: how well its words fit (see `words.ranked`), or, where vectors count too, the fusion of both rankings. Of
-    several queries, the mean of the best score and of the average."""
+    """From 0 to 1. Without vectors: how well the words match (see `words.ranked`). With vectors: the fusion of both
+    rankings. For several queries: the mean of the best score and the average."""
     attributes: dict[str, Any]
     text: str
 
@@ -52,9 +52,9 @@ def search(
     limit: int,
     ranking: Ranking,
 ) -> list[Hit]:
-    """The best `limit` chunks of the stores of these numbers for any of `queries`, best first.
+    """The best `limit` chunks of the numbered stores for any of `queries`, best first.
 
-    `near` has the queries' vectors; without it, words alone are looked for, whatever the weights.
+    `near` contains the queries' vectors. Without it, the search is by words only, whatever the weights.
     """
     files: dict[int, sqlite3.Row] = {}
     words: list[dict[int, float]] = [{} for _ in queries]
@@ -90,7 +90,7 @@ def search(
 
 
 def _best(scores: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Of the scores for each query, one for each chunk."""
+    """Combine the scores for several queries into one score per chunk."""
     together: dict[int, list[float]] = {}
     for each in scores:
         for chunk, score in each.items():
@@ -116,8 +116,8 @@ def _hit(connection: sqlite3.Connection, chunk: int, score: float, file: sqlite3
     )
 
 
-def note_use(connection: sqlite3.Connection, stores: Sequence[int]) -> None:
-    """The stores are active now."""
+def mark_active(connection: sqlite3.Connection, stores: Sequence[int]) -> None:
+    """Mark the stores as active now."""
     now = int(time.time())
     connection.executemany(
         "UPDATE stores SET last_active_at = ? WHERE seq = ? AND last_active_at < ?",

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
+from contextlib import asynccontextmanager
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.errors import GatewayError, InvalidRequest
-from gateway.protocols import (
+from gateway.sdk import (
     CallRecord,
+    FileSearchDetails,
     FileSource,
+    GatewayError,
     GatewayServices,
-    ServedTool,
+    InvalidRequest,
+    ServerTool,
+    SessionContext,
+    ToolCall,
     ToolDefinition,
     ToolResult,
+    ToolServer,
     ToolSession,
 )
-from gateway.wire.tools import FileSearchTool, Tool
+from gateway.sdk.wire import FileSearchResult, FileSearchTool
 from gateway_file_search import stores
 from gateway_file_search.filters import Filter, filter_of
 from gateway_file_search.library import Library
@@ -29,7 +34,10 @@ from gateway_file_search.search import Hit
 
 _MOST_STORES: Final = 16
 _SHOWN_NAME: Final = 60
-"""Characters of a file's name in a mark: the reader of marks knows longer ones not."""
+"""Maximum characters of a file name in a citation mark: the parser of marks does not recognize longer ones."""
+
+_LONGEST_NUMBER: Final = 10
+"""Digits from which a number in an earlier mark is ignored."""
 
 FILE_SEARCH = ToolDefinition(
     name="file_search",
@@ -52,15 +60,15 @@ FILE_SEARCH = ToolDefinition(
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """What models give the tool."""
+    """Arguments of the tool."""
 
     queries: list[str] | str | None = None
     query: str | None = None
-    """As some write it."""
+    """Some models write this in place of `queries`."""
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What a request's entry of `tools` says."""
+class ToolSettings(Struct, frozen=True, kw_only=True):
+    """Settings of a request's entry in `tools`."""
 
     owner: str = ""
     store_ids: Sequence[str] = ()
@@ -69,22 +77,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
     ranking: Ranking = PLAIN
 
 
-class FileSearchServer:
-    """A `ToolServer`, which requests fit to themselves by what their `file_search` entry says."""
+class FileSearchServer(ToolServer):
+    """The tool. A request's `file_search` entry says where to search."""
 
     label = "file_search"
 
-    def __init__(self, library: Library, wishes: Wishes | None = None) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
-        self._wishes = wishes or Wishes(limit=library.config.results)
 
     def use(self, services: GatewayServices) -> None:
         self._library.embedding.use(services)
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         config = self._library.config
         return [
-            ServedTool(
+            ServerTool(
                 definition=FILE_SEARCH,
                 time_limit=config.time_limit,
                 output_limit=config.output_limit,
@@ -93,64 +100,59 @@ class FileSearchServer:
             )
         ]
 
-    def for_entry(self, tool: Tool, *, owner: str | None) -> FileSearchServer:
-        assert isinstance(tool, FileSearchTool), "the request type is file_search"
-        ids = tool.vector_store_ids
-        if not 1 <= len(ids) <= _MOST_STORES:
+    def check(self, context: SessionContext) -> None:
+        if context.entry is None:
+            return
+        settings = self._settings(context)
+        if not 1 <= len(settings.store_ids) <= _MOST_STORES:
             raise InvalidRequest(
-                f"A file search names 1 to {_MOST_STORES} vector stores, and this one {len(ids)}.",
+                f"A file search names 1 to {_MOST_STORES} vector stores, and this one {len(settings.store_ids)}.",
                 param="vector_store_ids",
                 code="invalid_value",
             )
-        for index, store_id in enumerate(ids):
-            # A row by its key, in a file that this process has open: less than it takes to go to a thread.
+        for index, store_id in enumerate(settings.store_ids):
+            # A lookup by key in an open database takes less time than switching to a thread.
             self._library.database.now(
                 lambda connection, index=index, store_id=store_id: stores.find_usable(  # type: ignore[misc]
-                    connection, owner or "", store_id, f"vector_store_ids[{index}]"
+                    connection, settings.owner, store_id, ("vector_store_ids", index)
                 )
             )
-        wishes = Wishes(
-            owner=owner or "",
-            store_ids=tuple(ids),
-            wanted=None if tool.filters is UNSET else filter_of(tool.filters),
-            limit=(
-                self._library.config.results
-                if tool.max_num_results is UNSET
-                else tool.max_num_results
-            ),
-            ranking=ranking_of(tool.ranking_options),
-        )
-        return FileSearchServer(self._library, wishes)
-
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return self.session_after(response_id, {})
-
-    def session_after(
-        self, response_id: str, calls: Mapping[str, CallRecord]
-    ) -> AbstractAsyncContextManager[ToolSession]:
-        return self._session(calls)
 
     @asynccontextmanager
-    async def _session(self, calls: Mapping[str, CallRecord]) -> AsyncIterator[ToolSession]:
-        yield FileSearchSession(self._library, self._wishes, calls)
+    async def session(self, context: SessionContext) -> AsyncIterator[ToolSession]:
+        yield FileSearchSession(self._library, self._settings(context), context.calls)
+
+    def _settings(self, context: SessionContext) -> ToolSettings:
+        tool, results = context.entry, self._library.config.results
+        if not isinstance(tool, FileSearchTool):
+            return ToolSettings(owner=context.owner or "", limit=results)
+        return ToolSettings(
+            owner=context.owner or "",
+            store_ids=tuple(tool.vector_store_ids),
+            wanted=None if tool.filters is UNSET else filter_of(tool.filters),
+            limit=results if tool.max_num_results is UNSET else tool.max_num_results,
+            ranking=ranking_of(tool.ranking_options),
+        )
 
 
 class FileSearchSession:
-    """A `ToolSession`. Numbers its calls on from those of earlier responses, so that their marks stay what they were."""
+    """Continues the call numbers of earlier calls, so that their citation marks stay valid."""
 
-    def __init__(self, library: Library, wishes: Wishes, calls: Mapping[str, CallRecord]) -> None:
+    def __init__(
+        self, library: Library, settings: ToolSettings, calls: Mapping[str, CallRecord]
+    ) -> None:
         self._library = library
-        self._wishes = wishes
-        numbers = [
-            int(file.mark.partition(":")[0]) for call in calls.values() for file in call.files
-        ]
+        self._settings = settings
+        marks = [file.mark.partition(":")[0] for call in calls.values() for file in call.files]
+        # Marks of other tools may have another form.
+        numbers = [int(mark) for mark in marks if mark.isdecimal() and len(mark) < _LONGEST_NUMBER]
         self._next = max(numbers, default=-1) + 1
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        if name != FILE_SEARCH.name:
-            return _failed(f"There is no tool named '{name}'.", [])
+    async def call(self, call: ToolCall) -> ToolResult:
+        if call.name != FILE_SEARCH.name:
+            return _failed(f"There is no tool named '{call.name}'.", [])
         try:
-            read = msgspec.convert(arguments, Arguments, strict=False)
+            read = msgspec.convert(call.arguments, Arguments, strict=False)
         except msgspec.ValidationError as error:
             return _failed(f"Wrong arguments: {error}.", [])
         given = read.queries or read.query or []
@@ -158,15 +160,15 @@ class FileSearchSession:
         queries = [each.strip()[:MAX_QUERY] for each in given if each.strip()][:MAX_QUERIES]
         if not queries:
             return _failed("Wrong arguments: `queries` is empty. Say what to search for.", [])
-        wishes = self._wishes
+        settings = self._settings
         try:
             hits = await self._library.search(
-                wishes.owner,
-                wishes.store_ids,
+                settings.owner,
+                settings.store_ids,
                 queries,
-                wanted=wishes.wanted,
-                limit=wishes.limit,
-                ranking=wishes.ranking,
+                wanted=settings.wanted,
+                limit=settings.limit,
+                ranking=settings.ranking,
             )
         except GatewayError as error:
             return _failed(f"The search failed: {error.message}", queries)
@@ -174,7 +176,7 @@ class FileSearchSession:
         return self._result(number, queries, hits)
 
     def _result(self, number: int, queries: list[str], hits: list[Hit]) -> ToolResult:
-        """As many of the hits as the model may read."""
+        """The result of a search, with as many hits as the model may read."""
         left = self._library.config.output_limit - 200
         parts: list[str] = []
         sources: list[FileSource] = []
@@ -189,25 +191,25 @@ class FileSearchSession:
         shown = hits[: len(parts)]
         return ToolResult(
             text="\n\n".join(parts) or "Nothing was found. Try other words, or answer without.",
-            details={
-                "queries": queries,
-                "results": [
-                    {
-                        "file_id": hit.file_id,
-                        "filename": hit.filename,
-                        "score": hit.score,
-                        "text": hit.text,
-                        "attributes": hit.attributes,
-                    }
+            details=FileSearchDetails(
+                queries=queries,
+                results=[
+                    FileSearchResult(
+                        file_id=hit.file_id,
+                        filename=hit.filename,
+                        score=hit.score,
+                        text=hit.text,
+                        attributes=hit.attributes,
+                    )
                     for hit in shown
                 ],
-            },
+            ),
             files=sources,
         )
 
 
 def _failed(text: str, queries: list[str]) -> ToolResult:
-    return ToolResult(text=text, failed=True, details={"queries": queries})
+    return ToolResult(text=text, failed=True, details=FileSearchDetails(queries=queries))
 
 
 def _shown(filename: str) -> str:
@@ -216,5 +218,5 @@ def _shown(filename: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what could be taken for a mark: no file can forge one."""
+    """`text` with the brackets of citation marks replaced, so that no file can forge one."""
     return text.replace("【", "〖").replace("】", "〗")

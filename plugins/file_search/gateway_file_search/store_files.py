@@ -1,21 +1,22 @@
-"""The files of vector stores, and batches of them, in the database."""
+"""Files of vector stores, and batches of them, in the database."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-from gateway.errors import GatewayError, InvalidRequest, NotFound
-from gateway.wire.ids import new_id
-from gateway_file_search import files, stores
+from gateway.sdk import InvalidRequest, NotFound, ParamPath
+from gateway.sdk.files import FileObject, ListQuery, no_such_file, page
+from gateway.sdk.wire import Deleted, new_id
+from gateway_file_search import stores
 from gateway_file_search.chunks import Chunk, joined
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.numbering import span_of
 from gateway_file_search.objects import (
     Attributes,
-    Deleted,
     FileBatch,
     LastError,
     Page,
@@ -25,29 +26,28 @@ from gateway_file_search.objects import (
     Text,
     VectorStoreFile,
 )
-from gateway_file_search.requests import Attachment, ListQuery
+from gateway_file_search.requests import Attachment
 from gateway_file_search.stored_chunks import remove_chunks
 
 
 def attach(
     connection: sqlite3.Connection,
-    owner: str,
     store: sqlite3.Row,
     wanted: Sequence[Attachment],
+    files: Mapping[str, FileObject],
     config: FileSearchConfig,
     *,
     batch: int | None = None,
 ) -> None:
-    """Put files into a vector store, to be read; one that it has already is read anew."""
+    """Add those of the owner's `files` that are wanted to a vector store, to be indexed. A file that is in it already is
+    indexed again. Raises `NotFound` if one is not among `files`."""
     for each in wanted:
-        try:
-            file = files.find(connection, owner, each.file_id)
-        except GatewayError as error:
-            error.param = each.param
-            raise
+        if each.file_id not in files:
+            raise no_such_file(each.file_id, each.param)
+        file = _referred(connection, store["owner"], files[each.file_id])
         old = connection.execute(
             "DELETE FROM store_files WHERE store = ? AND file = ? RETURNING seq",
-            (store["seq"], file["seq"]),
+            (store["seq"], file),
         ).fetchall()
         for row in old:
             remove_chunks(connection, store["seq"], row["seq"])
@@ -55,7 +55,7 @@ def attach(
             "INSERT INTO store_files (store, file, batch, created_at, attributes, chunk_tokens, overlap_tokens, status) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, 'in_progress')",
             (
-                store["seq"], file["seq"], batch, int(time.time()), json.dumps(each.attributes),
+                store["seq"], file, batch, int(time.time()), json.dumps(each.attributes),
                 each.sizes.max_chunk_size_tokens, each.sizes.chunk_overlap_tokens,
             ),
         )  # fmt: skip
@@ -65,7 +65,7 @@ def attach(
     if number > config.max_files_per_store:
         raise InvalidRequest(
             f"A vector store has at most {config.max_files_per_store} files on this server.",
-            param=wanted[0].param if wanted else None,
+            param=wanted[0].param if wanted else (),
             code="too_many_files",
         )
     connection.execute(
@@ -73,12 +73,23 @@ def attach(
     )
 
 
+def _referred(connection: sqlite3.Connection, owner: str, file: FileObject) -> int:
+    """The number of a file in this database, which has what lists and searches show of it."""
+    row = connection.execute(
+        "INSERT INTO files (id, owner, bytes, created_at, filename, purpose, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET owner = excluded.owner RETURNING seq",
+        (file.id, owner, file.bytes, file.created_at, file.filename, file.purpose, file.expires_at),
+    ).fetchone()
+    number: int = row["seq"]
+    return number
+
+
 def find(
     connection: sqlite3.Connection,
     owner: str,
     store_id: str,
     file_id: str,
-    param: str | None = None,
+    param: str | ParamPath = (),
 ) -> sqlite3.Row:
     """The row of a file in a vector store. Raises `NotFound`."""
     store = stores.find(connection, owner, store_id)
@@ -112,14 +123,13 @@ def listed(
     column, number = "store", stores.find(connection, owner, store_id)["seq"]
     if batch_id is not None:
         column, number = "batch", find_batch(connection, owner, store_id, batch_id)["seq"]
-    places = [
-        None if name is None else find(connection, owner, store_id, name, param)["seq"]
-        for name, param in ((query.after, "after"), (query.before, "before"))
-    ]
-    # The choice is one of four words: see `requests.status_query`.
-    condition = "1" if query.chosen is None else f"status = '{query.chosen}'"
-    rows, more = stores.page(
-        connection, "store_files", column, number, query, places[0], places[1], condition
+    rows, more = page(
+        connection,
+        "store_files",
+        f"{column} = ? AND (? IS NULL OR status = ?)",
+        (number, query.chosen, query.chosen),
+        query,
+        partial(find, connection, owner, store_id),
     )
     return [_object(connection, row, store_id) for row in rows], more
 
@@ -127,7 +137,7 @@ def listed(
 def update(
     connection: sqlite3.Connection, owner: str, store_id: str, file_id: str, attributes: Attributes
 ) -> VectorStoreFile:
-    """Give a file other attributes."""
+    """Replace the attributes of a file."""
     row = find(connection, owner, store_id, file_id)
     connection.execute(
         "UPDATE store_files SET attributes = ? WHERE seq = ?", (json.dumps(attributes), row["seq"])
@@ -136,15 +146,26 @@ def update(
 
 
 def delete(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> Deleted:
-    """Take a file out of a vector store; the file itself stays."""
+    """Remove a file from a vector store; the file itself stays."""
     row = find(connection, owner, store_id, file_id)
     remove_chunks(connection, row["store"], row["seq"])
     connection.execute("DELETE FROM store_files WHERE seq = ?", (row["seq"],))
     return Deleted(id=file_id, object="vector_store.file.deleted")
 
 
+def forget(connection: sqlite3.Connection, file_ids: Sequence[str]) -> None:
+    """Remove files, by their ids, from all vector stores."""
+    for file_id in file_ids:
+        for row in connection.execute(
+            "DELETE FROM store_files WHERE file = (SELECT seq FROM files WHERE id = ?) RETURNING seq, store",
+            (file_id,),
+        ).fetchall():
+            remove_chunks(connection, row["store"], row["seq"])
+        connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
+
+
 def text(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> Page:
-    """What was read of a file."""
+    """The text extracted from a file."""
     row = find(connection, owner, store_id, file_id)
     span = span_of(row["seq"])
     found = connection.execute(
@@ -168,6 +189,7 @@ def insert_batch(
     owner: str,
     store_id: str,
     wanted: Sequence[Attachment],
+    files: Mapping[str, FileObject],
     config: FileSearchConfig,
 ) -> FileBatch:
     store = stores.find_usable(connection, owner, store_id)
@@ -175,7 +197,7 @@ def insert_batch(
         "INSERT INTO batches (id, store, created_at) VALUES (?, ?, ?) RETURNING *",
         (new_id("vsfb_"), store["seq"], int(time.time())),
     ).fetchone()
-    attach(connection, owner, store, wanted, config, batch=row["seq"])
+    attach(connection, store, wanted, files, config, batch=row["seq"])
     return _batch(connection, row, store_id)
 
 
@@ -204,7 +226,7 @@ def get_batch(
 def cancel_batch(
     connection: sqlite3.Connection, owner: str, store_id: str, batch_id: str
 ) -> FileBatch:
-    """Do not read those of its files that were not read yet."""
+    """Cancel a batch: its files that were not indexed yet are not read."""
     row = find_batch(connection, owner, store_id, batch_id)
     for each in connection.execute(
         "UPDATE store_files SET status = 'cancelled' WHERE batch = ? AND status = 'in_progress' RETURNING seq, store",

@@ -1,4 +1,4 @@
-"""The chunks of files, in the database: their texts, in the index of words, and with their vectors."""
+"""The chunks of files in the database: their texts in the word index, and their vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add_chunks(
     first: int,
     chunks: Sequence[tuple[int, str]],
 ) -> None:
-    """Index chunks of a file, each with its start; `first` is the first one's number within the file."""
+    """Index chunks of a file, each with its start. `first` is the number of the first one within the file."""
     base = span_of(file)[0] + first
     numbered = [(base + at, start, text) for at, (start, text) in enumerate(chunks)]
     connection.executemany("INSERT INTO chunks (id, start, text) VALUES (?, ?, ?)", numbered)
@@ -24,7 +24,7 @@ def add_chunks(
 
 
 def remove_chunks(connection: sqlite3.Connection, store: int | None, file: int) -> None:
-    """Forget a file's chunks; with `store` None, its index is gone already."""
+    """Delete a file's chunks. If `store` is None, its index was deleted already."""
     span = span_of(file)
     if store is not None:
         remove_from_index(connection, store, span)

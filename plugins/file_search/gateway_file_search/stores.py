@@ -1,28 +1,30 @@
-"""Vector stores, in the database."""
+"""Vector stores in the database."""
 
-# ruff: noqa: S608 (what is put into statements are names of our own tables and columns; values are bound)
+# ruff: noqa: S608 (statements are composed only of our own table and column names; values are bound)
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
 
-from gateway.errors import InvalidRequest, NotFound
-from gateway.wire.ids import new_id
+from gateway.sdk import InvalidRequest, NotFound, ParamPath
+from gateway.sdk.files import ListQuery, page
+from gateway.sdk.wire import Deleted, new_id
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.objects import Deleted, ExpiresAfter, FileCounts, VectorStore
-from gateway_file_search.requests import CreateStore, ListQuery, UpdateStore
+from gateway_file_search.objects import ExpiresAfter, FileCounts, VectorStore
+from gateway_file_search.requests import CreateStore, UpdateStore
 from gateway_file_search.stored_chunks import remove_chunks
 from gateway_file_search.words import drop_index, make_index
 
 _DAY: Final = 86_400
 
 
-def no_store(store_id: str, param: str | None = None) -> NotFound:
+def no_store(store_id: str, param: str | ParamPath = ()) -> NotFound:
     return NotFound(
         f"Vector store with id '{store_id[:100]}' not found.",
         param=param,
@@ -37,7 +39,7 @@ def insert(
     metadata: dict[str, str],
     config: FileSearchConfig,
 ) -> sqlite3.Row:
-    """A new vector store, without files."""
+    """Create a vector store without files."""
     [number] = connection.execute(
         "SELECT count(*) FROM stores WHERE owner = ?", (owner,)
     ).fetchone()
@@ -60,9 +62,9 @@ def insert(
 
 
 def find(
-    connection: sqlite3.Connection, owner: str, store_id: str, param: str | None = None
+    connection: sqlite3.Connection, owner: str, store_id: str, param: str | ParamPath = ()
 ) -> sqlite3.Row:
-    """The row of a vector store, which may have expired. Raises `NotFound`."""
+    """The row of a vector store, even if it has expired. Raises `NotFound`."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM stores WHERE id = ? AND owner = ?", (store_id, owner)
     ).fetchone()
@@ -72,9 +74,9 @@ def find(
 
 
 def find_usable(
-    connection: sqlite3.Connection, owner: str, store_id: str, param: str | None = None
+    connection: sqlite3.Connection, owner: str, store_id: str, param: str | ParamPath = ()
 ) -> sqlite3.Row:
-    """Likewise; raises `InvalidRequest` for one that has expired."""
+    """Like `find`, but raises `InvalidRequest` if the store has expired."""
     row = find(connection, owner, store_id, param)
     if _is_expired(row):
         raise InvalidRequest(
@@ -93,39 +95,10 @@ def listed(
     connection: sqlite3.Connection, owner: str, query: ListQuery
 ) -> tuple[list[VectorStore], bool]:
     """A page of an owner's vector stores, and whether there are more."""
-    after = None if query.after is None else find(connection, owner, query.after, "after")["seq"]
-    before = (
-        None if query.before is None else find(connection, owner, query.before, "before")["seq"]
+    rows, more = page(
+        connection, "stores", "owner = ?", (owner,), query, partial(find, connection, owner)
     )
-    rows, more = page(connection, "stores", "owner", owner, query, after, before)
     return [object_of(connection, row) for row in rows], more
-
-
-def page(
-    connection: sqlite3.Connection,
-    table: str,
-    column: str,
-    value: str | int,
-    query: ListQuery,
-    after: int | None,
-    before: int | None,
-    condition: str = "1",
-) -> tuple[list[sqlite3.Row], bool]:
-    """The rows of `table` whose `column` is `value`, between two others, and whether there are more of them."""
-    order = "DESC" if query.descending else "ASC"
-    if query.descending:
-        after, before = before, after
-    # A page that ends before a row, and begins after none, is the one that leads up to that row.
-    backwards = query.before is not None and query.after is None
-    if backwards:
-        order = "ASC" if query.descending else "DESC"
-    rows = connection.execute(
-        f"SELECT * FROM {table} WHERE {column} = ? AND {condition} AND (? IS NULL OR seq > ?) "
-        f"AND (? IS NULL OR seq < ?) ORDER BY seq {order} LIMIT ?",
-        (value, after, after, before, before, query.limit + 1),
-    ).fetchall()
-    shown = rows[: query.limit]
-    return (shown[::-1] if backwards else shown), len(rows) > query.limit
 
 
 def update(
@@ -135,7 +108,7 @@ def update(
     request: UpdateStore,
     metadata: dict[str, str] | None,
 ) -> VectorStore:
-    """Change what the request names."""
+    """Apply the changes of a request."""
     row = find(connection, owner, store_id)
     days = row["expires_days"]
     if request.expires_after is not UNSET:
@@ -163,7 +136,7 @@ def delete(connection: sqlite3.Connection, owner: str, store_id: str) -> Deleted
 
 
 def empty_expired(connection: sqlite3.Connection) -> None:
-    """Take the files out of vector stores that have expired, which stay as objects."""
+    """Remove all files from expired vector stores, which remain as objects."""
     rows = connection.execute(
         "SELECT seq FROM stores WHERE last_active_at + expires_days * ? <= ? "
         "AND EXISTS (SELECT 1 FROM store_files WHERE store = stores.seq)",
@@ -184,7 +157,7 @@ def _empty(connection: sqlite3.Connection, store: int) -> None:
 
 
 def counted(connection: sqlite3.Connection, column: str, number: int) -> tuple[FileCounts, int]:
-    """How many files of a store, or a batch, have each status; and the bytes of their text."""
+    """Number of files of a store or a batch by status, and the size of their text in bytes."""
     counts: dict[str, int] = {}
     used = 0
     for status, files, size in connection.execute(

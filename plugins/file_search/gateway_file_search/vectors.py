@@ -1,4 +1,4 @@
-"""The vectors of chunks, in the database: kept, and compared with those of queries."""
+"""Vectors of chunks in the database: storage and comparison with query vectors."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from heapq import heappush, heappushpop
 from operator import mul
 from typing import Any, Final
 
-from gateway.engines.vectors import bytes_of, vector_of_bytes
+from gateway.sdk.engines import bytes_of, vector_of_bytes
 from gateway_file_search.numbering import span_of
 
 _SAME: Final = 0.999
-"""The cosine of two vectors of one text that are taken to be made by one model: it is never quite 1, since kernels and
-batches differ."""
+"""Minimum cosine of two vectors of the same text that count as made by the same model. It is never exactly 1, because
+kernels and batches differ."""
 _AT_ONCE: Final = 512
-"""Vectors in memory at once."""
+"""Number of vectors held in memory at a time."""
 
 
 def space_of(connection: sqlite3.Connection, model: str, probe: Sequence[array[float]]) -> int:
-    """The number of the space of vectors in which some fixed texts have the vectors `probe`; it is the current one now.
+    """The number of the vector space in which the fixed texts have the vectors `probe`. Makes it the current space.
 
-    What a model is called says little of whether its vectors can be compared with those that it made last year.
+    A model's name does not tell whether its vectors are comparable with those that it made earlier.
     """
     found = None
     for row in connection.execute("SELECT seq, dimensions, probe FROM spaces ORDER BY seq DESC"):
@@ -44,7 +44,7 @@ def space_of(connection: sqlite3.Connection, model: str, probe: Sequence[array[f
 
 
 def is_current(connection: sqlite3.Connection, space: int) -> bool:
-    """Whether it is the one that was chosen last, by any process."""
+    """Whether `space` is the one that a process chose last."""
     row = connection.execute("SELECT seq FROM spaces ORDER BY chosen DESC LIMIT 1").fetchone()
     return row is not None and row["seq"] == space
 
@@ -52,7 +52,7 @@ def is_current(connection: sqlite3.Connection, space: int) -> bool:
 def missing(
     connection: sqlite3.Connection, space: int, file: int, most: int
 ) -> list[tuple[int, str]]:
-    """Chunks of a file, at most so many, that have no vector in `space`: ids and texts."""
+    """Up to a given number of chunks of a file that have no vector in `space`: ids and texts."""
     return [
         (row["id"], row["text"])
         for row in connection.execute(
@@ -68,7 +68,8 @@ def keep(
     space: int,
     vectors: Iterable[tuple[int, array[float] | None]],
 ) -> None:
-    """Keep the vectors of chunks, in place of those of other spaces; None says that the chunk has none in this one."""
+    """Store the vectors of chunks, replacing those of other spaces. None means that the chunk has no vector in this
+    space."""
     connection.executemany(
         "INSERT OR REPLACE INTO vectors (chunk, space, data) VALUES (?, ?, ?)",
         [(chunk, space, b"" if vector is None else bytes_of(vector)) for chunk, vector in vectors],
@@ -82,15 +83,15 @@ def nearest(
     files: Iterable[int],
     most: int,
 ) -> list[list[int]]:
-    """For each query, the `most` chunks of the files whose vectors are nearest to its own, the nearest first.
+    """For each query, the `most` nearest chunks of the given files, nearest first.
 
-    Each vector of the files is read and compared: the time is in proportion to their number.
+    Compares every vector of the files: the time is proportional to their number.
     """
     best: list[list[tuple[float, int]]] = [[] for _ in queries]
     for ids, stored in _stored(connection, space, files):
-        for heap, cosines in zip(best, _products(stored, queries), strict=True):
+        for heap, cosines in zip(best, _dot_products(stored, queries), strict=True):
             for chunk, cosine in zip(ids, cosines, strict=True):
-                # Of equals, the first chunk is the better one.
+                # Ties are won by the first chunk.
                 if len(heap) < most:
                     heappush(heap, (cosine, -chunk))
                 elif (cosine, -chunk) > heap[0]:
@@ -101,7 +102,7 @@ def nearest(
 def _stored(
     connection: sqlite3.Connection, space: int, files: Iterable[int]
 ) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Ids of chunks, and their vectors."""
+    """Batches of chunk ids and their vectors."""
     ids: list[int] = []
     data: list[bytes] = []
     for file in files:
@@ -118,10 +119,10 @@ def _stored(
         yield ids, data
 
 
-def _products(
+def _dot_products(
     stored: Sequence[bytes], queries: Sequence[array[float]]
 ) -> Sequence[Sequence[float]]:
-    """For each query, its scalar products with the stored vectors: their cosines, since all have length 1."""
+    """For each query, its dot products with the stored vectors. They are cosines, because all vectors have length 1."""
     numpy = _numpy()
     if numpy is None:
         vectors = [vector_of_bytes(each) for each in stored]
@@ -133,7 +134,7 @@ def _products(
 
 @cache
 def _numpy() -> Any:
-    """NumPy, where it is there, since it is some hundred times as fast; else None."""
+    """NumPy if it is installed (about a hundred times faster), else None."""
     try:
         return importlib.import_module("numpy")
     except ImportError:

@@ -1,6 +1,6 @@
-"""Words: a vector store's index of its own, BM25 of SQLite's FTS5."""
+"""Full-text search: one index per vector store, ranked with BM25 by SQLite's FTS5."""
 
-# ruff: noqa: S608 (what is put into statements are names of our own tables and columns; values are bound)
+# ruff: noqa: S608 (statements are composed only of our own table and column names; values are bound)
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gateway_file_search.numbering import CHUNKS_OF_A_FILE
 _MOST_WORDS = 48
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-"""Scripts that are written without spaces: each character is a word, and pairs are looked for."""
+"""Scripts written without spaces. Each character is indexed as a word, and queries use pairs."""
 
 
 def spaced(text: str) -> str:
-    """As text is indexed."""
+    """The text in the form in which it is indexed."""
     return _WIDE.sub(lambda found: f" {' '.join(found[0])} ", text)
 
 
 def phrases(query: str) -> list[str]:
-    """What is looked for, each an expression of FTS5: the query's words, and pairs of characters of wide scripts."""
+    """The terms of a query as FTS5 expressions: its words, and pairs of characters for scripts without spaces."""
     found: dict[str, None] = {}
     for word in _WORD.findall(query.casefold()):
         for wide in _WIDE.findall(word):
@@ -37,10 +37,10 @@ def phrases(query: str) -> list[str]:
 def ranked(
     connection: sqlite3.Connection, store: int, query: str, files: Iterable[int], most: int
 ) -> Iterator[tuple[int, float]]:
-    """The best `most` chunks of these files of a store, and how well each fits, from 0 to 1.
+    """The best `most` chunks of these files of a store, with scores from 0 to 1.
 
-    Half of it is the share of the query's words that the chunk has, rare ones counting for more; half its BM25, relative
-    to the best.
+    Half of the score is the share of the query's words that the chunk contains, weighted by rarity; the other half
+    is its BM25 relative to the best chunk.
     """
     wanted = phrases(query)
     if not wanted:
@@ -54,7 +54,7 @@ def ranked(
     if not rows:
         return
     among = json.dumps([row["rowid"] for row in rows])
-    # FTS5's own table of the sizes of rows: counting the rows themselves would read all text.
+    # FTS5's own table of row sizes; counting the rows themselves would read all text.
     [total] = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()
     weights = dict.fromkeys((row["rowid"] for row in rows), 0.0)
     whole = 0.0
@@ -70,7 +70,7 @@ def ranked(
             (phrase, among),
         ):
             weights[chunk] += weight
-    least = rows[0]["rank"] or -1.0  # FTS5's is negative, the best least
+    least = rows[0]["rank"] or -1.0  # FTS5 ranks are negative; the best is the lowest
     for row in rows:
         yield (
             row["rowid"],
@@ -79,7 +79,7 @@ def ranked(
 
 
 def index_of(store: int) -> str:
-    """The name of a vector store's index: its own, so that what others store does not weigh in."""
+    """The name of a vector store's index. Each store has its own, so that other stores do not influence its ranking."""
     return f"index_{int(store)}"
 
 
@@ -97,7 +97,7 @@ def drop_index(connection: sqlite3.Connection, store: int) -> None:
 def add_to_index(
     connection: sqlite3.Connection, store: int, chunks: Sequence[tuple[int, str]]
 ) -> None:
-    """Index chunks, each an id and a text."""
+    """Index chunks, given by id and text."""
     connection.executemany(
         f"INSERT INTO {index_of(store)} (rowid, text) VALUES (?, ?)",
         [(chunk, spaced(text)) for chunk, text in chunks],
@@ -105,5 +105,5 @@ def add_to_index(
 
 
 def remove_from_index(connection: sqlite3.Connection, store: int, span: tuple[int, int]) -> None:
-    """Forget the chunks whose ids are in `span`."""
+    """Remove the chunks with ids in `span` from the index."""
     connection.execute(f"DELETE FROM {index_of(store)} WHERE rowid >= ? AND rowid < ?", span)

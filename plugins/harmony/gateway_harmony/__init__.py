@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from gateway.hookspecs import MakeFormat, MakeRenderer, ModelContext, Register, hookimpl
-from gateway.protocols.engine import ModelInfo
-from gateway.protocols.profile import ModelProfile, NoConfig
+from gateway.sdk import (
+    MakeFormat,
+    MakeRenderer,
+    ModelContext,
+    ModelInfo,
+    ModelProfile,
+    NoConfig,
+    Register,
+    hookimpl,
+)
 from gateway_harmony.format import HarmonyFormat
 from gateway_harmony.markers import CHANNEL, MESSAGE
 from gateway_harmony.renderer import HarmonyRenderer, RendererConfig

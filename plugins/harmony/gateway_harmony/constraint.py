@@ -1,44 +1,43 @@
-"""Tool choices and text formats as constraints on the raw output.
+"""Converts tool choices and text formats to constraints on the raw output.
 
-The markers that end a message at the end of an output (`<|return|>`, `<|call|>`) are left out: they are what the engine
-stops at, and engines allow those by themselves once the rest is complete.
+The markers that end a message at the end of an output (`<|return|>`, `<|call|>`) are omitted: engines stop at them, and
+allow them once the rest is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from gateway.constraints import (
+from gateway.sdk import InvalidRequest, NamedTool, Tail, ToolDefinition, Turn
+from gateway.sdk.constraints import (
     Const,
     Constraint,
     FreeText,
-    JsonObject,
-    JsonSchema,
     OneOf,
     Regex,
     Triggered,
+    arguments_constraint,
+    text_constraint,
 )
-from gateway.constraints import Sequence as InOrder
-from gateway.errors import InvalidRequest
-from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
+from gateway.sdk.constraints import Sequence as InOrder
 from gateway_harmony.calls import PYTHON, call_header, forced_header, is_built_in
 from gateway_harmony.markers import CHANNEL, CONSTRAIN, END, MESSAGE, START
 
-# Each without the `<|channel|>` that it begins with.
+# Each without its leading `<|channel|>`.
 _FINAL = f"final{MESSAGE}"
 _ANALYSIS = f"analysis{MESSAGE}"
 _NEXT = f"{START}assistant"
 
 Answer: TypeAlias = tuple[Constraint, ...]
-"""What may come after thinking: one of these, behind a `<|channel|>`."""
+"""The alternatives that may follow reasoning, after a `<|channel|>`."""
 
 
 def constraint(turn: Turn, tail: Tail) -> Constraint | None:
-    """What the output of `turn` must look like; None: anything. See `OutputFormat.constraint`."""
-    text = _text(turn.text_format)
+    """The constraint on the output of `turn`; None if unconstrained. See `OutputFormat.constraint`."""
+    text = text_constraint(turn.text_format)
     if tail == "text":
-        # A final message is continued, and nothing else can follow.
+        # A final message is being continued, and nothing else can follow it.
         return text
     choice = turn.tool_choice
     match choice:
@@ -72,7 +71,7 @@ def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint 
         trigger = f"{CHANNEL}commentary to=functions."
         return _triggered(trigger, _calls(functions, schemas=False))
     if len(functions) < len(turn.tools):
-        # Built-in tools are called as often as the model likes, in the middle of its reasoning.
+        # Built-in tools may be called any number of times within the reasoning.
         return _triggered(f"{CHANNEL}{_FINAL}", (_final(text),))
     if not functions:
         return _after_thinking((_final(text),), tail)
@@ -80,11 +79,12 @@ def _free_choice(turn: Turn, text: Constraint | None, tail: Tail) -> Constraint 
 
 
 def _triggered(trigger: str, answer: Answer) -> Constraint:
-    """Each option as one that begins with all of the trigger's text, in one piece: engines look no further."""
-    return Triggered(trigger=trigger, body=_one_of(tuple(map(_addressed, answer))))
+    """Triggered options, each starting with the whole trigger text as one constant, because engines inspect only
+    that."""
+    return Triggered(trigger=trigger, body=_one_of(tuple(map(_with_recipient, answer))))
 
 
-def _addressed(option: Constraint) -> Constraint:
+def _with_recipient(option: Constraint) -> Constraint:
     match option:
         case InOrder((Const(header), *rest)):
             return InOrder((Const(CHANNEL + header), *rest))
@@ -92,10 +92,10 @@ def _addressed(option: Constraint) -> Constraint:
 
 
 def _after_thinking(answer: Answer, tail: Tail) -> Constraint:
-    """`answer`, before which the model may think in one message.
+    """`answer`, optionally preceded by one reasoning message.
 
-    The two ways part as late as they can: so every engine's grammar knows at each token where it is. That a forced call
-    cannot have a preamble is the price.
+    The two alternatives diverge as late as possible, so that every engine's grammar is deterministic at each token. As
+    a consequence a forced call cannot have a preamble.
     """
     begun = _one_of(answer)
     if tail == "reasoning":
@@ -114,8 +114,8 @@ def _calls(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Answer:
 
 def _call(tool: ToolDefinition, *, schema: bool) -> Constraint:
     header = call_header(tool.name, built_in=is_built_in(tool)).removeprefix(CHANNEL)
-    # Without `<|constrain|>`, which the models leave out as well: xgrammar (0.2.8) mixes up special tokens where
-    # different ones may follow a text, and then lets through one that it refuses.
+    # `<|constrain|>` is omitted, as the models may do too. xgrammar (0.2.8) confuses special tokens where different
+    # ones may follow a text, and then accepts one that it should reject.
     return InOrder((Const(header.replace(CONSTRAIN, "")), _arguments(tool, schema=schema)))
 
 
@@ -126,35 +126,4 @@ def _one_of(answer: Answer) -> Constraint:
 def _arguments(tool: ToolDefinition, *, schema: bool = True) -> Constraint:
     if tool.name == PYTHON and is_built_in(tool):
         return FreeText()
-    if tool.kind == "custom":
-        return JsonSchema(_input_schema(tool))
-    if tool.parameters is None:
-        return JsonObject() if is_built_in(tool) else Const("{}")
-    if not schema or not tool.parameters:
-        return JsonObject()
-    return JsonSchema({"type": "object", **tool.parameters})
-
-
-def _input_schema(tool: ToolDefinition) -> dict[str, Any]:
-    """A custom tool is told as a function of one string. A regex holds inside that string; a lark grammar cannot, and is
-    left to the model, which reads it in the tool's description: Codex sends one with every request.
-    """
-    text: dict[str, Any] = {"type": "string"}
-    if isinstance(tool.grammar, Regex):
-        text["pattern"] = f"^(?:{tool.grammar.pattern})$"
-    return {
-        "type": "object",
-        "properties": {"input": text},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
-
-
-def _text(text_format: TextFormat) -> Constraint | None:
-    match text_format.kind:
-        case "text":
-            return None
-        case "json_object":
-            return JsonObject()
-        case "json_schema":
-            return JsonSchema(text_format.schema) if text_format.schema else JsonObject()
+    return arguments_constraint(tool, schema=schema)

@@ -1,99 +1,76 @@
-"""Prompts as token ids: markers as special tokens, everything that somebody wrote as ordinary text."""
+"""Encodes prompts: markers as special tokens, all other text as ordinary tokens."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.errors import ConfigurationError
-from gateway.protocols.engine import Tokenizer
-from gateway_harmony.markers import MARKERS, PATTERN
+from gateway.sdk import ConfigurationError, Tokenizer
+from gateway.sdk.engines import OriginEncoder
+from gateway_harmony.markers import MARKERS, Markup
 
 if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding  # type: ignore[import-untyped]
 
 _SAMPLE = "In 2024, naïve café-goers' 12345 emails\n\n\tcost €9.99; 日本語 and 🙂 aren't the same as ÀÉ.  "
-_SPECIAL = re.compile(r"<(?=[|｜])")
-"""Where the text of a special token may begin, in any vocabulary that has Harmony's."""
 
 
 @lru_cache(maxsize=1)
 def harmony() -> HarmonyEncoding:
-    """OpenAI's encoding with the vocabulary of gpt-oss; loaded once, from the installed package."""
+    """OpenAI's encoding with the vocabulary of gpt-oss. Loaded once, from the installed package."""
     from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
     return load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
 
 class TextEncoder(Protocol):
-    """Encodes text of which no part becomes a special token."""
+    """Encodes text as ordinary tokens; no part of it becomes a special token."""
 
     def ordinary(self, text: str) -> list[int]: ...
 
 
 class O200kEncoder:
-    """For models with the vocabulary of gpt-oss."""
+    """Encoder for models with the vocabulary of gpt-oss."""
 
     def ordinary(self, text: str) -> list[int]:
         ids: list[int] = harmony().encode(text, disallowed_special=())
         return ids
 
 
-class SplittingEncoder:
-    """For any other vocabulary. Its tokenizer takes special tokens wherever they are written; cut in two they are none."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def ordinary(self, text: str) -> list[int]:
-        encode = self._tokenizer.encode
-        if not _SPECIAL.search(text):
-            return encode(text)
-        ids: list[int] = []
-        at = 0
-        for found in _SPECIAL.finditer(text):
-            ids += encode(text[at : found.end()])
-            at = found.end()
-        return ids + encode(text[at:])
-
-
 class PromptEncoder:
-    """Encodes prompts for one model. Raises `ConfigurationError` where the model has no tokenizer.
+    """Encodes prompts for one model. Raises `ConfigurationError` if the model has no tokenizer.
 
-    A marker that is no special token of the model's vocabulary is written in ordinary ones.
+    A marker that is not a special token in the model's vocabulary is encoded as ordinary text.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, model: str) -> None:
         if tokenizer is None:
             raise ConfigurationError(
-                f"The renderer 'harmony' makes token ids, and the engine of model {model!r} has no tokenizer: choose "
+                f"The renderer 'harmony' produces token ids, but the engine of model {model!r} has no tokenizer: choose "
                 "the renderer that belongs to this engine."
             )
         self.markers = {marker: tokenizer.encode(marker) for marker in MARKERS}
         self._text: TextEncoder = (
-            O200kEncoder() if _is_o200k(tokenizer) else SplittingEncoder(tokenizer)
+            O200kEncoder() if _is_o200k(tokenizer) else OriginEncoder(tokenizer, markers=MARKERS)
         )
         self._header = lru_cache(maxsize=512)(self._text.ordinary)
 
-    def encode(self, header: str, content: str, end: str) -> list[int]:
-        """One message: `header` and `end` are markup, in which markers count; in `content` they do not."""
+    def encode(self, header: Markup, content: str, end: Markup) -> list[int]:
+        """Encode one message. No text in it becomes a special token."""
         return [*self.markup(header), *self._text.ordinary(content), *self.markup(end)]
 
-    def markup(self, text: str) -> list[int]:
-        """Text of our own, with its markers."""
+    def markup(self, markup: Markup) -> list[int]:
+        """Encode markers as special tokens, and the text after each as ordinary tokens."""
         ids: list[int] = []
-        at = 0
-        for found in PATTERN.finditer(text):
-            if found.start() > at:
-                ids += self._header(text[at : found.start()])
-            ids += self.markers[found[0]]
-            at = found.end()
-        return ids + self._header(text[at:]) if at < len(text) else ids
+        for marker, text in markup:
+            ids += self.markers[marker]
+            if text:
+                ids += self._header(text)
+        return ids
 
     def single(self, markers: Sequence[str]) -> list[int]:
-        """The ids of those of `markers` that are one token."""
+        """Token ids of those `markers` that are a single token."""
         return [self.markers[marker][0] for marker in markers if len(self.markers[marker]) == 1]
 
 

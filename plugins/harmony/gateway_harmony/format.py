@@ -1,20 +1,21 @@
-"""The output format: how Harmony is read, written and enforced."""
+"""The output format: parsing, writing and constraints of Harmony."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.constraints import Constraint
-from gateway.protocols.engine import Tokenizer
-from gateway.protocols.output import (
+from gateway.sdk import (
     CallPiece,
     ParserContext,
     Piece,
     RawPiece,
     ReasoningPiece,
+    Tail,
     TextPiece,
+    Tokenizer,
+    Turn,
 )
-from gateway.protocols.prompt import Tail, Turn
+from gateway.sdk.constraints import Constraint
 from gateway_harmony.calls import call_header, is_family_name
 from gateway_harmony.constraint import constraint
 from gateway_harmony.markers import CALL, CHANNEL, END, MESSAGE, RETURN, START
@@ -30,8 +31,8 @@ class HarmonyFormat:
     """The format of the gpt-oss models; an `OutputFormat`."""
 
     def __init__(self, tokenizer: Tokenizer | None = None) -> None:
-        """`tokenizer` is the engine's, for parsers whose context names it too. Without one, every marker in the text
-        counts as a special token."""
+        """`tokenizer` is the engine's; parsers use it if their context names it too. Without one, every marker in the
+        text counts as a special token."""
         self._tokenizer = tokenizer
         self._vocabulary = None if tokenizer is None else Vocabulary(tokenizer)
 
@@ -50,13 +51,14 @@ class HarmonyFormat:
         return HarmonyParser(context, vocabulary)
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
-        """Text before a call is a preamble, all other text is final; neighbouring texts are one message."""
+        """The raw output of `pieces`. Text before a call is a preamble, other text is final; adjacent texts form one
+        message."""
         last_call = max((i for i, p in enumerate(pieces) if isinstance(p, CallPiece)), default=-1)
         opened = {"text": _FINAL, "reasoning": _ANALYSIS, "unknown": ""}[tail]
-        """The header of the open message."""
+        """Header of the message that the prompt opened."""
         parts: list[str] = []
         prompted = tail == "unknown"
-        """The prompt ends with `<|start|>assistant`."""
+        """Whether the prompt ends with `<|start|>assistant`."""
         for index, piece in enumerate(pieces):
             if isinstance(piece, RawPiece):
                 parts.append(piece.text)
@@ -90,7 +92,7 @@ def _header(piece: ReasoningPiece | TextPiece | CallPiece, *, before_call: bool)
 
 
 def _end(header: str, *, last: bool) -> str:
-    """What ends the message with this header."""
+    """The marker that ends a message with this header."""
     if header == _FINAL:
         return RETURN if last else END
     return END if header in (_ANALYSIS, _PREAMBLE) else CALL

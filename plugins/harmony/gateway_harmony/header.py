@@ -1,4 +1,4 @@
-"""Headers of messages: who speaks on which channel to whom. Read as meant, also where they are malformed."""
+"""Parses message headers: author, channel and recipient. Malformed headers are interpreted leniently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Channel: TypeAlias = Literal["analysis", "commentary", "final"]
 CHANNELS: Final[tuple[Channel, ...]] = ("analysis", "commentary", "final")
 
 LIMIT: Final = 256
-"""Characters: what is longer is no header. Tool names have at most 128."""
+"""Maximum length of a header in characters. Tool names have at most 128."""
 
 _RECIPIENT = r"to=\s*(?P<{}>[^\s<{{]+)"
 _WELL_FORMED = re.compile(
@@ -42,17 +42,17 @@ _FIRST_WORDS = ("assistant", *CHANNELS)
 
 
 class Header(Struct, frozen=True):
-    """What a header says."""
+    """A parsed header."""
 
     channel: str | None
-    """A channel of `CHANNELS`, or another word as the model wrote it; None: it names none."""
+    """A channel of `CHANNELS`, or another word as the model wrote it; None if missing."""
     recipient: str | None
-    """The tool that the message is for, as the model wrote it; None: it is for people."""
+    """The recipient as the model wrote it; None if the message is for the user."""
     well_formed: bool
 
 
 def read_whole(text: str) -> Header:
-    """The header that a `<|message|>` ended; `text` is all before that."""
+    """Parse a complete header. `text` is everything before its `<|message|>`."""
     named = _CHANNEL.findall(text)
     channel = named[-1] if named else None
     if channel is None and (bare := _BARE_CHANNEL.match(text)):
@@ -64,7 +64,8 @@ def read_whole(text: str) -> Header:
 
 
 def read_beginning(text: str, pos: int, end: int) -> tuple[Header, int]:
-    """The header at the beginning of `text[pos:end]`, which no `<|message|>` ends, and where its content begins."""
+    """Parse the header at the start of `text[pos:end]`, which lacks a `<|message|>`. Also returns where its content
+    starts."""
     found = _BEGINNING.match(text, pos, end)
     assert found is not None, "all of the pattern is optional"
     to = found["early"] or found["late"]
@@ -72,7 +73,7 @@ def read_beginning(text: str, pos: int, end: int) -> tuple[Header, int]:
 
 
 def may_begin(text: str, *, whole: bool) -> bool:
-    """Whether an output that begins with `text`, in which there is no marker, has a header or may yet have one.
+    """Whether an output that starts with `text`, which contains no marker, has or may still have a header.
 
     `whole`: a marker follows `text`.
     """
@@ -91,28 +92,28 @@ def may_begin(text: str, *, whole: bool) -> bool:
 
 
 def is_headless(text: str) -> bool:
-    """Whether `text`, behind which a marker of headers stands, is a header without the markers that begin one."""
+    """Whether `text`, which a header marker follows, is a header without its start markers."""
     return _HEADLESS.fullmatch(text) is not None
 
 
 def is_leftover(text: str) -> bool:
-    """Whether `text`, found outside of messages, is a piece of a header that says nothing to a reader."""
+    """Whether `text`, found outside messages, is a fragment of a header without content."""
     return text.strip() in _LEFTOVERS
 
 
-def is_junk(text: str) -> bool:
-    """Whether `text`, behind a channel and before an end marker, says nothing: punctuation, numbers and names of channels."""
+def has_no_content(text: str) -> bool:
+    """Whether `text`, between a channel and an end marker, has no content: punctuation, numbers or channel names."""
     return _JUNK.fullmatch(text) is not None
 
 
 def is_cut_short(text: str) -> bool:
-    """Whether `text`, at the end of an output that stopped within a header, is still a part of it."""
+    """Whether `text`, at the end of an output that stopped within a header, still belongs to it."""
     said = text.strip()
     return said in PARTIAL or any(word.startswith(said) for word in _WORDS)
 
 
 def _known(channel: str | None) -> str | None:
-    """The channel that was meant, by how it begins."""
+    """The intended channel, matched by prefix."""
     if not channel:
         return None
     for known in CHANNELS:

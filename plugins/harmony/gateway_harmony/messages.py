@@ -1,4 +1,4 @@
-"""Messages of a Harmony conversation, and how they are written."""
+"""Messages of a Harmony conversation and their markup."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway_harmony.markers import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, START
+from gateway_harmony.markers import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, START, Markup
 
 
 class HarmonyMessage(Struct, frozen=True, kw_only=True):
-    """One message. `author` is a role, or a tool's address where the tool speaks."""
+    """One message. `author` is a role, or the address of a tool."""
 
     author: str
     text: str
@@ -20,7 +20,7 @@ class HarmonyMessage(Struct, frozen=True, kw_only=True):
 
     @property
     def is_thought(self) -> bool:
-        """Whether it is chain of thought that is addressed to nobody."""
+        """Whether it is chain of thought without a recipient."""
         return self.channel == "analysis" and self.recipient is None
 
     @property
@@ -28,21 +28,22 @@ class HarmonyMessage(Struct, frozen=True, kw_only=True):
         return self.channel == "final"
 
     @property
-    def header(self) -> str:
-        """From `<|start|>` to `<|message|>`. On the commentary channel the recipient stands behind it, else before."""
+    def header(self) -> Markup:
+        """Markup from `<|start|>` to `<|message|>`. The recipient follows the channel on commentary, and precedes it
+        elsewhere."""
         to = f" to={self.recipient}" if self.recipient else ""
-        parts = [START, self.author]
-        if self.channel != "commentary":
-            parts.append(to)
-        if self.channel is not None:
-            parts += (CHANNEL, self.channel)
-        if self.channel == "commentary":
-            parts.append(to)
+        space = " " if self.content_type is not None else ""
+        if self.channel is None:
+            parts = [(START, f"{self.author}{to}{space}")]
+        elif self.channel == "commentary":
+            parts = [(START, self.author), (CHANNEL, f"{self.channel}{to}{space}")]
+        else:
+            parts = [(START, f"{self.author}{to}"), (CHANNEL, f"{self.channel}{space}")]
         if self.content_type is not None:
-            parts += (" ", CONSTRAIN, self.content_type)
-        return "".join((*parts, MESSAGE))
+            parts.append((CONSTRAIN, self.content_type))
+        return (*parts, (MESSAGE, ""))
 
     @property
     def end(self) -> str:
-        """What follows the content."""
+        """Markup after the content."""
         return CALL if self.author == "assistant" and self.recipient else END

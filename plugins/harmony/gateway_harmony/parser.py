@@ -1,4 +1,4 @@
-"""The parser: one pass over an output, message by message."""
+"""The parser: reads an output in one pass, message by message."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Final
 
 import msgspec
 
-from gateway.deltas import (
+from gateway.sdk import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
     Delta,
+    EngineOutput,
+    FinishReason,
     MessageStarted,
+    ParserContext,
     ReasoningDelta,
     TextDelta,
 )
-from gateway.protocols.engine import EngineOutput, FinishReason
-from gateway.protocols.output import ParserContext
-from gateway.wire.common import Phase
+from gateway.sdk.wire import Phase
 from gateway_harmony import header as headers
-from gateway_harmony.calls import PYTHON, tool_name
+from gateway_harmony.calls import PYTHON, is_address, tool_name
 from gateway_harmony.header import Header
 from gateway_harmony.markers import (
     CALL,
@@ -35,7 +36,7 @@ from gateway_harmony.markers import (
     PATTERN,
     RETURN,
     START,
-    held,
+    possible_marker_length,
 )
 from gateway_harmony.tokens import TokenTrack, Vocabulary
 
@@ -45,16 +46,16 @@ _OVERLONG: Final = headers.LIMIT + LONGEST
 
 
 class _At(Enum):
-    """Where in the output the machine is."""
+    """State of the machine."""
 
     HEADER = auto()
     CONTENT = auto()
-    TYPE = auto()  # the word after a `<|constrain|>` that stands in a content
-    BETWEEN = auto()  # behind a message
+    TYPE = auto()  # the word after a `<|constrain|>` inside content
+    BETWEEN = auto()  # after a message
 
 
 class _Kind(Enum):
-    """What the open message is shown as."""
+    """The kind of item that the open message becomes."""
 
     REASONING = auto()
     TEXT = auto()
@@ -62,10 +63,10 @@ class _Kind(Enum):
 
 
 class HarmonyParser:
-    """Reads one generation; an `OutputParser`.
+    """Parses one generation; an `OutputParser`.
 
-    Contents are given out verbatim and as they come. Headers are held until they end, which for a malformed one is
-    after `header.LIMIT` characters at the latest.
+    Content is emitted verbatim as it arrives. Headers are held until they end; a malformed one ends after at most
+    `header.LIMIT` characters.
     """
 
     def __init__(self, context: ParserContext, vocabulary: Vocabulary | None = None) -> None:
@@ -76,16 +77,16 @@ class HarmonyParser:
         self._track = TokenTrack(vocabulary)
         self._out: list[Delta] = []
         self._held = ""
-        """The end of what was fed, which cannot be judged yet."""
+        """Trailing text that cannot be classified yet."""
         self._fed = 0
-        """Characters fed so far."""
+        """Number of characters fed so far."""
         self._at = _At.HEADER
         self._first = True
-        """The header is the output's first, whose `<|start|>assistant` is in the prompt."""
+        """Whether this is the first header, whose `<|start|>assistant` is in the prompt."""
         self._kind = _Kind.TEXT
         self._phase: Phase | None = None
         self._opened = False
-        """The open message has been told of."""
+        """Whether the open message has been announced."""
         self._name = ""
         self._arguments: list[str] = []
         if context.tail != "unknown":
@@ -94,7 +95,7 @@ class HarmonyParser:
             self._phase = "final_answer"
             if context.tail == "reasoning":
                 self._kind = _Kind.REASONING
-                self._track.border(0, reasoning=True)
+                self._track.mark_reasoning(0, reasoning=True)
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         text = output.text
@@ -110,19 +111,19 @@ class HarmonyParser:
                     self.reasoning_tokens = self._track.reasoning
                 return (delta,)
             self._advance(self._held + text, final=False)
-        return self._taken()
+        return self._take_deltas()
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
         ended = reason == "stop"
         self._advance(self._held, final=True, ended=ended)
         if self._at is _At.CONTENT and self._kind is _Kind.CALL and self._is_complete(ended=ended):
             self._close(self._fed)
-        deltas = self._taken()
+        deltas = self._take_deltas()
         self._track.finish()
         self.reasoning_tokens = self._track.reasoning
         return deltas
 
-    def _taken(self) -> Sequence[Delta]:
+    def _take_deltas(self) -> Sequence[Delta]:
         self._track.settle(self._fed - len(self._held))
         self.reasoning_tokens = self._track.reasoning
         if not self._out:
@@ -131,7 +132,7 @@ class HarmonyParser:
         return out
 
     def _advance(self, text: str, *, final: bool, ended: bool = False) -> None:
-        """Read `text`: what was held, and what is new. `ended`: the model itself ended the output here."""
+        """Process `text`: held text and new text. `ended`: the model itself ended the output here."""
         pos: int = 0
         reached: int | None = 0
         while reached is not None:
@@ -142,7 +143,7 @@ class HarmonyParser:
                 case _At.CONTENT:
                     reached = self._content(text, pos)
                     if reached is None:
-                        end = len(text) if final else len(text) - held(text, pos)
+                        end = len(text) if final else len(text) - possible_marker_length(text, pos)
                         self._write(text, pos, end)
                         pos = end
                 case _At.TYPE:
@@ -159,7 +160,8 @@ class HarmonyParser:
                         pos = len(text)
         self._held = text[pos:]
 
-    # Each of these reads one thing at `pos` and returns where it ends, or None where the rest must wait.
+    # Each of these methods reads one element at `pos`. It returns the end of the element, or None if more text is
+    # needed.
 
     def _content(self, text: str, pos: int) -> int | None:
         found = self._marker(text, pos)
@@ -200,7 +202,7 @@ class HarmonyParser:
         if found is None and len(text) - pos < _OVERLONG:
             return self._cut_header(text, pos, ended=ended) if final else None
         if found is None or found[1] > pos + headers.LIMIT:
-            return self._unended(text, pos, pos + headers.LIMIT, None)
+            return self._read_incomplete_header(text, pos, pos + headers.LIMIT, None)
         marker, start, end = found
         if marker == MESSAGE:
             header = headers.read_whole(text[pos:start])
@@ -211,25 +213,29 @@ class HarmonyParser:
             self.recoveries += not self._first
             self._first = False
             return end
-        return self._unended(text, pos, start, marker)
+        return self._read_incomplete_header(text, pos, start, marker)
 
-    def _unended(self, text: str, pos: int, end: int, marker: str | None) -> int:
-        """A header without `<|message|>`; what it could be up to `end`, where `marker` stands, or it is too long."""
+    def _read_incomplete_header(self, text: str, pos: int, end: int, marker: str | None) -> int:
+        """Interpret a header without `<|message|>`. It ends at `end`, where `marker` stands or the limit is reached."""
         self.recoveries += 1
         header, content = headers.read_beginning(text, pos, end)
         offset = self._offset(text, content)
         nothing = marker is not None and not text[content:end].strip()
-        if marker == END and header.channel != "final" and headers.is_junk(text[content:end]):
-            self._leave()
+        if (
+            marker == END
+            and header.channel != "final"
+            and headers.has_no_content(text[content:end])
+        ):
+            self._end_message()
             return end
         if nothing and (header.recipient is None or marker == START):
-            self._leave()
+            self._end_message()
             return end
         self._begin(header, offset)
         return content
 
     def _cut_header(self, text: str, pos: int, *, ended: bool) -> int:
-        """The output ended within a header."""
+        """Handle an output that ends within a header."""
         header, content = headers.read_beginning(text, pos, len(text))
         if not headers.is_cut_short(text[content:]):
             self.recoveries += 1
@@ -239,7 +245,7 @@ class HarmonyParser:
             self.recoveries += 1
             self._begin(header, self._offset(text, content))
         else:
-            self._leave()
+            self._end_message()
         return len(text)
 
     def _between(self, text: str, pos: int, final: bool) -> int | None:
@@ -259,7 +265,7 @@ class HarmonyParser:
             self.recoveries += 1
             self._at = _At.HEADER
             return pos
-        self._filler(text, pos, start)
+        self._read_between_messages(text, pos, start)
         if marker == START:
             self._at = _At.HEADER
             return end
@@ -269,8 +275,8 @@ class HarmonyParser:
         self._at = _At.HEADER
         return start
 
-    def _filler(self, text: str, pos: int, end: int) -> None:
-        """Text that stands between two messages."""
+    def _read_between_messages(self, text: str, pos: int, end: int) -> None:
+        """Handle text between two messages."""
         if pos == end:
             return
         self.recoveries += 1
@@ -280,13 +286,13 @@ class HarmonyParser:
             self._close(self._offset(text, end))
 
     def _marker(self, text: str, pos: int) -> tuple[str, int, int] | None:
-        """The next marker from `pos` on that is one: it, where it begins, and where it ends.
+        """The next real marker from `pos` on, with its start and end.
 
-        In a content, one that the model spelt out in other tokens is quoted. Outside nothing is quoted, and an engine that
-        enforces a text may have it spelt so.
+        Inside content, a marker that the model spelled out in ordinary tokens is a quotation. Outside content every
+        marker is real, because an engine that enforces text may spell it so.
         """
         while (found := PATTERN.search(text, pos)) is not None:
-            confirmed = self._track.confirms(found[0], self._offset(text, found.start()))
+            confirmed = self._track.is_special(found[0], self._offset(text, found.start()))
             if confirmed or self._at is not _At.CONTENT:
                 return found[0], found.start(), found.end()
             pos = found.end()
@@ -298,7 +304,7 @@ class HarmonyParser:
     # Messages.
 
     def _begin(self, header: Header, offset: int) -> None:
-        """A message begins, whose content begins at `offset`."""
+        """Start a message whose content starts at `offset`."""
         self._first = False
         self._at = _At.CONTENT
         self._opened = False
@@ -306,7 +312,8 @@ class HarmonyParser:
         self._kind = _Kind.REASONING if header.channel == "analysis" else _Kind.TEXT
         if header.recipient is not None:
             name = tool_name(header.recipient, self._tools)
-            thinking = header.channel == "analysis" and self._tools and name not in self._tools
+            unknown = bool(self._tools) and name not in self._tools
+            thinking = header.channel == "analysis" and unknown and not is_address(header.recipient)
             if self._parse_tools and not thinking:
                 self._kind = _Kind.CALL
                 self._opened = True
@@ -318,10 +325,10 @@ class HarmonyParser:
         if header.channel is not None and header.channel not in headers.CHANNELS:
             self.recoveries += header.well_formed
         if self._kind is _Kind.REASONING:
-            self._track.border(offset, reasoning=True)
+            self._track.mark_reasoning(offset, reasoning=True)
 
     def _write(self, text: str, start: int, end: int) -> None:
-        """More of the open message."""
+        """Append to the open message."""
         if start == end:
             return
         if not self._opened:
@@ -339,36 +346,36 @@ class HarmonyParser:
         return CallArgumentsDelta(text)
 
     def _close(self, offset: int) -> None:
-        """The open message ends at `offset`."""
+        """End the open message at `offset`."""
         match self._kind:
             case _Kind.CALL:
                 if self._name != PYTHON and not any(map(str.strip, self._arguments)):
                     self._out.append(CallArgumentsDelta("{}"))
                 self._out.append(CallEnded())
             case _Kind.REASONING:
-                self._track.border(offset, reasoning=False)
+                self._track.mark_reasoning(offset, reasoning=False)
                 if self._opened:
                     self._out.append(BlockEnded())
             case _Kind.TEXT:
                 if self._opened:
                     self._out.append(BlockEnded())
-        self._leave()
+        self._end_message()
 
-    def _leave(self) -> None:
+    def _end_message(self) -> None:
         self._at = _At.BETWEEN
         self._first = False
         self._opened = False
         self._arguments = []
 
     def _is_complete(self, *, ended: bool) -> bool:
-        """Whether the open call is whole, though no marker says so: engines leave out the token that they stop at."""
-        arguments = "".join(self._arguments)
-        if not arguments.strip():
-            return ended
-        if ended and self._name == PYTHON:
-            return True  # its arguments are code as it stands
+        """Whether the open call is complete without an end marker, because engines omit the token that they stop at.
+
+        If the model ended the output, it is, even if its arguments are broken: the model is then told so.
+        """
+        if ended:
+            return True
         try:
-            value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
+            value = msgspec.json.decode("".join(self._arguments).encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
             return False
-        return ended or isinstance(value, dict)
+        return isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""The texts that come before the conversation: the system message and the developer message."""
+"""The texts before the conversation: the system message and the developer message."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from gateway.errors import InvalidRequest
-from gateway.protocols.prompt import TextFormat, ToolDefinition
+from gateway.sdk import InvalidRequest, TextFormat, ToolDefinition
 from gateway_harmony.calls import PYTHON
 from gateway_harmony.encoding import harmony
 from gateway_harmony.markers import END, MESSAGE
@@ -26,7 +25,7 @@ EFFORTS: Final[dict[str, Effort]] = {
     "xhigh": "high",
     "max": "high",
 }
-"""The models know three."""
+"""Maps the API's efforts to the three that the models support."""
 
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
@@ -45,7 +44,7 @@ def system_text(
     built_in: Sequence[ToolDefinition],
     has_functions: bool,
 ) -> str:
-    """The system message; `today` as an ISO date, left out where it is None."""
+    """The system message. `today` is an ISO date; None omits it."""
     told = _ENCODER.encode([(t.name, t.description, t.parameters) for t in built_in])
     return _system_text(identity, knowledge_cutoff, today, effort, told, has_functions)
 
@@ -83,7 +82,7 @@ def _system_text(
 
 
 def _family(family: str, functions: Sequence[tuple[str, str | None, dict[str, Any] | None]]) -> Any:
-    """A built-in tool as the models were trained to see it; as it describes itself where there is no such text."""
+    """Declaration of a built-in tool as in the models' training; otherwise the tool's own description."""
     from openai_harmony import ToolDescription, ToolNamespaceConfig
 
     if family == PYTHON:
@@ -112,9 +111,9 @@ def _family(family: str, functions: Sequence[tuple[str, str | None, dict[str, An
 def developer_text(
     instructions: str, functions: Sequence[ToolDefinition], text_format: TextFormat
 ) -> str:
-    """The developer message; empty where there is nothing to say.
+    """The developer message; empty if it has no content.
 
-    Raises `InvalidRequest` for tools whose schemas cannot be written.
+    Raises `InvalidRequest` for tools whose schemas cannot be declared.
     """
     sections = [f"# Instructions\n\n{instructions}"] if instructions else []
     if functions:
@@ -125,7 +124,7 @@ def developer_text(
 
 
 def functions_text(functions: Sequence[ToolDefinition]) -> str:
-    """The section that declares `functions` in TypeScript, in their namespace."""
+    """The section that declares `functions` as a TypeScript namespace."""
     told = [
         (tool.name, tool.description, _INPUT if tool.kind == "custom" else tool.parameters)
         for tool in functions
@@ -161,7 +160,7 @@ def _rendered(role: str, content: Any, options: Any) -> str:
 
 
 def _response_format(text_format: TextFormat) -> str:
-    """The section that says what the final message must be."""
+    """The section that describes the format of the final message."""
     if text_format.kind == "json_schema" and text_format.schema:
         schema = text_format.schema
         description = text_format.description

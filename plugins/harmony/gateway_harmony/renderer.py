@@ -1,4 +1,4 @@
-"""The renderer: a turn as a Harmony prompt."""
+"""The renderer: converts a turn to a Harmony prompt."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from datetime import UTC, date, datetime
 
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols.prompt import RenderedPrompt, Tail, TokensPrompt, ToolDefinition, Turn
-from gateway.wire import items as wire
-from gateway_harmony.calls import forced_header, is_built_in, is_family_name
+from gateway.sdk import (
+    ConfigurationError,
+    InvalidRequest,
+    ModelContext,
+    RenderedPrompt,
+    Tail,
+    TokensPrompt,
+    ToolDefinition,
+    Turn,
+)
+from gateway.sdk.wire import items as wire
+from gateway_harmony.calls import forced_header, is_built_in, is_family_name, written
 from gateway_harmony.conversation import Conversation, message_text
 from gateway_harmony.encoding import PromptEncoder
 from gateway_harmony.markers import CALL, RETURN, START
@@ -25,22 +32,23 @@ class RendererConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The table `[models.<model>.harmony]`."""
 
     model_identity: str = "You are ChatGPT, a large language model trained by OpenAI."
-    """The first line of the system message, which clients cannot change."""
+    """First line of the system message. System messages of clients do not replace it."""
     knowledge_cutoff: str = "2024-06"
-    """Empty: say none."""
+    """The knowledge cutoff in the system message; empty to omit it."""
     date: str = "none"
-    """What day the model is told where the turn names none: "none", "today" (UTC), or an ISO date. A fixed one keeps
-    the beginning of prompts the same, and with it the engine's prefix cache."""
+    """Date that the model is given if the turn has none: "none", "today" (UTC) or an ISO date. A fixed date keeps
+    prompt prefixes stable for the engine's prefix cache."""
     reasoning_effort: str = "medium"
-    """Where the request names none: low, medium, high, or one of the API's other words (see the README)."""
+    """Default reasoning effort: low, medium, high, or another value of the API (see the README)."""
     tools_without_choice: bool = False
-    """Whether the model is told of its tools where `tool_choice` is `none`."""
+    """Whether tools are declared to the model even if `tool_choice` is `none`."""
 
 
 class HarmonyRenderer:
     """Renders turns for one gpt-oss model; a `PromptRenderer`.
 
-    Raises `ConfigurationError` where the engine has no tokenizer, or a setting is none. What anybody wrote never becomes a special token.
+    Raises `ConfigurationError` if the engine has no tokenizer or a setting is invalid. Text from outside never becomes
+    a special token.
     """
 
     def __init__(self, config: RendererConfig, context: ModelContext) -> None:
@@ -64,13 +72,14 @@ class HarmonyRenderer:
         ids: list[int] = []
         for message in messages:
             ids += encoder.encode(
-                message.header, message.text, "" if message is last else message.end
+                message.header, message.text, () if message is last else ((message.end, ""),)
             )
         if last is not None:
             tail = "reasoning" if last.is_thought else "text"
         elif turn.add_generation_prompt:
-            prefill = forced_header(turn)
-            ids += encoder.markup(f"{START}assistant{prefill}")
+            forced = forced_header(turn)
+            prefill = written(forced)
+            ids += encoder.markup(((START, "assistant"), *forced))
         return RenderedPrompt(
             prompt=TokensPrompt(token_ids=ids),
             tail=tail,
@@ -80,7 +89,7 @@ class HarmonyRenderer:
         )
 
     def messages(self, turn: Turn) -> list[HarmonyMessage]:
-        """The whole prompt as messages: system, developer, and the conversation as far as it is still told."""
+        """The whole prompt as messages: system, developer, and the part of the conversation that is kept."""
         tools = turn.tools
         if turn.tool_choice == "none" and not self._config.tools_without_choice:
             tools = ()
@@ -90,14 +99,14 @@ class HarmonyRenderer:
         instructions = [turn.instructions] if turn.instructions else []
         for index, item in enumerate(turn.items[:leading]):
             assert isinstance(item, wire.Message), "see _leading"
-            instructions.append(message_text(item.content, f"input[{index}]"))
+            instructions.append(message_text(item.content, ("input", index)))
         conversation = Conversation(turn.tools, turn.results)
         conversation.read(turn.items[leading:], leading)
         messages = [self._system(turn, built_in, has_functions=bool(functions))]
         told = developer_text("\n\n".join(filter(None, instructions)), functions, turn.text_format)
         if told:
             messages.append(HarmonyMessage(author="developer", text=told))
-        messages += map(_instructing, _without_old_thoughts(conversation.messages, turn))
+        messages += map(_as_developer_message, _without_old_thoughts(conversation.messages, turn))
         return messages
 
     def _system(
@@ -107,7 +116,7 @@ class HarmonyRenderer:
         identity = turn.chat_template_kwargs.get("model_identity", config.model_identity)
         if not isinstance(identity, str):
             raise InvalidRequest(
-                "model_identity is a text.", param="chat_template_kwargs.model_identity"
+                "model_identity must be a string.", param=("chat_template_kwargs", "model_identity")
             )
         text = system_text(
             identity=identity or None,
@@ -121,10 +130,10 @@ class HarmonyRenderer:
 
     def _effort(self, turn: Turn) -> Effort:
         if turn.reasoning_effort is not None:
-            asked, param = turn.reasoning_effort, "reasoning.effort"
+            asked, param = turn.reasoning_effort, ("reasoning", "effort")
         else:
             asked = turn.chat_template_kwargs.get("reasoning_effort", self._config.reasoning_effort)
-            param = "chat_template_kwargs.reasoning_effort"
+            param = ("chat_template_kwargs", "reasoning_effort")
         effort = EFFORTS.get(asked) if isinstance(asked, str) else None
         if effort is None:
             raise InvalidRequest(
@@ -134,13 +143,13 @@ class HarmonyRenderer:
         return effort
 
     def _continued(self, turn: Turn, messages: Sequence[HarmonyMessage]) -> HarmonyMessage | None:
-        """The message that the output goes on with, if one is to be continued."""
+        """The message that the output continues, or None."""
         if not turn.continue_final_message:
             return None
         last = messages[-1]
         if last.author != "assistant" or last.recipient is not None:
             raise InvalidRequest(
-                "continue_final_message needs a conversation that ends with a message of the assistant.",
+                "continue_final_message requires a conversation that ends with an assistant message.",
                 param="continue_final_message",
             )
         return last
@@ -174,22 +183,22 @@ def _refuse(turn: Turn) -> None:
 
 
 def _leading(items: Sequence[wire.Item]) -> int:
-    """How many items at the beginning are messages of the system or the developer: they are instructions."""
+    """Number of leading system and developer messages; these are instructions."""
     for index, item in enumerate(items):
         if not isinstance(item, wire.Message) or item.role not in ("system", "developer"):
             return index
     return len(items)
 
 
-def _instructing(message: HarmonyMessage) -> HarmonyMessage:
-    """A developer's message in the middle of a conversation says what it is, as the first one does."""
+def _as_developer_message(message: HarmonyMessage) -> HarmonyMessage:
+    """A developer message within the conversation, with the heading that the first one has."""
     if message.author != "developer":
         return message
     return HarmonyMessage(author="developer", text=f"# Instructions\n\n{message.text}")
 
 
 def _without_old_thoughts(messages: Sequence[HarmonyMessage], turn: Turn) -> list[HarmonyMessage]:
-    """Without the chain of thought that led to a final message; that of a tool loop under way stays."""
+    """Drop chain of thought that led to a final message. That of a running tool loop is kept."""
     end = len(messages) - turn.continue_final_message
     last = max((i for i in range(end) if messages[i].is_final), default=-1)
     return [message for i, message in enumerate(messages) if i > last or not message.is_thought]

@@ -1,4 +1,4 @@
-"""Where the output's tokens begin in its text: which markers are real, and which tokens are reasoning."""
+"""Aligns output tokens with their text: which markers are real, and which tokens are reasoning."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 
-from gateway.protocols.engine import Tokenizer
+from gateway.sdk import Tokenizer
 from gateway_harmony.markers import MARKERS
 
 _MANY_BYTES = -1
 
 
 class Vocabulary:
-    """What is asked of a model's tokenizer, remembered. One per format; grows to the size of the vocabulary."""
+    """Cached lookups in a model's tokenizer. One per format; grows up to the size of the vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         encoded = {marker: tokenizer.encode(marker) for marker in MARKERS}
         self.markers = {ids[0]: marker for marker, ids in encoded.items() if len(ids) == 1}
-        """By token id."""
+        """Markers by token id."""
         self.complete = len(self.markers) == len(MARKERS)
-        """Whether all markers are tokens of their own, so that one that is spelt out is prose."""
+        """Whether every marker is a single token, so that a spelled-out one is prose."""
         self.lengths: dict[int, int] = {}
 
     def length(self, token_id: int) -> int:
-        """How many characters a token adds if all are ASCII, else `_MANY_BYTES`."""
+        """Number of characters that a token adds if all are ASCII, else `_MANY_BYTES`."""
         data = self.data(token_id)
         found = self.lengths[token_id] = len(data) if data.isascii() else _MANY_BYTES
         return found
 
     def data(self, token_id: int) -> bytes:
-        """The bytes that a token adds; none for ids outside the vocabulary, such as pad it."""
+        """The bytes that a token adds; none for padding ids outside the vocabulary."""
         try:
             return self._tokenizer.token_bytes(token_id)
         except ValueError:
@@ -40,23 +40,23 @@ class Vocabulary:
 
 
 class TokenTrack:
-    """Lays the tokens of one generation along its text.
+    """Aligns the tokens of one generation with its text.
 
-    The contract of engines is that text may lag behind tokens, and is never ahead of them. So whenever a character is
-    judged, the token that it belongs to is known, and the judgement does not depend on how the output was cut. Offsets
-    are in characters of the output's whole text.
+    Engines guarantee that text may lag behind tokens but is never ahead of them. So whenever a character is classified,
+    its token is known, and the result does not depend on how the output was split. Offsets are in characters of the
+    whole output text.
 
-    Memory: the tokens whose text has not been judged yet.
+    Memory is bounded by the tokens whose text is not yet classified.
     """
 
     __slots__ = (
-        "_borders",
         "_confirmed",
         "_decoder",
         "_end",
         "_first",
         "_inside",
         "_open",
+        "_reasoning_changes",
         "_starts",
         "_unseen",
         "_untrusted",
@@ -66,25 +66,25 @@ class TokenTrack:
 
     def __init__(self, vocabulary: Vocabulary | None) -> None:
         self.reasoning = 0
-        """Tokens judged so far that begin inside reasoning."""
+        """Number of classified tokens that start inside reasoning."""
         self._vocabulary = vocabulary
         self._first = -1
-        """Where the tokens begin: a prompt's prefill comes before them, as text alone."""
+        """Offset of the first token. Prefill of the prompt precedes it, as text without tokens."""
         self._end = 0
         self._starts: deque[int] = deque()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._open = False
-        """The last token ended inside a character."""
+        """Whether the last token ended inside a character."""
         self._unseen: dict[int, str] = {}
-        """Special tokens that are not yet met in the text, by offset, in order."""
+        """Special tokens not yet found in the text, by offset, in order."""
         self._confirmed: set[int] = set()
         self._untrusted = sys.maxsize
-        """From here on tokens and text do not fit together; then every marker in the text counts."""
+        """Offset from which tokens and text do not match; from there every marker in the text counts."""
         self._inside = False
-        self._borders: deque[tuple[int, bool]] = deque()
+        self._reasoning_changes: deque[tuple[int, bool]] = deque()
 
     def push(self, token_ids: Sequence[int], offset: int, text: str) -> None:
-        """An output brought these tokens, and `text`, which begins at `offset`. Call it before `text` is judged."""
+        """Add an output's tokens and `text`, which starts at `offset`. Must be called before `text` is classified."""
         vocabulary = self._vocabulary
         if vocabulary is None:
             if len(token_ids) == 1:
@@ -117,15 +117,16 @@ class TokenTrack:
     def _decode(self, data: bytes, *, final: bool) -> None:
         said = self._decoder.decode(data, final)
         if "�" in said:
-            # Malformed UTF-8: engines differ in how many replacement characters they show.
+            # Malformed UTF-8: the number of replacement characters differs between engines.
             self._untrusted = min(self._untrusted, self._end)
         self._end += len(said)
         self._open = bool(self._decoder.getstate()[0])
 
-    def confirms(self, marker: str, offset: int) -> bool:
-        """Whether `marker`, found at `offset`, is a special token, and not text that spells one.
+    def is_special(self, marker: str, offset: int) -> bool:
+        """Whether `marker`, found at `offset`, is a special token and not ordinary text.
 
-        Ask for all markers of the text in order; the same may be asked again. True where tokens cannot tell.
+        Must be asked for all markers of the text in order; repeated questions are allowed. True if the tokens cannot
+        decide it.
         """
         if self._first < 0 or offset < self._first or offset >= min(self._end, self._untrusted):
             return True
@@ -138,17 +139,17 @@ class TokenTrack:
             return True
         first = next(iter(self._unseen), offset)
         if first < offset:
-            self._untrusted = first  # a special token was not where it should be
+            self._untrusted = first  # a special token is missing at its place
             return True
         return False
 
-    def border(self, offset: int, *, reasoning: bool) -> None:
-        """From `offset` on, the text is reasoning or is not."""
-        self._borders.append((offset, reasoning))
+    def mark_reasoning(self, offset: int, *, reasoning: bool) -> None:
+        """Mark the text from `offset` on as reasoning or not."""
+        self._reasoning_changes.append((offset, reasoning))
 
     def settle(self, offset: int) -> None:
-        """The text before `offset` has been judged."""
-        starts, borders = self._starts, self._borders
+        """Mark the text before `offset` as classified."""
+        starts, borders = self._starts, self._reasoning_changes
         while starts and starts[0] < offset:
             start = starts.popleft()
             while borders and borders[0][0] <= start:
@@ -159,10 +160,10 @@ class TokenTrack:
             self._confirmed = {seen for seen in self._confirmed if seen >= offset}
 
     def finish(self) -> None:
-        """The output has ended. Tokens whose text was held for ever (half a character, the beginning of a stop string)
-        belong to what was open."""
-        while self._borders:
-            self._inside = self._borders.popleft()[1]
+        """End the output. Tokens whose text was never emitted (half a character, part of a stop string) belong to what
+        was open."""
+        while self._reasoning_changes:
+            self._inside = self._reasoning_changes.popleft()[1]
         if self._inside:
             self.reasoning += sum(start not in self._unseen for start in self._starts)
         self._starts.clear()

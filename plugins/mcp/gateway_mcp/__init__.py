@@ -1,4 +1,4 @@
-"""MCP servers as tools: those of the configuration, and remote ones that a request names."""
+"""MCP servers as tools: configured servers, and remote ones that a request names."""
 
 from gateway_mcp.plugin import gateway_register_tools
 

@@ -13,40 +13,44 @@ HttpTransport: TypeAlias = Literal["streamable-http", "sse"]
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tools.mcp.servers.<label>]`: a server that requests name by its label."""
+    """`[tools.mcp.servers.<label>]`: a server that requests refer to by its label."""
 
     command: list[str] = []
-    """The program that is the server, with its arguments; it is spoken to over its standard input and output."""
+    """The server program and its arguments. The gateway communicates over its standard input and output."""
     env: dict[str, str] = {}
-    """Variables for the program; of the gateway's own it gets the harmless few that the SDK passes on."""
+    """Environment variables for the program. Of the gateway's own environment it receives only the few harmless ones
+    that the SDK passes on."""
     cwd: str | None = None
     """The program's working directory."""
     url: str | None = None
-    """Where the server listens, in place of `command`."""
+    """URL of the server, instead of `command`."""
     transport: HttpTransport | Literal["stdio"] | None = None
-    """Follows from `command` or `url`, which means streamable HTTP; `sse` has to be said."""
+    """Default: follows from `command`, or streamable HTTP for `url`. `sse` must be set explicitly."""
     headers: dict[str, str] = {}
     """Sent with every HTTP request."""
     scope: Literal["shared", "response"] = "shared"
-    """Whether all responses share the connections, or each has one of its own."""
+    """`shared`: all responses share the connections; `response`: each response has its own connection."""
     connections: Annotated[int, Meta(ge=1, le=64)] = 1
-    """How many connections there are where they are shared."""
+    """Number of shared connections."""
     offer: bool = False
-    """Whether every request has the tools, without asking."""
+    """Whether every request has the tools without asking."""
     allowed_tools: list[str] | None = None
-    """The tools that there are for requests; None: all."""
+    """Names of the tools that requests may use; None: all."""
     require_approval: Literal["always", "never"] = "never"
-    """Whether clients approve each call, where a request does not say."""
+    """Whether clients approve each call, if the request does not say."""
     time_limit: Seconds = 60.0
     """Seconds for one call."""
     connect_timeout: Seconds = 10.0
     """Seconds to connect, and to list the tools."""
     max_output_bytes: Bytes = 262_144
-    """What the model reads of one result at most; the rest is cut off."""
+    """Maximum size in bytes of one result that the model reads; the rest is cut off."""
     max_message_bytes: Bytes = 8_388_608
-    """The largest message that is taken over HTTP."""
+    """Maximum size in bytes of a message received over HTTP."""
+    max_tools_bytes: Bytes = 262_144
+    """Maximum size in bytes of the names, descriptions and schemas of all tools together. A server that exceeds it is
+    refused."""
     tools_ttl: Seconds = 300.0
-    """Seconds after which the tools are listed anew, should the server not say that they have changed."""
+    """Seconds after which the tools are listed again, even if the server reports no change."""
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -67,23 +71,27 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """`[tools.mcp.remote]`: servers that requests name by `server_url`."""
 
     enabled: bool = False
-    """Whether requests may."""
+    """Whether requests may name servers by `server_url`."""
     allow_hosts: list[str] = []
-    """Which hosts: `mcp.example.com`, `*.example.com`, `example.com:8443`, or `*` for every host."""
+    """Allowed hosts: `mcp.example.com`, `*.example.com`, `example.com:8443`, or `*` for every host."""
     allow_private: bool = False
-    """Whether these may be addresses of this machine and of private networks, which are reached without TLS too."""
+    """Whether allowed hosts may have addresses of this machine and of private networks. Those may also be reached
+    without TLS."""
     max_output_bytes: Bytes = 262_144
-    """What the model reads of one result at most; the rest is cut off."""
+    """Maximum size in bytes of one result that the model reads; the rest is cut off."""
     max_message_bytes: Bytes = 4_194_304
-    """The largest message that is taken."""
+    """Maximum size in bytes of a received message."""
     max_tools: Annotated[int, Meta(ge=1)] = 256
-    """A server with more tools is refused."""
+    """Maximum number of tools. A server that has more is refused."""
     time_limit: Seconds = 60.0
     """Seconds for one call."""
     connect_timeout: Seconds = 10.0
     """Seconds to connect, and to list the tools."""
+    max_tools_bytes: Bytes = 262_144
+    """Maximum size in bytes of the names, descriptions and schemas of all tools together. A server that exceeds it is
+    refused."""
     tools_ttl: Seconds = 300.0
-    """Seconds for which a tool list is kept, apart for each API key, URL and credentials."""
+    """Seconds for which a tool list is cached, separately for each API key, URL and credentials."""
 
 
 class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

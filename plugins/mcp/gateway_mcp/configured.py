@@ -1,70 +1,74 @@
-"""A server of the configuration."""
+"""A configured server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
-from gateway.protocols import ServedTool, ToolSession
+from gateway.sdk import ServerTool, SessionContext, ToolServer, ToolSession
+from gateway.sdk.processes import ProcessPool
 from gateway_mcp.config import ServerConfig
-from gateway_mcp.content import served_tool
-from gateway_mcp.dialling import dial_configured
-from gateway_mcp.links import Farewells, Link, LinkSession, own_link
+from gateway_mcp.connecting import configured_transport
+from gateway_mcp.content import server_tool
+from gateway_mcp.links import ClosingConnections, Link, LinkSession, private_session
+from gateway_mcp.output_check import OutputCheck
 from gateway_mcp.tool_list import ToolList
 
 
-class ConfiguredServer:
-    """A `ToolServer`. Shared connections are made when they are needed and kept; others live as long as a response."""
+class ConfiguredServer(ToolServer):
+    """Its shared connections are opened on demand and kept; others live as long as a response."""
 
-    def __init__(self, label: str, config: ServerConfig, farewells: Farewells) -> None:
-        self._label = label
+    def __init__(
+        self,
+        label: str,
+        config: ServerConfig,
+        closing_connections: ClosingConnections,
+        pool: ProcessPool,
+    ) -> None:
+        self.label = label
+        self._output = OutputCheck(pool, label)
         self._config = config
-        self._farewells = farewells
+        self._closing_connections = closing_connections
         self._tool_list = ToolList(self._list, ttl=config.tools_ttl)
         self._shared = (
             [self._link() for _ in range(config.connections)] if config.scope == "shared" else []
         )
 
-    @property
-    def label(self) -> str:
-        return self._label
-
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         return await self._tool_list.get()
 
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
+    def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
         if self._shared:
-            return self._shared_session()
-        return own_link(self._link(), self._farewells)
+            return nullcontext(LinkSession(self._shared, self._output))
+        return private_session(self._link(), self._closing_connections, self._output)
 
     async def close(self) -> None:
-        """Disconnect for good. Does not raise."""
+        """Disconnect permanently. Does not raise."""
         for link in self._shared:
             await link.close()
-
-    @asynccontextmanager
-    async def _shared_session(self) -> AsyncIterator[ToolSession]:
-        yield LinkSession(self._shared)
 
     def _link(self) -> Link:
         config = self._config
         return Link(
-            [dial_configured(config)],
+            [configured_transport(config)],
             connect_timeout=config.connect_timeout,
             tools_changed=self._tool_list.changed if config.scope == "shared" else None,
         )
 
-    async def _list(self) -> Sequence[ServedTool]:
+    async def _list(self) -> Sequence[ServerTool]:
         config = self._config
         link = self._shared[0] if self._shared else self._link()
         try:
             connection = await link.connected()
-            found = await connection.list_tools(seconds=config.connect_timeout)
+            found = await connection.list_tools(
+                seconds=config.connect_timeout, max_bytes=config.max_tools_bytes
+            )
         finally:
             if not self._shared:
-                self._farewells.close(link)
+                self._closing_connections.close(link)
+        self._output.listed(found)
         return [
-            served_tool(
+            server_tool(
                 tool,
                 time_limit=config.time_limit,
                 output_limit=config.max_output_bytes,

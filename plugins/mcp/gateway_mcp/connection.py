@@ -1,4 +1,4 @@
-"""One session with an MCP server, held by a task of its own."""
+"""One session with an MCP server, run by a task of its own."""
 
 from __future__ import annotations
 
@@ -24,37 +24,46 @@ from mcp.types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from gateway.sdk import ToolCall
+from gateway_mcp.messages import MessageScreen, TooManyRequests
+
 logger = logging.getLogger("gateway.mcp")
 
 Dial: TypeAlias = Callable[[], AbstractAsyncContextManager[TransportStreams]]
-"""Makes a transport: entered to connect, left to disconnect, by the same task."""
+"""Creates a transport: an async context manager that connects on entry and disconnects on exit, in the same task."""
 ResultT = TypeVar("ResultT")
 
 MAX_PAGES = 100
-"""Of a tool list; a server that has always one page more is refused."""
+"""Maximum number of pages of a tool list. A server that exceeds it is refused."""
+
+
+LONGEST_MESSAGE = 2000
+"""Maximum length of a server's own error message in characters; the rest is cut off."""
 
 
 class ServerFailure(Exception):
-    """An MCP server cannot be reached, or does not hold to the protocol. The message may be shown: it has no URL."""
+    """An MCP server cannot be reached or violates the protocol. The message may be shown to clients: it contains no
+    URL."""
 
 
 class ConnectionLost(ServerFailure):
-    """The connection has ended before the answer came; whether the call was carried out is not known."""
+    """The connection ended before the answer arrived. Whether the call was carried out is unknown."""
 
 
 class SessionGone(ServerFailure):
-    """The server does not know this session any more, so it has not carried out the call."""
+    """The server no longer knows this session, so it has not carried out the call."""
 
 
 class Connection:
-    """A session that is open until it is closed, or lost.
+    """A session that stays open until it is closed or lost.
 
-    The SDK's scopes must be left by the task that entered them, and any task may call here: so one task opens the session,
-    waits, and closes it.
+    The SDK's scopes must be left by the task that entered them, but any task may use this object. So one task
+    opens the session, waits, and closes it.
     """
 
     def __init__(self, dial: Dial, tools_changed: Callable[[], None] | None = None) -> None:
-        """`tools_changed` is called when the server says that its tools have changed; without it, it is not asked to."""
+        """`tools_changed` is called when the server reports that its tools have changed. If it is None, the server is
+        not asked to report changes."""
         self._dial = dial
         self._tools_changed = tools_changed
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -65,11 +74,12 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended, by whichever side."""
+        """Whether the session has ended, by either side."""
         return self._lost.is_set()
 
     async def open(self, *, seconds: float) -> None:
-        """Connect, and agree on the protocol, within so many seconds. Raises `ServerFailure`; then, and if cancelled, nothing is left open."""
+        """Connect and negotiate the protocol within `seconds`. Raises `ServerFailure`. On failure or cancellation,
+        nothing is left open."""
         self._keeper = asyncio.create_task(self._keep(), name="mcp connection")
         try:
             async with asyncio.timeout(seconds):
@@ -81,36 +91,48 @@ class Connection:
             await self._abort()
             raise
         except Exception as error:
-            # Anything that a transport or the SDK raises means the same here: no connection.
+            # Anything that a transport or the SDK raises means that there is no connection.
             await self._abort()
             raise ServerFailure(reason(error)) from None
 
-    async def list_tools(self, *, seconds: float) -> list[Tool]:
-        """All tools of the server, within so many seconds. Raises `ServerFailure`."""
+    async def list_tools(self, *, seconds: float, max_bytes: int) -> list[Tool]:
+        """All tools of the server, listed within `seconds`. Raises `ServerFailure`, also if they exceed `max_bytes`
+        together."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._all_pages()
+                return await self._all_pages(max_bytes)
         except TimeoutError:
             raise ServerFailure(f"it did not list its tools within {seconds:g} seconds") from None
 
-    async def _all_pages(self) -> list[Tool]:
+    async def _all_pages(self, max_bytes: int) -> list[Tool]:
         client = self._ready.result()
         tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self._ask(client.list_tools(cursor=cursor))
             tools += page.tools
+            max_bytes -= sum(map(_size_of, page.tools))
+            if max_bytes < 0:
+                raise ServerFailure("its tools' descriptions and schemas are too large")
             cursor = page.next_cursor
             if not cursor:
                 return tools
         raise ServerFailure("its list of tools does not end")
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool. Raises `ServerFailure`. Cancelling tells the server, which may stop."""
-        return await self._ask(self._ready.result().call_tool(name, arguments))
+    async def call(self, call: ToolCall) -> CallToolResult:
+        """Call a tool. Raises `ServerFailure`. If cancelled, the server is told and may stop."""
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            call.report_progress()
+
+        client = self._ready.result()
+        return await self._ask(
+            client.call_tool(call.name, call.arguments, progress_callback=progressed)
+        )
 
     async def close(self) -> None:
-        """Say goodbye and disconnect; a program gets a few seconds to end by itself. Does not raise."""
+        """Shut down the session and disconnect. A server program gets a few seconds to exit by itself. Does not
+        raise."""
         self._leave.set()
         if self._keeper is not None:
             done, _ = await asyncio.wait({self._keeper}, timeout=10)
@@ -122,10 +144,10 @@ class Connection:
         if self._keeper is not None:
             await asyncio.wait({self._keeper}, timeout=10)
 
-    async def _ask(self, question: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Await an answer for as long as the connection lives. Raises `ServerFailure`."""
+    async def _ask(self, request: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Await an answer while the connection lives. Raises `ServerFailure`."""
         try:
-            return await self._while_it_lives(question)
+            return await self._until_lost(request)
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 self._end()
@@ -133,18 +155,18 @@ class Connection:
             if error.code == INVALID_REQUEST and error.message == "Session terminated":
                 self._end()
                 raise SessionGone("the MCP server has ended the session") from None
-            raise ServerFailure(error.message) from None
+            raise ServerFailure(reason(error)) from None
         except ServerFailure:
             raise
         except Exception as error:
-            # The SDK checks answers against the protocol and raises what its validators raise.
+            # The SDK validates answers and raises the errors of its validators.
             raise ServerFailure(reason(error)) from None
 
-    async def _while_it_lives(self, question: Coroutine[Any, Any, ResultT]) -> ResultT:
+    async def _until_lost(self, request: Coroutine[Any, Any, ResultT]) -> ResultT:
         if self.lost:
-            question.close()
+            request.close()
             raise ConnectionLost("the connection to the MCP server was lost")
-        asking = asyncio.ensure_future(question)
+        asking = asyncio.ensure_future(request)
         losing = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({asking, losing}, return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +183,7 @@ class Connection:
             with self._scope:
                 client = Client(
                     _Watched(self._dial(), self._end),
-                    message_handler=self._hear,
+                    message_handler=self._on_message,
                     client_info=Implementation(name="litegate", version="0.1"),
                     cache=None,
                 )
@@ -175,7 +197,7 @@ class Connection:
                         listening.cancel()
                         await asyncio.gather(listening, return_exceptions=True)
         except Exception as error:
-            # Whatever ends a transport, its connection is lost; whoever waits for it is told why.
+            # However the transport ended, the connection is lost; waiting tasks receive the reason.
             if not self._ready.done():
                 self._ready.set_exception(error)
             elif not self._leave.is_set():
@@ -184,33 +206,38 @@ class Connection:
             self._lost.set()
             if not self._ready.done():
                 self._ready.set_exception(ServerFailure("it ended the connection"))
-            self._ready.exception()  # seen: nobody may be waiting any more
+            self._ready.exception()  # retrieved: nobody may be waiting for it
 
     def _end(self) -> None:
-        """The server has ended the stream of its messages."""
+        """The server has closed the message stream."""
         self._lost.set()
         self._leave.set()
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification) and self._tools_changed is not None:
             self._tools_changed()
 
     async def _listen(self, client: Client) -> None:
-        """Since 2026-07-28 a server tells of changes only to those who have asked."""
+        """Subscribe to changes. Since protocol version 2026-07-28, a server reports changes only to subscribers."""
         changed = self._tools_changed
         if changed is None or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         try:
             async with client.listen(tools_list_changed=True) as changes:
-                changed()  # what changed before it was asked to tell
+                changed()  # the tools may have changed before the subscription
                 async for _ in changes:
                     changed()
         except (MCPError, SubscriptionLost) as error:
             logger.info("an MCP server does not tell of changes: %s", reason(error))
 
 
+def _size_of(tool: Tool) -> int:
+    """The size of a tool's definition in bytes of JSON, without its output schema."""
+    return len(tool.model_dump_json(by_alias=True, exclude={"meta", "output_schema"}))
+
+
 class _Watched:
-    """A transport that says when the server ends it, which the SDK's session keeps to itself."""
+    """A transport that checks the server's messages and reports when the server closes it."""
 
     def __init__(
         self, inner: AbstractAsyncContextManager[TransportStreams], ended: Callable[[], None]
@@ -230,22 +257,35 @@ class _WatchedStream:
     def __init__(self, inner: Any, ended: Callable[[], None]) -> None:
         self._inner = inner
         self._ended = ended
+        self._screen = MessageScreen()
 
     @property
     def last_context(self) -> Any:
-        """The sender's context, where the stream keeps it; see the SDK's `ReadStream`."""
+        """The sender's context, if the stream keeps it; see the SDK's `ReadStream`."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Any:
-        return await self._or_end(self._inner.receive())
+        try:
+            return await self._screen.admit(await self._or_closed(self._inner.receive()))
+        except TooManyRequests:
+            self._refuse()
+            raise anyio.EndOfStream from None
 
     def __aiter__(self) -> _WatchedStream:
         return self
 
     async def __anext__(self) -> Any:
-        return await self._or_end(self._inner.__anext__())
+        try:
+            return await self._screen.admit(await self._or_closed(self._inner.__anext__()))
+        except TooManyRequests:
+            self._refuse()
+            raise StopAsyncIteration from None
 
-    async def _or_end(self, message: Awaitable[Any]) -> Any:
+    def _refuse(self) -> None:
+        logger.warning("an MCP server sends too many requests: its connection is closed")
+        self._ended()
+
+    async def _or_closed(self, message: Awaitable[Any]) -> Any:
         try:
             return await message
         except (StopAsyncIteration, anyio.EndOfStream, anyio.ClosedResourceError):
@@ -265,14 +305,14 @@ class _WatchedStream:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in words that may be shown to clients: without URLs, paths and headers."""
+    """A description of the failure that may be shown to clients: without URLs, paths and headers."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
         case ServerFailure():
             return str(error)
         case MCPError():
-            return error.message
+            return error.message[:LONGEST_MESSAGE]
         case httpx2.HTTPStatusError():
             return f"it answered with HTTP status {error.response.status_code}"
         case httpx2.TimeoutException():

@@ -1,7 +1,8 @@
-"""From what MCP servers say to what a model reads."""
+"""Converts results and tools of MCP servers for the gateway."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 import msgspec
@@ -17,17 +18,42 @@ from mcp.types import (
     Tool,
 )
 
-from gateway.protocols import ServedTool, ToolDefinition, ToolResult
+from gateway.sdk import ServerTool, ToolDefinition, ToolImage, ToolResult
 
 
 def result_of(result: CallToolResult) -> ToolResult:
-    """A tool's answer as text."""
-    texts = [text for part in result.content if (text := _text(part))]
-    if not texts and result.structured_content is not None:
-        texts = [msgspec.json.encode(result.structured_content).decode()]
+    """A tool's answer as text and images."""
+    text = ""
+    images: list[ToolImage] = []
+    for part in result.content:
+        if (image := _image(part, place=len(text))) is not None:
+            images.append(image)
+        elif told := _text(part):
+            text += f"{told}\n"
+    if not text and not images and result.structured_content is not None:
+        text = msgspec.json.encode(result.structured_content).decode()
     failed = bool(result.is_error)
-    whole = "\n".join(texts) or ("The tool failed and did not say why." if failed else "")
-    return ToolResult(text=whole, failed=failed)
+    if failed and not text and not images:
+        text = "The tool failed and did not say why."
+    return ToolResult(text=text.removesuffix("\n"), failed=failed, images=images)
+
+
+def _image(part: Any, *, place: int) -> ToolImage | None:
+    """The image that a part of an answer is, if it is one; None for data that is not base64."""
+    match part:
+        case ImageContent(data=encoded, mime_type=media_type):
+            pass
+        case EmbeddedResource(
+            resource=BlobResourceContents(blob=encoded, mime_type=str(media_type))
+        ) if media_type.startswith("image/"):
+            pass
+        case _:
+            return None
+    try:
+        data = b64decode(encoded, validate=True)
+    except ValueError:
+        return None
+    return ToolImage(data=data, media_type=media_type, place=place, note=_text(part))
 
 
 def _text(part: Any) -> str:
@@ -46,19 +72,19 @@ def _text(part: Any) -> str:
             return f"[{getattr(part, 'type', 'content')}: cannot be shown here]"
 
 
-def served_tool(
+def server_tool(
     tool: Tool,
     *,
     time_limit: float,
     output_limit: int,
     needs_approval: bool,
     counted_as: str | None,
-) -> ServedTool:
-    """A tool as the gateway knows it."""
+) -> ServerTool:
+    """A tool in the gateway's form."""
     hints = (
         tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
     )
-    return ServedTool(
+    return ServerTool(
         definition=ToolDefinition(
             name=tool.name,
             description=tool.description or tool.title,

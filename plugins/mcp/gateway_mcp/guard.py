@@ -1,11 +1,11 @@
-"""Which URLs a request may name as MCP servers."""
+"""Checks which URLs a request may name as MCP servers."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from gateway.errors import InvalidRequest, PermissionDenied
-from gateway.net.guard import HostGuard, Resolve, port_of, resolve
+from gateway.sdk import InvalidRequest, PermissionDenied
+from gateway.sdk.net import HostGuard, Resolve, port_of, resolve
 from gateway_mcp.config import RemoteConfig
 
 
@@ -16,7 +16,7 @@ class RemoteGuard(HostGuard):
         super().__init__(config.allow_hosts, allow_private=config.allow_private, resolve=resolve)
 
     def check_url(self, url: str) -> None:
-        """Refuse what the configuration does not allow, before anything is looked up."""
+        """Raises an error for URLs that the configuration does not allow, before any name is resolved."""
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port

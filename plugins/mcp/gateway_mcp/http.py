@@ -1,13 +1,22 @@
-"""HTTP as it is spoken to MCP servers: within limits, and for remote ones to checked addresses only."""
+"""HTTP clients for MCP servers: size-limited, and for remote servers restricted to checked addresses."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
+from functools import cache
 
 import httpx2
 
-from gateway.net.guard import HostGuard
-from gateway.net.http import GuardedTransport, LimitedTransport
+from gateway.sdk.http import GuardedTransport, LimitedTransport
+from gateway.sdk.net import HostGuard
+from gateway_mcp.screening import ScreenedTransport
+
+
+@cache
+def _tls_context(trust_env: bool) -> ssl.SSLContext:
+    """Shared, because reading the system's authorities takes tens of milliseconds."""
+    return httpx2.create_ssl_context(trust_env=trust_env)
 
 
 def http_client(
@@ -17,15 +26,21 @@ def http_client(
     max_message_bytes: int,
     guard: HostGuard | None = None,
 ) -> httpx2.AsyncClient:
-    """A client for one MCP server. With a `guard`, proxies of the environment are passed by: they would connect for us.
+    """A client for one MCP server. With a `guard`, proxies of the environment are ignored, because they would connect
+    to unchecked addresses.
 
-    Reading has no time limit of its own, as servers keep streams open: calls have one.
+    Reads have no timeout, because servers keep streams open; calls have one.
     """
-    transport: httpx2.AsyncBaseTransport = httpx2.AsyncHTTPTransport(trust_env=guard is None)
+    trust_env = guard is None
+    transport: httpx2.AsyncBaseTransport = httpx2.AsyncHTTPTransport(
+        verify=_tls_context(trust_env), trust_env=trust_env
+    )
     if guard is not None:
         transport = GuardedTransport(transport, guard)
     return httpx2.AsyncClient(
-        transport=LimitedTransport(transport, max_message_bytes),
+        transport=ScreenedTransport(
+            LimitedTransport(transport, max_message_bytes), max_message_bytes
+        ),
         headers={"accept-encoding": "identity", **headers},
         timeout=httpx2.Timeout(connect_timeout, read=None),
         follow_redirects=False,

@@ -1,4 +1,4 @@
-"""Connections that come back: reconnecting with backoff, and the sessions of responses on them."""
+"""Connections that are re-established: reconnecting with backoff, and the sessions of responses on them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from mcp.types import CallToolResult
 
-from gateway.protocols import ToolResult
+from gateway.sdk import ToolCall, ToolResult
 from gateway_mcp.connection import Connection, Dial, ServerFailure, SessionGone
 from gateway_mcp.content import result_of
+from gateway_mcp.output_check import OutputCheck
 
 logger = logging.getLogger("gateway.mcp")
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
-"""Seconds between two attempts to connect, doubled from the first to the longest while they fail."""
+"""Maximum seconds between two attempts to connect. The pause doubles with each failure."""
 
 
 class Link:
-    """A server, connected to when it is needed, again and again."""
+    """A server to which connections are made on demand, repeatedly if needed."""
 
     def __init__(
         self,
@@ -34,9 +34,8 @@ class Link:
         tools_changed: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`dials` are tried in turn; the one that works is kept. `tools_changed` is also called for each new connection:
-        a server that was started anew may have others.
-        """
+        """`dials` are tried in turn; the first that works is kept. `tools_changed` is also called for each new
+        connection, because a restarted server may have other tools."""
         self._dials = list(dials)
         self._timeout = connect_timeout
         self._tools_changed = tools_changed
@@ -46,10 +45,11 @@ class Link:
         self._wait = 0.0
         self._retry_at = 0.0
         self.calls = 0
-        """How many run now."""
+        """Number of running calls."""
 
     async def connected(self) -> Connection:
-        """The live connection, made where there is none. Raises `ServerFailure`, at once while it waits for the next try."""
+        """The live connection; connects if there is none. Raises `ServerFailure`, immediately during the pause before
+        the next attempt."""
         async with self._opening:
             if self._connection is not None:
                 if not self._connection.lost:
@@ -62,7 +62,7 @@ class Link:
                 connection = await self._connect()
             except ServerFailure:
                 self._wait = min(LONGEST_WAIT, self._wait * 2 or FIRST_WAIT)
-                # Not all replicas of a gateway shall come back at one moment.
+                # Jitter, so that the replicas of a gateway do not reconnect at the same moment.
                 jittered = self._wait * random.uniform(0.75, 1.0)  # noqa: S311 (no secret)
                 self._retry_at = self._clock() + jittered
                 raise
@@ -72,15 +72,15 @@ class Link:
                 self._tools_changed()
             return connection
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool. Raises `ServerFailure`. Only a call that was surely not carried out is made twice."""
+    async def call(self, call: ToolCall) -> CallToolResult:
+        """Call a tool. Raises `ServerFailure`. Retries only calls that were certainly not carried out."""
         self.calls += 1
         try:
             connection = await self.connected()
             try:
-                return await connection.call(name, arguments)
+                return await connection.call(call)
             except SessionGone:
-                return await (await self.connected()).call(name, arguments)
+                return await (await self.connected()).call(call)
         finally:
             self.calls -= 1
 
@@ -107,41 +107,47 @@ class Link:
 
 
 class LinkSession:
-    """One response's calls, each on the least busy of `links`."""
+    """One response's calls; each uses the least busy of `links`."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[Link], output: OutputCheck) -> None:
         self._links = links
+        self._output = output
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def call(self, call: ToolCall) -> ToolResult:
         link = min(self._links, key=lambda each: each.calls)
         try:
-            result = await link.call(name, arguments)
+            result = await link.call(call)
         except ServerFailure as error:
             return ToolResult(text=f"The tool failed: {error}", failed=True)
+        if problem := await self._output.problem(call.name, result):
+            return ToolResult(text=f"The tool failed: {problem}", failed=True)
         return result_of(result)
 
 
-class Farewells:
-    """Connections that are being closed, which nobody waits for but the end of the gateway: a server may take its time."""
+class ClosingConnections:
+    """Connections that are being closed in the background. Only the shutdown of the gateway waits for them: a server
+    may take its time."""
 
     def __init__(self) -> None:
         self._closing: set[asyncio.Task[None]] = set()
 
     def close(self, link: Link) -> None:
-        """Disconnect, beside what goes on."""
+        """Disconnect in the background."""
         task = asyncio.create_task(link.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def over(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until all are closed. Does not raise."""
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 @asynccontextmanager
-async def own_link(link: Link, farewells: Farewells) -> AsyncIterator[LinkSession]:
-    """A session on a connection that nobody else has, closed after it."""
+async def private_session(
+    link: Link, closing_connections: ClosingConnections, output: OutputCheck
+) -> AsyncIterator[LinkSession]:
+    """A session on a connection of its own, which is closed on exit."""
     try:
-        yield LinkSession([link])
+        yield LinkSession([link], output)
     finally:
-        farewells.close(link)
+        closing_connections.close(link)

@@ -1,19 +1,17 @@
-"""What the plugin offers. The SDK is imported when it is opened."""
+"""Registers the plugin's tools. The SDK is imported on opening."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenTool, Register
-from gateway.protocols import ToolServers
+from gateway.sdk import OpenTool, Register, ToolServer, hookimpl
 from gateway_mcp.config import McpConfig
 
 
 @asynccontextmanager
-async def open_servers(config: McpConfig) -> AsyncIterator[ToolServers]:
-    """The servers of `config`; connected to when they are first needed, those that are always offered at once."""
+async def open_servers(config: McpConfig) -> AsyncIterator[ToolServer]:
+    """The servers of `config`. Servers that are always offered are connected to immediately, others on demand."""
     from gateway_mcp.servers import McpServers
 
     async with McpServers(config) as servers:

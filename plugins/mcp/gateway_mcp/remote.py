@@ -1,4 +1,4 @@
-"""A server that a request names by its URL."""
+"""A server that a request names by URL."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from contextlib import AbstractAsyncContextManager
 
 from msgspec import json
 
-from gateway.errors import InvalidRequest, PermissionDenied, Unsupported
-from gateway.net.guard import AddressRefused
-from gateway.protocols import ServedTool, ToolSession
-from gateway.wire.tools import McpTool
+from gateway.sdk import (
+    InvalidRequest,
+    PermissionDenied,
+    ServerTool,
+    SessionContext,
+    ToolServer,
+    ToolSession,
+    Unsupported,
+)
+from gateway.sdk.net import AddressRefused
+from gateway.sdk.processes import ProcessPool
+from gateway.sdk.wire import McpTool
 from gateway_mcp.config import RemoteConfig
+from gateway_mcp.connecting import http_transport, likely_transports
 from gateway_mcp.connection import ServerFailure
-from gateway_mcp.content import served_tool
-from gateway_mcp.dialling import dial_http, likely_transports
+from gateway_mcp.content import server_tool
 from gateway_mcp.guard import RemoteGuard
-from gateway_mcp.links import Farewells, Link, own_link
+from gateway_mcp.links import ClosingConnections, Link, private_session
+from gateway_mcp.output_check import OutputCheck
 from gateway_mcp.tool_list import ToolList
 
 KEPT_LISTS = 256
@@ -46,17 +55,24 @@ _OURS = frozenset(
         "upgrade",
     }
 )
-"""Headers that belong to the transport; a request that sets them could speak for it."""
+"""Headers of the transport. A request that could set them could manipulate it."""
 
 
 class RemoteServers:
-    """The servers that requests name, within the rules of `[tools.mcp.remote]`; keeps their tool lists for a while."""
+    """The servers that requests name, within the rules of `[tools.mcp.remote]`. Caches their tool lists."""
 
-    def __init__(self, config: RemoteConfig, guard: RemoteGuard, farewells: Farewells) -> None:
+    def __init__(
+        self,
+        config: RemoteConfig,
+        guard: RemoteGuard,
+        closing_connections: ClosingConnections,
+        pool: ProcessPool,
+    ) -> None:
+        self._pool = pool
         self._config = config
-        self._farewells = farewells
+        self._closing_connections = closing_connections
         self._guard = guard
-        self._lists: OrderedDict[bytes, ToolList] = OrderedDict()
+        self._lists: OrderedDict[bytes, tuple[ToolList, OutputCheck]] = OrderedDict()
 
     def server(self, tool: McpTool, url: str, *, owner: str | None) -> RemoteServer:
         """The server at `url`. Raises `InvalidRequest` or `PermissionDenied`, with a `param` relative to the entry."""
@@ -69,24 +85,29 @@ class RemoteServers:
         self._guard.check_url(url)
         headers = _headers(tool)
         server = RemoteServer(
-            tool.server_label, url, headers, self._config, self._guard, self._farewells
+            tool.server_label, url, headers, self._config, self._guard, self._closing_connections
         )
-        # Never the credentials themselves: only what tells one set from another.
+        # A digest distinguishes credentials without storing them.
         key = hashlib.sha256(json.encode([owner, url, sorted(headers.items())])).digest()
         kept = self._lists.get(key)
         if kept is None:
-            kept = self._lists[key] = ToolList(server.list_tools, ttl=self._config.tools_ttl)
+            kept = self._lists[key] = (
+                ToolList(server.list_tools, ttl=self._config.tools_ttl),
+                OutputCheck(self._pool, url),
+            )
         self._lists.move_to_end(key)
         while len(self._lists) > KEPT_LISTS:
             self._lists.popitem(last=False)
-        server.tool_list = kept
+        server.tool_list, server.output = kept
         return server
 
 
-class RemoteServer:
-    """A `ToolServer` for one request. Each response has a connection of its own."""
+class RemoteServer(ToolServer):
+    """A server of one request. Each response has its own connection."""
 
     tool_list: ToolList
+    output: OutputCheck
+    """Shared by all servers with this URL and these credentials, like the tool list."""
 
     def __init__(
         self,
@@ -95,21 +116,17 @@ class RemoteServer:
         headers: Mapping[str, str],
         config: RemoteConfig,
         guard: RemoteGuard,
-        farewells: Farewells,
+        closing_connections: ClosingConnections,
     ) -> None:
-        self._label = label
-        self._farewells = farewells
+        self.label = label
+        self._closing_connections = closing_connections
         self._url = url
         self._headers = headers
         self._config = config
         self._guard = guard
 
-    @property
-    def label(self) -> str:
-        return self._label
-
-    async def tools(self) -> Sequence[ServedTool]:
-        """The tools. Raises `PermissionDenied` where the host's addresses are refused, and `ServerFailure`."""
+    async def tools(self) -> Sequence[ServerTool]:
+        """The tools. Raises `PermissionDenied` if the host's addresses are refused, and `ServerFailure`."""
         try:
             await self._guard.check_addresses(self._url)
         except AddressRefused as error:
@@ -122,21 +139,25 @@ class RemoteServer:
             raise ServerFailure("its host's name cannot be resolved") from None
         return await self.tool_list.get()
 
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return own_link(self._link(), self._farewells)
+    def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
+        return private_session(self._link(), self._closing_connections, self.output)
 
-    async def list_tools(self) -> Sequence[ServedTool]:
-        """Ask the server, on a connection for this alone."""
+    async def list_tools(self) -> Sequence[ServerTool]:
+        """List the tools, on a separate connection."""
         config = self._config
         link = self._link()
         try:
-            found = await (await link.connected()).list_tools(seconds=config.connect_timeout)
+            connection = await link.connected()
+            found = await connection.list_tools(
+                seconds=config.connect_timeout, max_bytes=config.max_tools_bytes
+            )
         finally:
-            self._farewells.close(link)
+            self._closing_connections.close(link)
         if len(found) > config.max_tools:
             raise ServerFailure(f"it has more than {config.max_tools} tools")
+        self.output.listed(found)
         return [
-            served_tool(
+            server_tool(
                 tool,
                 time_limit=config.time_limit,
                 output_limit=config.max_output_bytes,
@@ -150,7 +171,7 @@ class RemoteServer:
         config = self._config
         return Link(
             [
-                dial_http(
+                http_transport(
                     self._url,
                     transport,
                     self._headers,
@@ -165,7 +186,7 @@ class RemoteServer:
 
 
 def _headers(tool: McpTool) -> dict[str, str]:
-    """What authorizes the request at the server. An error here names the header and never says its value."""
+    """The headers that authorize the request at the server. Errors name the header but never show its value."""
     headers = dict(tool.headers) if isinstance(tool.headers, dict) else {}
     for name, value in headers.items():
         if not _HEADER_NAME.match(name) or not _HEADER_VALUE.match(value):

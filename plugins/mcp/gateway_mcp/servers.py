@@ -1,22 +1,23 @@
-"""All MCP servers of a gateway, for requests to choose from."""
+"""All MCP servers of a gateway, from which requests choose."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import UNSET
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.net.guard import Resolve, resolve
-from gateway.protocols import ToolServer
-from gateway.wire.tools import McpTool, Tool
+from gateway.sdk import InvalidRequest, SessionContext, ToolServer, Unsupported
+from gateway.sdk.net import Resolve, resolve
+from gateway.sdk.processes import ProcessPool
+from gateway.sdk.wire import McpTool
 from gateway_mcp.config import McpConfig
 from gateway_mcp.configured import ConfiguredServer
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.guard import RemoteGuard
-from gateway_mcp.links import Farewells
+from gateway_mcp.links import ClosingConnections
 from gateway_mcp.remote import RemoteServers
 
 logger = logging.getLogger("gateway.mcp")
@@ -27,23 +28,41 @@ _LEVELS = {
     "mcp.client": logging.CRITICAL,
     "mcp.shared": logging.CRITICAL,
 }
-"""Loggers that write URLs, headers and messages, which may hold credentials. What fails is told by this plugin's own."""
+"""Loggers that write URLs, headers and messages, which may contain credentials. This plugin logs failures itself."""
 
 
-class McpServers:
-    """A `ToolServers`, to be entered and left."""
+_HELPERS: Final = 2
+_MOST_WAITING: Final = 1024
+"""Maximum number of results waiting to be validated; further ones become tool errors."""
+_HELPER_MEMORY: Final = 536_870_912
+"""Memory limit in bytes of each process that validates results."""
+
+
+class McpServers(ToolServer):
+    """The servers; an async context manager."""
+
+    label = request_type = "mcp"
 
     def __init__(self, config: McpConfig, *, resolve: Resolve = resolve) -> None:
-        self._farewells = Farewells()
+        self._closing_connections = ClosingConnections()
+        self._pool = ProcessPool(
+            processes=_HELPERS,
+            memory=_HELPER_MEMORY,
+            max_waiting=_MOST_WAITING,
+            preload=["gateway_mcp.output_schema", "jsonschema.validators"],
+        )
         self._configured = {
-            label: ConfiguredServer(label, server, self._farewells)
+            label: ConfiguredServer(label, server, self._closing_connections, self._pool)
             for label, server in config.servers.items()
         }
         self._offered = [
             self._configured[label] for label, server in config.servers.items() if server.offer
         ]
         self._remote = RemoteServers(
-            config.remote, RemoteGuard(config.remote, resolve), self._farewells
+            config.remote,
+            RemoteGuard(config.remote, resolve),
+            self._closing_connections,
+            self._pool,
         )
 
     async def __aenter__(self) -> McpServers:
@@ -54,23 +73,21 @@ class McpServers:
 
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.gather(*(server.close() for server in self._configured.values()))
-        await self._farewells.over()
+        await self._closing_connections.wait_closed()
+        await self._pool.close()
 
     async def _try(self, server: ConfiguredServer) -> None:
-        """Connect in advance. A server that is away does not stop the gateway: it is tried again when it is needed."""
+        """Connect in advance. An unavailable server does not stop the gateway: it is retried on demand."""
         try:
             await server.tools()
         except ServerFailure as error:
             logger.warning("the MCP server %s is not there: %s", server.label, error)
 
-    @property
-    def request_type(self) -> str:
-        return "mcp"
-
     def offered(self) -> Sequence[ToolServer]:
         return self._offered
 
-    def for_request(self, tool: Tool, *, owner: str | None) -> ToolServer:
+    def check(self, context: SessionContext) -> ToolServer:
+        tool = context.entry
         assert isinstance(tool, McpTool), "the request type is mcp"
         if tool.tunnel_id is not UNSET:
             raise Unsupported(
@@ -78,7 +95,7 @@ class McpServers:
                 param="tunnel_id",
             )
         if isinstance(tool.connector_id, str):
-            # Clients that ask for one of server_url and connector_id reach the configured servers by the latter.
+            # Clients that require either server_url or connector_id use the latter for configured servers.
             if tool.connector_id not in self._configured:
                 raise Unsupported(
                     f"This server has no connector '{tool.connector_id}'. Its connectors are the MCP servers of its "
@@ -87,12 +104,12 @@ class McpServers:
                 )
             if tool.connector_id != tool.server_label or tool.server_url is not UNSET:
                 raise InvalidRequest(
-                    f"A connector of this server has its own label. Send server_label '{tool.connector_id}' with it, and "
+                    f"The label of a connector must be its id. Send server_label '{tool.connector_id}' and "
                     "no server_url.",
                     param="connector_id",
                 )
         if isinstance(tool.server_url, str):
-            return self._remote.server(tool, tool.server_url, owner=owner)
+            return self._remote.server(tool, tool.server_url, owner=context.owner)
         server = self._configured.get(tool.server_label)
         if server is None:
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""The tools of a server, kept until they change or grow old."""
+"""A server's tools, cached until they change or expire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from gateway.protocols import ServedTool
+from gateway.sdk import ServerTool
 from gateway_mcp.connection import ServerFailure
 
 logger = logging.getLogger("gateway.mcp")
@@ -18,7 +18,7 @@ class ToolList:
 
     def __init__(
         self,
-        fetch: Callable[[], Awaitable[Sequence[ServedTool]]],
+        fetch: Callable[[], Awaitable[Sequence[ServerTool]]],
         *,
         ttl: float,
         clock: Callable[[], float] = time.monotonic,
@@ -27,27 +27,29 @@ class ToolList:
         self._fetch = fetch
         self._ttl = ttl
         self._clock = clock
-        self._tools: Sequence[ServedTool] | None = None
+        self._tools: Sequence[ServerTool] | None = None
         self._fresh_until = 0.0
         self._changes = 0
         self._fetching = asyncio.Lock()
 
     def changed(self) -> None:
-        """What is kept is out of date."""
+        """Mark the cached list as out of date."""
         self._changes += 1
         self._fresh_until = 0.0
 
-    async def get(self) -> Sequence[ServedTool]:
-        """The tools; listed once, however many ask. While the server is away, those that it had.
+    async def get(self) -> Sequence[ServerTool]:
+        """The tools. Concurrent callers share one request. While the server is unavailable, returns the last known
+        tools.
 
-        Raises `ServerFailure` where it was never reached.
+        Raises `ServerFailure` if the server was never reached.
         """
         async with self._fetching:
             if self._tools is not None and self._clock() < self._fresh_until:
                 return self._tools
             kept = self._tools
             try:
-                # A change that is told of while the list is on its way may not be in it: it is listed once more.
+                # A change that is reported during the request may be missing from its result, so the tools are listed
+                # again.
                 for _ in range(3):
                     changes = self._changes
                     kept = self._tools = await self._fetch()

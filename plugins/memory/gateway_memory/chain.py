@@ -1,18 +1,18 @@
-"""Histories as linked chains: a response's own items, and a link to what came before."""
+"""Histories as linked chains: each node holds a response's own items and a link to its predecessor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.protocols import CallRecord
-from gateway.wire.items import Item
+from gateway.sdk import CallRecord
+from gateway.sdk.wire import Item
 
 
 class Node:
-    """The items of one response, and the results of its calls, immutable, shared by all its descendants.
+    """The items of one response and the results of its calls. Immutable, shared by all descendants.
 
-    So a conversation of n responses takes n nodes, not n² items, and a node outlives its response for as long as a
-    descendant needs it. `broken` says that what came before was no longer stored when this one was.
+    A conversation of n responses therefore takes n nodes, not n² items. A node outlives its response for as long
+    as a descendant needs it. `broken` is true if the predecessor was no longer stored when this response was.
     """
 
     __slots__ = ("broken", "items", "parent", "results", "size", "users")
@@ -32,12 +32,12 @@ class Node:
         self.parent = parent
         self.broken = broken
         self.users = 0
-        """Responses and nodes that refer to this one."""
+        """Number of responses and nodes that refer to this one."""
         if parent is not None:
             parent.users += 1
 
     def history(self) -> list[Item] | None:
-        """All items from the first on; None where the chain is broken."""
+        """All items, oldest first, or None if the chain is broken."""
         parts: list[Sequence[Item]] = []
         node: Node | None = self
         while node is not None:
@@ -49,7 +49,8 @@ class Node:
 
 
 def release(node: Node) -> list[Node]:
-    """Take one user from a node; returns the nodes that nobody needs now, among it and its ancestors."""
+    """Release one reference to `node`. Returns the nodes that became unused: the node itself and any of its
+    ancestors."""
     freed: list[Node] = []
     node.users -= 1
     while node.users == 0:

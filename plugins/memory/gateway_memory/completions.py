@@ -1,4 +1,4 @@
-"""The stored chat completions."""
+"""Stored chat completions."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from gateway.protocols.store import CompletionPage, Order, StoredCompletion
-from gateway.wire.common import encode
-from gateway.wire.stored_chat import StoredChatCompletion
-from gateway_memory.shelf import Shelf
+from gateway.sdk import CompletionPage, Order, StoredCompletion
+from gateway.sdk.wire import StoredChatCompletion, encode
+from gateway_memory.lru import LruMapping
+from gateway_memory.shares import Usage
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredEntry(msgspec.Struct, frozen=True):
     record: StoredCompletion
     size: int
-    """Bytes as JSON."""
+    """Size in bytes, as JSON."""
 
 
 class CompletionTable:
-    """Completions by id, and for each owner in the order in which they were put. `clock` gives seconds."""
+    """Completions by id, and per owner in insertion order. `clock` returns seconds."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.shelf: Shelf[_Kept] = Shelf(clock)
-        self.size = 0
-        """Bytes of all, as JSON."""
+    def __init__(self, clock: Callable[[], float], bytes_used: Usage) -> None:
+        """`bytes_used` is updated with the size of the completions, in bytes of JSON."""
+        self.table: LruMapping[_StoredEntry] = LruMapping(clock)
+        self.number = Usage()
+        self._bytes_used = bytes_used
         self._orders: dict[str | None, dict[str, None]] = {}
 
     def put(self, record: StoredCompletion) -> None:
         self.remove(record.id)
         self._orders.setdefault(record.owner, {})[record.id] = None
+        self.number.add(record.owner, 1)
         self._keep(record)
 
     def use(self, completion_id: str, owner: str | None) -> StoredCompletion | None:
-        found = self.shelf.get(completion_id)
+        found = self.table.get(completion_id)
         if found is None or found.record.owner != owner:
             return None
-        self.shelf.use(completion_id)
+        self.table.use(completion_id)
         return found.record
 
     def update(
@@ -48,25 +50,26 @@ class CompletionTable:
             return None
         completion = msgspec.structs.replace(found.completion, metadata=dict(metadata))
         changed = msgspec.structs.replace(found, completion=completion)
-        self.size -= self._size_of(completion_id)
+        self._bytes_used.add(owner, -self._size_of(completion_id))
         self._keep(changed)
         return changed
 
     def _size_of(self, completion_id: str) -> int:
-        kept = self.shelf.get(completion_id)
+        kept = self.table.get(completion_id)
         return 0 if kept is None else kept.size
 
     def _keep(self, record: StoredCompletion) -> None:
-        kept = _Kept(record, len(encode(record)))
-        self.shelf.put(record.id, kept)
-        self.size += kept.size
+        kept = _StoredEntry(record, len(encode(record)))
+        self.table.put(record.id, kept, record.owner)
+        self._bytes_used.add(record.owner, kept.size)
 
     def remove(self, completion_id: str) -> bool:
-        found = self.shelf.pop(completion_id)
+        found = self.table.pop(completion_id)
         if found is None:
             return False
-        self.size -= found.size
         owner = found.record.owner
+        self._bytes_used.add(owner, -found.size)
+        self.number.add(owner, -1)
         del self._orders[owner][completion_id]
         if not self._orders[owner]:
             del self._orders[owner]
@@ -102,24 +105,24 @@ class CompletionTable:
 
     def _records(self, ids: Iterator[str]) -> Iterator[StoredCompletion]:
         for each in ids:
-            kept = self.shelf.get(each)
+            kept = self.table.get(each)
             assert kept is not None, "what is in an order is on the shelf"
             yield kept.record
 
 
-class KeepsCompletions(ABC):
-    """The part `Completions` of the store."""
+class CompletionStore(ABC):
+    """The `Completions` part of the store."""
 
     def __init__(self, completions: CompletionTable) -> None:
         self._completions = completions
 
     @abstractmethod
     def _expire(self) -> None:
-        """Forget what was not used for too long."""
+        """Evict entries that have not been used within the TTL."""
 
     @abstractmethod
     def _make_room(self) -> None:
-        """Forget what is beyond the bounds."""
+        """Evict entries until the bounds hold."""
 
     async def put_completion(self, record: StoredCompletion) -> None:
         self._expire()

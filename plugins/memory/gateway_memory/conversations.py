@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.protocols.store import ItemPage, Order
-from gateway.wire.common import encode
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation
+from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk.wire import Conversation, Item, encode
 
 
 class Thread:
-    """One conversation, with what it takes of memory. Items are in the order in which they were added."""
+    """One conversation and its memory use. Items are in insertion order."""
 
     def __init__(self, conversation: Conversation, owner: str | None) -> None:
         self.conversation = conversation
         self.owner = owner
         self.size = len(encode(conversation))
-        """Bytes as JSON."""
+        """Size in bytes, as JSON."""
         self._items: dict[str, Item] = {}
+        self._items_size = 0
 
     def rename(self, conversation: Conversation) -> None:
-        """Replace what is said of the conversation; its items stay."""
+        """Replace the conversation object; its items stay."""
         self.size += len(encode(conversation)) - len(encode(self.conversation))
         self.conversation = conversation
 
-    def append(self, items: Sequence[Item]) -> None:
-        """Add the items whose ids are not here yet."""
+    def append(self, items: Sequence[Item], bounds: ConversationBounds | None) -> None:
+        """Append the items whose ids are not present yet. Raises `ConversationFull`."""
+        new: dict[str, Item] = {}
         for item in items:
             if item.id not in self._items:
-                self._items[item.id] = item
-                self.size += len(encode(item))
+                new.setdefault(item.id, item)
+        size = sum(len(encode(item)) for item in new.values())
+        if bounds is not None and new:
+            number = len(self._items) + len(new)
+            if number > bounds.items or self._items_size + size > bounds.bytes:
+                raise ConversationFull.beyond(bounds.items, bounds.bytes)
+        self._items.update(new)
+        self._items_size += size
+        self.size += size
 
     def page(self, after: str | None, limit: int | None, order: Order) -> ItemPage | None:
         items = list(self._items.values())
@@ -51,5 +58,7 @@ class Thread:
         item = self._items.pop(item_id, None)
         if item is None:
             return False
-        self.size -= len(encode(item))
+        size = len(encode(item))
+        self._items_size -= size
+        self.size -= size
         return True

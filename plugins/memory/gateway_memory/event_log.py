@@ -1,4 +1,4 @@
-"""The events of one response: kept, replayed and followed."""
+"""The event log of one response: storing, replaying and following events."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 _COUNTED_AT_ONCE = 4096
-"""Bytes; with every token it would cost a tenth of what storing costs."""
+"""In bytes. Usage is reported in steps of this size; reporting it per token would add a tenth to the cost of storing.
+"""
 
 
 class EventLog:
-    """Events in the order of their sequence numbers from 0. Used on one event loop."""
+    """Events in the order of their sequence numbers, starting at 0. Must be used on one event loop."""
 
     __slots__ = (
         "_complete", "_dropped", "_events", "_grown", "_limit", "_size", "_waiting", "attempt",
@@ -18,15 +19,15 @@ class EventLog:
     )  # fmt: skip
 
     def __init__(self, grown: Callable[[int], None]) -> None:
-        """`grown` is told how many bytes came in, some at a time."""
+        """`grown` is called with the number of bytes added, in batches."""
         self.counted = 0
-        """Bytes of its events that were told of."""
+        """Number of bytes already reported to `grown`."""
         self._size = 0
         self._limit = _COUNTED_AT_ONCE
         self.ending = False
-        """The response has ended: only the last events are to come."""
+        """True once the response has ended: only the last events are still to come."""
         self.attempt = 0
-        """Whose events are taken: see `gateway.protocols.StoredResponse`."""
+        """The attempt whose events are accepted; see `gateway.protocols.StoredResponse`."""
         self._grown = grown
         self._events: list[bytes] = []
         self._complete = False
@@ -38,12 +39,12 @@ class EventLog:
 
     @property
     def complete(self) -> bool:
-        """Whether its last event is there."""
+        """Whether the log contains its last event."""
         return self._complete
 
     def append(self, events: Sequence[bytes], last: bool, attempt: int = 0) -> bool:
-        """Add events; False, and no change, where the log is complete or dropped, or another attempt's, or where its end
-        must come."""
+        """Append events. Returns False and changes nothing if the log is complete or dropped, if it belongs to
+        another attempt, or if only its last events are accepted."""
         if attempt != self.attempt:
             return False
         if last or self.ending:
@@ -66,12 +67,12 @@ class EventLog:
         return True
 
     def drop(self) -> None:
-        """End every reader now."""
+        """End all readers immediately."""
         self._dropped = self.ending = True
         self._wake()
 
     def retire(self) -> None:
-        """The log is no longer stored: those who read a complete one may read it to its end, others are ended."""
+        """Mark the log as no longer stored. Readers of a complete log may read it to its end; all others are ended."""
         if not self._complete:
             self.drop()
 
@@ -90,7 +91,7 @@ class EventLog:
                 try:
                     await wake
                 finally:
-                    if wake in self._waiting:  # the reader left before anything came
+                    if wake in self._waiting:  # the reader left before an event arrived
                         self._waiting.remove(wake)
 
     def _wake(self) -> None:

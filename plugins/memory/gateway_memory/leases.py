@@ -1,4 +1,4 @@
-"""Who runs what, and who shall be told to stop."""
+"""Leases of background work, and requests to cancel it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 
 
 class LeaseTable:
-    """Leases of one process' responses. `clock` gives seconds."""
+    """Leases of one process' responses. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -15,7 +15,8 @@ class LeaseTable:
         self._readers: list[asyncio.Queue[str]] = []
 
     def lease(self, holder: str, response_ids: Collection[str], seconds: float) -> None:
-        """Leases that somebody else holds now stay theirs: a late owner does not take back what was taken over."""
+        """Lease the responses to `holder` for `seconds`. Valid leases of other holders are kept: a late owner does
+        not take back what was taken over."""
         now = self._clock()
         for response_id in response_ids:
             owner, until = self._held.get(response_id, (holder, now))
@@ -27,13 +28,14 @@ class LeaseTable:
             del self._held[response_id]
 
     def forget(self, response_id: str) -> None:
-        """The response is gone or has ended."""
+        """Remove the lease of a response that was deleted or has ended."""
         self._held.pop(response_id, None)
 
     def take(
         self, holder: str, seconds: float, limit: int, unfinished: Callable[[str], bool]
     ) -> list[str]:
-        """Lease to `holder` what is unfinished and whose lease has run out; leases of anything else are dropped then."""
+        """Lease to `holder` up to `limit` unfinished responses whose lease has expired. Expired leases of other
+        responses are dropped."""
         now = self._clock()
         taken: list[str] = []
         for response_id, (_, until) in list(self._held.items()):

@@ -1,4 +1,4 @@
-"""From the configuration to a `MemoryStore`."""
+"""Opens a `MemoryStore` from the configuration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenStore, Register
+from gateway.sdk import OpenStore, Register, hookimpl
 from gateway_memory.store import MemoryStore
 
 
@@ -17,20 +16,20 @@ class MemoryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """`[stores.memory]`."""
 
     max_responses: Annotated[int, Meta(ge=1)] = 10_000
-    """The most responses that are kept; the one that was not used for longest goes first."""
+    """Maximum number of responses; the least recently used one is evicted first."""
     max_conversations: Annotated[int, Meta(ge=1)] = 10_000
-    """The most conversations that are kept."""
+    """Maximum number of conversations."""
     max_completions: Annotated[int, Meta(ge=1)] = 10_000
-    """The most stored chat completions that are kept."""
+    """Maximum number of stored chat completions."""
     max_bytes: Annotated[int, Meta(ge=1)] = 256 * 1024 * 1024
-    """The most bytes of all of these together, events included, counted as JSON."""
+    """Maximum size of all of these together, events included, in bytes of JSON."""
     ttl: Annotated[float, Meta(gt=0)] = 86_400.0
-    """Seconds after which what nobody used is forgotten."""
+    """Seconds without use after which an entry is evicted."""
 
 
 @asynccontextmanager
 async def open_memory(config: MemoryConfig) -> AsyncIterator[MemoryStore]:
-    """An empty store; what it holds is gone when the context is left."""
+    """An empty store. Its contents are lost when the context is left."""
     yield MemoryStore(
         max_responses=config.max_responses,
         max_conversations=config.max_conversations,

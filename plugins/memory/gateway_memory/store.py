@@ -1,32 +1,43 @@
-"""The store itself: what is kept, for how long, and what goes first."""
+"""The in-memory store: what it keeps, for how long, and its eviction order."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from gateway.protocols.prompt import CallRecord
-from gateway.protocols.store import Append, Heard, ItemPage, Order, StoredResponse
-from gateway.wire.common import encode
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation, ResponseStatus, snapshot
+from gateway.sdk import (
+    Append,
+    CallRecord,
+    ConversationBounds,
+    ItemPage,
+    Notification,
+    Order,
+    StoredResponse,
+)
+from gateway.sdk.stores import ValueTable
+from gateway.sdk.wire import Conversation, Item, ResponseStatus, encode, snapshot
 from gateway_memory.chain import Node, release
-from gateway_memory.completions import CompletionTable, KeepsCompletions
+from gateway_memory.completions import CompletionStore, CompletionTable
 from gateway_memory.conversations import Thread
 from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
-from gateway_memory.shelf import Shelf
+from gateway_memory.lru import LruMapping
+from gateway_memory.shares import Usage
+
+_Bounded: TypeAlias = tuple[LruMapping[Any], Callable[[str], object], Usage, int]
+"""Evictable entries, the function that removes one, the count per owner (running ones included), and the maximum
+count."""
 
 _NO_EVENTS = EventLog(lambda added: None)
 _NO_EVENTS.drop()
 
 
 class _Entry:
-    """A stored response, with its place in the chain and its events."""
+    """A stored response with its chain node and event log."""
 
     __slots__ = ("log", "node", "record", "size")
 
@@ -35,7 +46,7 @@ class _Entry:
         self.node = node
         self.log = log
         self.size = size
-        """Bytes of the response but for its items and events."""
+        """Size in bytes of the response without its items and events."""
 
     @property
     def unfinished(self) -> bool:
@@ -43,17 +54,19 @@ class _Entry:
 
     @property
     def open(self) -> bool:
-        """Whether somebody has to look after it: it runs, or its log has not ended."""
+        """Whether the response still needs an owner: it is unfinished, or its log has not ended."""
         return self.unfinished or (self.record.streamed and not self.log.complete)
 
 
-class MemoryStore(KeepsCompletions):
-    """Satisfies `gateway.protocols.ResponseStore` within one process, for use on one event loop.
+class MemoryStore(CompletionStore):
+    """Satisfies `gateway.protocols.ResponseStore` within one process. Must be used on one event loop.
 
-    No method waits while it changes something, so each is atomic. What was not used for `ttl` seconds is forgotten; when
-    there are more than `max_responses`, `max_conversations`, `max_completions` or `max_bytes`, what was not used for longest
-    goes first: responses with their events, conversations with their items, chat completions with their messages. Unfinished responses stay. A descendant keeps its
-    ancestors' items, and the results of their calls, which go on counting. `clock` gives seconds.
+    No method awaits while it changes state, so each is atomic. Entries not used for `ttl` seconds are evicted.
+    When `max_responses`, `max_conversations`, `max_completions` or `max_bytes` is exceeded, the least recently
+    used entry of the owner with the highest usage is evicted: a response with its events, a conversation with its
+    items, or a chat completion with its messages. Owners within an equal share of a bound lose nothing to others.
+    Unfinished responses are never evicted. A descendant keeps its ancestors' items and call results alive, and
+    they count until it is removed. `clock` returns seconds.
     """
 
     def __init__(
@@ -66,28 +79,33 @@ class MemoryStore(KeepsCompletions):
         ttl: float = 86_400.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._max_responses = max_responses
-        self._max_conversations = max_conversations
-        self._max_completions = max_completions
         self._max_bytes = max_bytes
         self._ttl = ttl
         self._clock = clock
         self._unfinished: dict[str, _Entry] = {}
-        self._finished: Shelf[_Entry] = Shelf(clock)
-        self._threads: Shelf[Thread] = Shelf(clock)
-        super().__init__(CompletionTable(clock))
-        self._shelves: Sequence[tuple[Shelf[Any], Callable[[str], object]]] = (
-            (self._finished, self._remove),
-            (self._threads, self._remove_thread),
-            (self._completions.shelf, self._completions.remove),
+        self._finished: LruMapping[_Entry] = LruMapping(clock)
+        self._threads: LruMapping[Thread] = LruMapping(clock)
+        self._bytes_used = Usage()
+        self._responses_used = Usage()
+        self._threads_used = Usage()
+        super().__init__(CompletionTable(clock, self._bytes_used))
+        self._tables: Sequence[_Bounded] = (
+            (self._finished, self._remove, self._responses_used, max_responses),
+            (self._threads, self._remove_thread, self._threads_used, max_conversations),
+            (
+                self._completions.table,
+                self._completions.remove,
+                self._completions.number,
+                max_completions,
+            ),
         )
-        """What is bounded, each with what removes one of its things."""
+        self._values = ValueTable(clock)
         self._leases = LeaseTable(clock)
-        self._homes: dict[tuple[str | None, str], dict[str, None]] = {}
-        """In which of an owner's responses an item is, the last one last."""
+        self._responses_of_item: dict[tuple[str | None, str], dict[str, None]] = {}
+        """Response ids by (owner, item id); the newest response is last."""
         self._calls: dict[tuple[str | None, str], tuple[Node, str]] = {}
-        """Where the results of an owner's calls are, by item id, and the response that made them, which may be gone."""
-        self._bytes = 0
+        """Locations of call results by (owner, item id): the node, and the id of the response that made the call,
+        which may have been removed."""
 
     @property
     def shared(self) -> bool:
@@ -95,15 +113,15 @@ class MemoryStore(KeepsCompletions):
 
     @property
     def size(self) -> int:
-        """Bytes that are kept, counted as JSON; the last few thousand of a running log may not be in it yet."""
-        return self._bytes + self._completions.size
+        """Stored bytes, as JSON. May lag behind a running log by a few thousand bytes."""
+        return self._bytes_used.total
 
     def __len__(self) -> int:
-        """How many responses are kept."""
+        """Number of stored responses."""
         return len(self._unfinished) + len(self._finished)
 
     async def health(self) -> None:
-        """It always answers."""
+        """Always succeeds."""
 
     async def put(self, record: StoredResponse) -> None:
         self._expire()
@@ -129,10 +147,11 @@ class MemoryStore(KeepsCompletions):
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
         entry = self._use(response_id, owner)
-        return None if entry is None else _apart(entry.record)
+        return None if entry is None else _detached(entry.record)
 
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
-        """None also where an ancestor was gone before this response was stored: half a history is none."""
+        """None also if an ancestor had been removed before this response was stored: an incomplete history counts as
+        missing."""
         entry = self._use(response_id, owner)
         return None if entry is None else entry.node.history()
 
@@ -141,8 +160,8 @@ class MemoryStore(KeepsCompletions):
     ) -> Mapping[str, Item]:
         found: dict[str, Item] = {}
         for item_id in item_ids:
-            for home in reversed(self._homes.get((owner, item_id), {})):
-                entry = self._use(home, owner)
+            for found_id in reversed(self._responses_of_item.get((owner, item_id), {})):
+                entry = self._use(found_id, owner)
                 if entry is not None:
                     found |= {item.id: item for item in entry.node.items if item.id == item_id}
                     break
@@ -169,7 +188,7 @@ class MemoryStore(KeepsCompletions):
         return True
 
     def _put(self, record: StoredResponse) -> None:
-        record = _apart(record)
+        record = _detached(record)
         response = record.response
         items = (*record.input, *response.output)
         before = self._find(record.id)
@@ -177,16 +196,18 @@ class MemoryStore(KeepsCompletions):
         node.users += 1
         size = len(encode(response)) - len(encode(response.output))
         size += len(record.request or b"")
-        log = EventLog(self._grow) if before is None else before.log
+        log = EventLog(partial(self._grow, record.owner)) if before is None else before.log
         log.attempt = record.attempt
-        self._bytes += size + node.size
+        self._bytes_used.add(record.owner, size + node.size)
+        self._responses_used.add(record.owner, 1)
         if before is not None:
             self._unfinished.pop(record.id, None)
             self._finished.pop(record.id)
-            self._leave_homes(before)
-            self._bytes -= before.size + self._release(before)
+            self._remove_from_index(before)
+            self._bytes_used.add(before.record.owner, -before.size - self._release(before))
+            self._responses_used.add(before.record.owner, -1)
         for item in items:
-            self._homes.setdefault((record.owner, item.id), {})[record.id] = None
+            self._responses_of_item.setdefault((record.owner, item.id), {})[record.id] = None
         for item_id in record.results:
             self._calls[record.owner, item_id] = (node, record.id)
         entry = _Entry(record, node, log, size)
@@ -194,7 +215,7 @@ class MemoryStore(KeepsCompletions):
         if entry.unfinished:
             self._unfinished[record.id] = entry
         else:
-            self._finished.put(record.id, entry)
+            self._finished.put(record.id, entry, record.owner)
             if not entry.open:
                 self._leases.forget(record.id)
 
@@ -205,7 +226,7 @@ class MemoryStore(KeepsCompletions):
         if previous is None or record.conversation_id is not None:
             return Node(items, results, size, None)
         if before is not None and before.record.previous_response_id == previous:
-            # The parent may be gone by now; what it left to this response is not.
+            # The parent response may have been removed by now; the node that this response refers to still exists.
             return Node(items, results, size, before.node.parent, broken=before.node.broken)
         parent = self._find(previous)
         if parent is None or parent.record.owner != record.owner:
@@ -228,12 +249,15 @@ class MemoryStore(KeepsCompletions):
         entry = self._unfinished.pop(response_id, None) or self._finished.pop(response_id)
         if entry is not None:
             entry.log.retire()
-            self._bytes -= entry.size + entry.log.counted + self._release(entry)
+            freed = entry.size + entry.log.counted + self._release(entry)
+            self._bytes_used.add(entry.record.owner, -freed)
+            self._responses_used.add(entry.record.owner, -1)
             self._leases.forget(response_id)
-            self._leave_homes(entry)
+            self._remove_from_index(entry)
 
     def _release(self, entry: _Entry) -> int:
-        """Its node is needed by its descendants alone; returns the bytes that this frees."""
+        """Release the entry's node, which then lives only as long as its descendants. Returns the number of bytes
+        freed."""
         freed = release(entry.node)
         for node in freed:
             for item_id in node.results:
@@ -242,23 +266,23 @@ class MemoryStore(KeepsCompletions):
                     del self._calls[entry.record.owner, item_id]
         return sum(node.size for node in freed)
 
-    def _leave_homes(self, entry: _Entry) -> None:
-        """Its items are found there no more."""
+    def _remove_from_index(self, entry: _Entry) -> None:
+        """Remove the response from the index of its items."""
         owner, response_id = entry.record.owner, entry.record.id
         for item in entry.node.items:
-            homes = self._homes.get((owner, item.id))
-            if homes is not None:
-                homes.pop(response_id, None)
-                if not homes:
-                    del self._homes[owner, item.id]
+            containing = self._responses_of_item.get((owner, item.id))
+            if containing is not None:
+                containing.pop(response_id, None)
+                if not containing:
+                    del self._responses_of_item[owner, item.id]
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
     ) -> bool:
         return self._log(response_id).append(events, last, attempt)
 
-    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
-        """All is done at once: there is nothing to hear."""
+    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
+        """Appends complete synchronously; `heard` is not used."""
         append = self._log(response_id).append
         return partial(append, attempt=attempt) if attempt else append
 
@@ -266,10 +290,10 @@ class MemoryStore(KeepsCompletions):
         entry = self._find(response_id)
         return _NO_EVENTS if entry is None else entry.log
 
-    def _grow(self, added: int) -> None:
-        """A log has more bytes."""
-        self._bytes += added
-        if self._bytes + self._completions.size > self._max_bytes:
+    def _grow(self, owner: str | None, added: int) -> None:
+        """Add `added` bytes of log to the usage of `owner`."""
+        self._bytes_used.add(owner, added)
+        if self._bytes_used.total > self._max_bytes:
             self._make_room()
 
     async def count_events(self, response_id: str) -> int:
@@ -296,7 +320,7 @@ class MemoryStore(KeepsCompletions):
 
         taken = self._leases.take(holder, seconds, limit, orphaned)
         found = [self._find(response_id) for response_id in taken]
-        return [_apart(entry.record) for entry in found if entry is not None]
+        return [_detached(entry.record) for entry in found if entry is not None]
 
     async def request_cancel(self, response_id: str) -> None:
         self._leases.request_cancel(response_id)
@@ -311,12 +335,13 @@ class MemoryStore(KeepsCompletions):
         if thread is None:
             self._remove_thread(conversation.id)
             thread = Thread(conversation, owner)
-            self._threads.put(conversation.id, thread)
-            self._bytes += thread.size
+            self._threads.put(conversation.id, thread, owner)
+            self._threads_used.add(owner, 1)
+            self._bytes_used.add(owner, thread.size)
         else:
-            self._bytes -= thread.size
+            self._bytes_used.add(owner, -thread.size)
             thread.rename(conversation)
-            self._bytes += thread.size
+            self._bytes_used.add(owner, thread.size)
         self._make_room()
 
     async def get_conversation(
@@ -332,14 +357,19 @@ class MemoryStore(KeepsCompletions):
         return True
 
     async def append_items(
-        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+        self,
+        conversation_id: str,
+        items: Sequence[Item],
+        *,
+        owner: str | None = None,
+        bounds: ConversationBounds | None = None,
     ) -> bool:
         thread = self._thread(conversation_id, owner)
         if thread is None:
             return False
-        self._bytes -= thread.size
-        thread.append(items)
-        self._bytes += thread.size
+        before = thread.size
+        thread.append(items, bounds)
+        self._bytes_used.add(owner, thread.size - before)
         self._make_room()
         return True
 
@@ -367,10 +397,24 @@ class MemoryStore(KeepsCompletions):
         thread = self._thread(conversation_id, owner)
         if thread is None:
             return False
-        self._bytes -= thread.size
+        before = thread.size
         removed = thread.remove(item_id)
-        self._bytes += thread.size
+        self._bytes_used.add(owner, thread.size - before)
         return removed
+
+    async def compare_and_set(
+        self,
+        name: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        seconds: float,
+        owner: str | None = None,
+    ) -> bytes | None:
+        return self._values.compare_and_set(name, value, expected, seconds, owner)
+
+    async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
+        return self._values.get(name, owner)
 
     def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
         self._expire()
@@ -383,41 +427,42 @@ class MemoryStore(KeepsCompletions):
     def _remove_thread(self, conversation_id: str) -> None:
         thread = self._threads.pop(conversation_id)
         if thread is not None:
-            self._bytes -= thread.size
+            self._threads_used.add(thread.owner, -1)
+            self._bytes_used.add(thread.owner, -thread.size)
 
     def _expire(self) -> None:
         limit = self._clock() - self._ttl
-        for shelf, remove in self._shelves:
-            while (oldest := shelf.oldest()) and oldest[1] <= limit:
+        for table, remove, _, _ in self._tables:
+            while (oldest := table.oldest()) and oldest[1] <= limit:
                 remove(oldest[0])
 
     def _make_room(self) -> None:
-        while len(self) > self._max_responses and (oldest := self._finished.oldest()):
-            self._remove(oldest[0])
-        while len(self._threads) > self._max_conversations and (oldest := self._threads.oldest()):
-            self._remove_thread(oldest[0])
-        completions = self._completions
-        while len(completions.shelf) > self._max_completions and (
-            oldest := completions.shelf.oldest()
-        ):
-            completions.remove(oldest[0])
-        while self.size > self._max_bytes and self._remove_oldest():
-            pass
+        for table, remove, number, most in self._tables:
 
-    def _remove_oldest(self) -> bool:
-        """Remove what was not used for longest, whatever it is; False where there is nothing."""
+            def is_evictable(owner: str | None, table: LruMapping[Any] = table) -> bool:
+                return table.oldest_of(owner) is not None
+
+            while over := number.owner_over_share(most, is_evictable):
+                oldest = table.oldest_of(over[0])
+                assert oldest is not None, "who can give has something"
+                remove(oldest[0])
+        while over := self._bytes_used.owner_over_share(self._max_bytes, self._has_finished):
+            self._remove_oldest_of(over[0])
+
+    def _has_finished(self, owner: str | None) -> bool:
+        return any(table.oldest_of(owner) for table, _, _, _ in self._tables)
+
+    def _remove_oldest_of(self, owner: str | None) -> None:
+        """Remove the least recently used entry of an owner, of any kind."""
         found = [
             (oldest[1], oldest[0], remove)
-            for shelf, remove in self._shelves
-            if (oldest := shelf.oldest())
+            for table, remove, _, _ in self._tables
+            if (oldest := table.oldest_of(owner))
         ]
-        if not found:
-            return False
         _, key, remove = min(found, key=lambda each: each[0])
         remove(key)
-        return True
 
 
-def _apart(record: StoredResponse) -> StoredResponse:
-    """The record with a response of its own: responses may be changed in place, items may not."""
+def _detached(record: StoredResponse) -> StoredResponse:
+    """The record with its own copy of the response: responses may be changed in place, items may not."""
     return msgspec.structs.replace(record, response=snapshot(record.response))

@@ -1,4 +1,4 @@
-"""The answer's types, as they are sent; those of the server's tools are in `gateway_messages.tool_answer`."""
+"""Response types. Those of server tools are in `gateway_messages.tool_answer`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from gateway.wire.common import Tagged, Value
-from gateway.wire.response import Usage as GatewayUsage
+from gateway.sdk.wire import Tagged, Value
+from gateway.sdk.wire import Usage as GatewayUsage
 from gateway_messages.tool_answer import ToolAnswer
 
 StopReason: TypeAlias = Literal[
@@ -22,7 +22,7 @@ StopReason: TypeAlias = Literal[
 
 
 class WebCitation(Tagged, frozen=True, kw_only=True, tag="web_search_result_location"):
-    """What a text block says is from there. `encrypted_index` is for nobody but the server."""
+    """The source of a text block. `encrypted_index` is meaningful to the server only."""
 
     cited_text: str
     url: str
@@ -73,7 +73,7 @@ class OutputTokensDetails(Value, frozen=True, kw_only=True):
 
 
 class DeltaUsage(Value, frozen=True, kw_only=True):
-    """What `message_delta` tells, in all. What was read from the cache is not part of `input_tokens`."""
+    """Cumulative usage in `message_delta`. Tokens read from the cache are not part of `input_tokens`."""
 
     input_tokens: int
     cache_creation_input_tokens: int = 0
@@ -88,7 +88,7 @@ class Usage(DeltaUsage, frozen=True, kw_only=True):
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """A whole answer; also its beginning, in `message_start`."""
+    """A complete message; also its initial state, in `message_start`."""
 
     id: str
     type: Literal["message"] = "message"
@@ -103,17 +103,17 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True, kw_only=True):
-    """How an answer ended."""
+    """How a message ended."""
 
     stop_reason: StopReason
     stop_sequence: str | None
     usage: GatewayUsage
     server_tools: ServerToolUsage | None = None
     hides_output: bool
-    """Whether what was generated was not asked for."""
+    """Whether the generated output was not requested (`max_tokens` 0) and is hidden."""
 
     def counted(self) -> dict[str, Any]:
-        """The fields of a usage."""
+        """The usage fields."""
         cached = self.usage.input_tokens_details.cached_tokens
         thought = self.usage.output_tokens_details.reasoning_tokens
         return {

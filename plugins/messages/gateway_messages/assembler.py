@@ -1,11 +1,12 @@
-"""From a parser's deltas to content blocks: another assembler over the same deltas as those of the other APIs.
+"""Converts a parser's deltas to content blocks, as other assemblers do for other APIs.
 
-Pure and synchronous. What a delta means is decided here, once; what becomes of it is the writer's: events
-(`gateway_messages.events`), or one message (`gateway_messages.message`).
+Pure and synchronous. The assembler interprets each delta once; the writer turns the result into events
+(`gateway_messages.events`) or one message (`gateway_messages.message`).
 
-Promises: blocks have dense indices and never overlap; each is closed; thinking ends with its signature; the parts of a
-client's call's input add up to what the model wrote; each call of a tool that the gateway has run has one answer after it.
-Citation marks (`gateway.tools.citations`) are left out of the text: the block that ends there has the citation.
+Guarantees: block indices are dense and blocks never overlap; each block is closed; thinking ends with its
+signature; the input deltas of a client tool call concatenate to what the model wrote; each call of a server tool
+is followed by exactly one result. Citation marks (`gateway.assembly.citations`) are removed from the text; the
+block that ends there carries the citation.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, assert_never
 
-from gateway.deltas import (
+from gateway.sdk import (
+    AvailableTool,
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
+    CallRecord,
     CallStarted,
     Delta,
+    FinishReason,
+    GatewayError,
     MessageStarted,
+    Outcome,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
+    ToolResult,
 )
-from gateway.errors import GatewayError
-from gateway.protocols import CallRecord, FinishReason, OfferedTool, Outcome, ToolResult
 from gateway_messages.answer import (
     Called,
     End,
@@ -35,14 +40,20 @@ from gateway_messages.answer import (
     ToolUseContent,
     WebCitation,
 )
-from gateway_messages.citing import Citing
-from gateway_messages.served_calls import FetchCall, Seal, SearchCall, ServedCall, served_call
+from gateway_messages.citing import CitationWriter
+from gateway_messages.server_tool_calls import (
+    FetchCall,
+    Seal,
+    SearchCall,
+    ServerToolCall,
+    server_tool_call,
+)
 from gateway_messages.signatures import Signer
 from gateway_messages.tool_answer import ToolAnswer
 
 
 class BlockWriter(Protocol):
-    """What becomes of the blocks. Each method returns what is to be sent; of the blocks, only the open one is written."""
+    """Receives the blocks. Each method returns the bytes to send. Only the open block is written to."""
 
     def start(self) -> bytes: ...
 
@@ -57,7 +68,7 @@ class BlockWriter(Protocol):
     def signature(self, signature: str) -> bytes: ...
 
     def cite(self, citation: WebCitation) -> bytes:
-        """Of the open text."""
+        """Add a citation to the open text block."""
         ...
 
     def open_call(self, index: int, call: Called) -> bytes: ...
@@ -65,7 +76,7 @@ class BlockWriter(Protocol):
     def tool_input(self, text: str) -> bytes: ...
 
     def tool_answer(self, index: int, answer: ToolAnswer) -> bytes:
-        """A block that is whole at once; none is open."""
+        """Write a complete result block; no block is open."""
         ...
 
     def close(self) -> bytes: ...
@@ -78,7 +89,7 @@ class BlockWriter(Protocol):
 
 
 class MessageAssembler:
-    """One answer while it is made: `gateway.protocols.AnswerWriter`. Not reusable."""
+    """Assembles one message: `gateway.protocols.AnswerWriter`. Not reusable."""
 
     def __init__(
         self,
@@ -89,14 +100,14 @@ class MessageAssembler:
         shows_thinking: bool = True,
         stop_sequences: Collection[str] = (),
         hides_output: bool = False,
-        served: Mapping[str, OfferedTool] = {},
+        served: Mapping[str, AvailableTool] = {},
         seal: Seal = str,
         known: Collection[CallRecord] = (),
     ) -> None:
-        """`shows_thinking` False leaves the text out of thinking blocks; `hides_output` shows no blocks at all.
+        """If `shows_thinking` is false, thinking blocks have no text. If `hides_output` is true, no blocks are shown.
 
-        `served` are the tools that the gateway runs, by the names that the model is told; `seal` is for what the model reads
-        of them, and `known` are calls of earlier answers, which may be cited.
+        `served` are the tools that the gateway runs, by the names shown to the model. `seal` encrypts what the
+        model reads of them. `known` are calls of earlier answers, which may be cited.
         """
         self._writer = writer
         self._new_id = new_id
@@ -108,15 +119,15 @@ class MessageAssembler:
         self._next = 0
         self._served = served
         self._seal = seal
-        self._serving: ServedCall | None = None
-        """The served call that is written."""
-        self._running: deque[ServedCall] = deque()
-        """Served calls of this turn that have not answered."""
-        self._citing = Citing(known) if known else None
+        self._serving: ServerToolCall | None = None
+        """The server tool call that is being written."""
+        self._running: deque[ServerToolCall] = deque()
+        """Server tool calls of this turn without a result."""
+        self._citing = CitationWriter(known) if known else None
         self._cites: list[WebCitation] = []
-        """Citations before any text that they could be of."""
+        """Citations that precede any text they could belong to."""
         self._text_ends = False
-        """Whether the open text has a citation, so that further text is another block's."""
+        """Whether the open text block has a citation, so that further text starts a new block."""
         self._searches = 0
         self._fetches = 0
         self._open: Literal["text", "thinking", "call"] | None = None
@@ -131,7 +142,7 @@ class MessageAssembler:
         if self._hides_output:
             return b"".join(out)
         for delta in deltas:
-            # Nearly every delta is more of the open text.
+            # Fast path: nearly every delta continues the open text block.
             if type(delta) is TextDelta and self._open == "text" and self._citing is None:
                 out.append(self._writer.text(delta.text))
             else:
@@ -140,7 +151,7 @@ class MessageAssembler:
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
         out = [self.feed(held)]
-        if self._open == "call":  # it was cut off, and is no call to be run
+        if self._open == "call":  # a truncated call, which is not run
             if self._serving is None:
                 self._calls -= 1
             elif rest := self._serving.cut():
@@ -160,8 +171,8 @@ class MessageAssembler:
         self._searches += isinstance(call, SearchCall)
         self._fetches += isinstance(call, FetchCall)
         if result.sources or result.files:
-            self._citing = self._citing or Citing(())
-            self._citing.learn(result.text, result.sources, result.files)
+            self._citing = self._citing or CitationWriter(())
+            self._citing.add_result(result.text, result.sources, result.files)
         return self._writer.tool_answer(self._index(), answer)
 
     def finish(self, outcome: Outcome) -> bytes:
@@ -223,7 +234,7 @@ class MessageAssembler:
                 self._refused = True
                 self._write_text(text, out)
             case ReasoningDelta(text=text):
-                self._think(text, out)
+                self._write_thinking(text, out)
             case CallStarted():
                 self._close(out)
                 self._start_call(delta, out)
@@ -249,7 +260,7 @@ class MessageAssembler:
         self._open = "call"
         begun: Called
         if (offered := self._served.get(delta.name)) is not None:
-            self._serving = served_call(delta.name, offered, self._new_id)
+            self._serving = server_tool_call(delta.name, offered, self._new_id)
             begun = self._serving.begun()
         else:
             self._calls += 1
@@ -276,7 +287,7 @@ class MessageAssembler:
             else:
                 self._cites.append(piece)
 
-    def _think(self, text: str, out: list[bytes]) -> None:
+    def _write_thinking(self, text: str, out: list[bytes]) -> None:
         if self._signer is None:
             self._close(out)
             self._open = "thinking"

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from gateway.wire.common import Tagged, Value
-from gateway.wire.decoding import convert, members, missing, not_among, one_of, wrong_type
+from gateway.sdk import ParamPath
+from gateway.sdk.wire import (
+    Tagged,
+    Value,
+    check_length,
+    convert,
+    members,
+    missing,
+    not_among,
+    one_of,
+    wrong_type,
+)
 
-# `cache_control`, `citations` and the like change nothing here: what is not declared is passed over.
+# Undeclared fields are ignored: `cache_control`, `citations` and the like have no effect here.
 
 
 class TextBlock(Tagged, frozen=True, kw_only=True, tag="text"):
@@ -96,9 +106,9 @@ class McpToolUseBlock(Tagged, frozen=True, kw_only=True, tag="mcp_tool_use"):
 
 
 class ToolAnswerBlock(Tagged, frozen=True, kw_only=True, tag="tool_answer"):
-    """Base of what the server's tools have answered. Not itself on the wire.
+    """Base class of the results of server tools. Not itself on the wire.
 
-    `content` is as they were sent: an error, or what the block is of.
+    `content` is unchanged from what was sent: an error, or the result.
     """
 
     tool_use_id: str
@@ -136,7 +146,7 @@ class McpAnswerBlock(ToolAnswerBlock, frozen=True, kw_only=True, tag="mcp_tool_r
 
 
 class McpListingBlock(Tagged, frozen=True, kw_only=True, tag="mcp_tool_listing"):
-    """Another server's: tools are listed anew here."""
+    """A tool listing of another vendor's server. Ignored: tools are listed again here."""
 
 
 ServedBlock: TypeAlias = ServerToolUseBlock | McpToolUseBlock
@@ -165,7 +175,7 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """One message; a string as its content is one text block."""
+    """One message. String content is equivalent to one text block."""
 
     role: Role
     content: list[Block]
@@ -193,43 +203,44 @@ _BLOCKS: dict[Role, dict[str, type[Block]]] = {
 
 
 def decode_messages(raw: Any) -> list[Message]:
-    """A request's messages from plain JSON; raises `InvalidRequest` with the path of what is wrong."""
+    """The messages of a request, from decoded JSON. Raises `InvalidRequest` with the path of the error."""
     if not isinstance(raw, list):
         raise wrong_type("messages", "an array of messages", raw)
-    return [_message(each, f"messages[{index}]") for index, each in enumerate(raw)]
+    check_length(raw, "messages")
+    return [_message(each, ("messages", index)) for index, each in enumerate(raw)]
 
 
 def decode_system(raw: Any) -> list[str]:
     """The texts of `system`: a string, or a list of text blocks."""
     texts = []
-    for block in _content(raw, "system", _TEXT):
+    for block in _content(raw, ("system",), _TEXT):
         assert isinstance(block, TextBlock), "no other block is in the table"
         texts.append(block.text)
     return texts
 
 
-def _message(raw: Any, param: str) -> Message:
+def _message(raw: Any, param: ParamPath) -> Message:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     role = raw.get("role")
     if role is None:
-        raise missing(f"{param}.role")
+        raise missing((*param, "role"))
     if not isinstance(role, str):
-        raise wrong_type(f"{param}.role", "a string", role)
+        raise wrong_type((*param, "role"), "a string", role)
     if role not in _BLOCKS:
-        raise not_among(f"{param}.role", role, list(_BLOCKS))
+        raise not_among((*param, "role"), role, list(_BLOCKS))
     if raw.get("content") is None:
-        raise missing(f"{param}.content")
-    return Message(role=role, content=_content(raw["content"], f"{param}.content", _BLOCKS[role]))
+        raise missing((*param, "content"))
+    return Message(role=role, content=_content(raw["content"], (*param, "content"), _BLOCKS[role]))
 
 
-def _content(raw: Any, param: str, table: Mapping[str, type[Block]]) -> list[Block]:
+def _content(raw: Any, param: ParamPath, table: Mapping[str, type[Block]]) -> list[Block]:
     if isinstance(raw, str):
         return [TextBlock(text=raw)]
     if not isinstance(raw, list):
         raise wrong_type(param, "a string or an array of content blocks", raw)
     blocks = []
     for index, each in enumerate(raw):
-        where = f"{param}[{index}]"
+        where = (*param, index)
         blocks.append(convert(each, one_of(table, each, where), where))
     return blocks

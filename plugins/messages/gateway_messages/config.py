@@ -1,4 +1,4 @@
-"""The plugin's configuration."""
+"""Configuration of the plugin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from msgspec import Meta, Struct
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[routes.messages]`."""
+    """`[apis.messages]`."""
 
     ping_interval: Annotated[float, Meta(ge=0)] = 15.0
-    """Seconds of silence in a stream after which a `ping` is sent; 0 sends none but the first."""
+    """Seconds of silence in a stream after which a `ping` is sent. 0: only the initial ping is sent."""
     offer_tools: bool = False
-    """Whether models are also told of the gateway's tools that no request has to ask for; their calls are shown as those of
-    MCP tools."""
+    """Whether models are also offered the gateway's tools that requests need not ask for; their calls are shown as
+    MCP tool calls."""
     max_turns: Annotated[int, Meta(ge=1)] = 32
-    """Generations in one answer, between which the gateway runs its tools: past that, it ends as `pause_turn`."""
+    """Maximum number of generations per answer, between which the gateway runs tools. Past that, the answer ends with
+    `pause_turn`."""

@@ -1,4 +1,4 @@
-"""From messages of content blocks to the items that renderers take."""
+"""Converts messages with content blocks to the items that renderers take."""
 
 from __future__ import annotations
 
@@ -8,59 +8,61 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import CallRecord
-from gateway.wire import content, items
+from gateway.sdk import CallRecord, InvalidRequest, ParamPath, Unsupported
+from gateway.sdk.wire import content, items
 from gateway_messages import blocks
 from gateway_messages.run_calls import run_call
 
 Unseal: TypeAlias = Callable[[str], str | None]
-"""The thinking that a signature hides; None where it hides none that can be read here."""
+"""Returns the thinking text that a signature contains, or None if it contains none that can be decrypted here."""
 
 
 class Conversation(Struct, frozen=True):
-    """Items, and for each the path of what it was made of."""
+    """Items, and for each the path of the block it was made from."""
 
     items: list[items.Item]
-    origins: list[str]
+    origins: list[ParamPath]
     results: Mapping[str, CallRecord]
-    """What the model has read of the calls of the server's tools whose items do not show it, by item id."""
+    """What the model has read of server tool calls whose items do not contain it, by item id."""
+    parts: Mapping[int, Sequence[ParamPath]] = {}
+    """For messages, by the index of their item: the path of the block that each part was made from."""
 
 
 def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversation:
-    """The items that `messages` come to, in the order of their blocks.
+    """Convert `messages` to items, in the order of their blocks.
 
-    Thinking that this server did not write is taken as it stands, and left out where it is hidden. Images in the result
-    of a tool follow it as a message of the user: results are text to most families. Calls of the server's tools that have
-    no answer were cut off, and are left out. Raises `InvalidRequest` for results without a call and calls of the client's
-    tools without a result, `Unsupported` for files.
+    Visible thinking is used as it is, also if another server wrote it; hidden thinking of other servers is left
+    out. Images in a tool result follow it as a user message, because most model families accept only text as
+    results. Server tool calls without a result were truncated and are left out. Raises `InvalidRequest` for
+    results without a call and for client tool calls without a result, `Unsupported` for files.
     """
     reader = _Reader(unseal)
     for index, message in enumerate(messages):
-        reader.read(message, f"messages[{index}]")
+        reader.read(message, ("messages", index))
     reader.end()
-    return Conversation(reader.items, reader.origins, reader.results)
+    return Conversation(reader.items, reader.origins, reader.results, reader.part_origins)
 
 
 class _Reader:
     def __init__(self, unseal: Unseal) -> None:
         self.items: list[items.Item] = []
-        self.origins: list[str] = []
+        self.origins: list[ParamPath] = []
+        self.part_origins: dict[int, Sequence[ParamPath]] = {}
         self.results: dict[str, CallRecord] = {}
         self._unseal = unseal
         self._served: dict[str, blocks.ServedBlock] = {}
-        """Calls of the server's tools that have no answer yet, by id."""
-        self._awaited: dict[str, str] = {}
-        """Calls without a result: their paths, by id."""
+        """Server tool calls without a result yet, by id."""
+        self._awaited: dict[str, ParamPath] = {}
+        """Client tool calls without a result: their paths, by id."""
         self._parts: list[content.MessageContent] = []
-        """Neighbouring texts and images, which are one message."""
-        self._begun_at = ""
+        """Adjacent texts and images, which become one message."""
+        self._parts_at: list[ParamPath] = []
 
-    def read(self, message: blocks.Message, param: str) -> None:
+    def read(self, message: blocks.Message, param: ParamPath) -> None:
         if message.role != "user":
             self._refuse_unanswered()
         for index, block in enumerate(message.content):
-            self._block(block, message.role, f"{param}.content[{index}]")
+            self._block(block, message.role, (*param, "content", index))
         self._close(message.role)
         if message.role == "user":
             self._refuse_unanswered()
@@ -75,7 +77,7 @@ class _Reader:
                 param=param,
             )
 
-    def _block(self, block: blocks.Block, role: blocks.Role, param: str) -> None:
+    def _block(self, block: blocks.Block, role: blocks.Role, param: ParamPath) -> None:
         match block:
             case blocks.TextBlock(text=text):
                 if text:
@@ -100,9 +102,9 @@ class _Reader:
                     param,
                 )
             case blocks.ThinkingBlock(thinking=text, signature=signature):
-                self._thought(text or self._unseal(signature or ""), role, param)
+                self._add_thinking(text or self._unseal(signature or ""), role, param)
             case blocks.RedactedThinkingBlock(data=data):
-                self._thought(self._unseal(data), role, param)
+                self._add_thinking(self._unseal(data), role, param)
             case blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
                 self._close(role)
                 self._served[block.id] = block
@@ -112,12 +114,12 @@ class _Reader:
             case blocks.McpListingBlock():
                 pass
 
-    def _answered(self, block: blocks.AnswerBlock, param: str) -> None:
+    def _answered(self, block: blocks.AnswerBlock, param: ParamPath) -> None:
         call = self._served.pop(block.tool_use_id, None)
         if call is None:
             raise InvalidRequest(
                 f"There is no call of a server's tool with the id '{block.tool_use_id}' before its answer.",
-                param=f"{param}.tool_use_id",
+                param=(*param, "tool_use_id"),
             )
         run = run_call(call, block, self._unseal)
         for item in run.items:
@@ -125,31 +127,31 @@ class _Reader:
         if run.record is not None:
             self.results[call.id] = run.record
 
-    def _part(self, part: content.MessageContent, param: str) -> None:
-        if not self._parts:
-            self._begun_at = param
+    def _part(self, part: content.MessageContent, param: ParamPath) -> None:
         self._parts.append(part)
+        self._parts_at.append(param)
 
     def _close(self, role: blocks.Role) -> None:
         if self._parts:
             message = items.Message(role=role, content=self._parts)
-            self._parts = []
-            self._add(message, self._begun_at)
+            self.part_origins[len(self.items)] = self._parts_at
+            self._add(message, self._parts_at[0])
+            self._parts, self._parts_at = [], []
 
-    def _add(self, item: items.Item, param: str) -> None:
+    def _add(self, item: items.Item, param: ParamPath) -> None:
         self.items.append(item)
         self.origins.append(param)
 
-    def _thought(self, text: str | None, role: blocks.Role, param: str) -> None:
+    def _add_thinking(self, text: str | None, role: blocks.Role, param: ParamPath) -> None:
         if text:
             self._close(role)
             self._add(items.Reasoning(content=[content.ReasoningText(text=text)]), param)
 
-    def _result(self, block: blocks.ToolResultBlock, param: str) -> None:
+    def _result(self, block: blocks.ToolResultBlock, param: ParamPath) -> None:
         if self._awaited.pop(block.tool_use_id, None) is None:
             raise InvalidRequest(
                 f"There is no 'tool_use' block with the id '{block.tool_use_id}' in the message before.",
-                param=f"{param}.tool_use_id",
+                param=(*param, "tool_use_id"),
             )
         parts = _result_parts(block, param)
         text = "\n".join(part.text for part in parts if isinstance(part, content.InputText))
@@ -162,7 +164,7 @@ class _Reader:
 
 
 def _result_parts(
-    block: blocks.ToolResultBlock, param: str
+    block: blocks.ToolResultBlock, param: ParamPath
 ) -> list[content.InputText | content.InputImage]:
     if block.content is None:
         return []
@@ -170,7 +172,7 @@ def _result_parts(
         return [content.InputText(text=block.content)]
     parts: list[content.InputText | content.InputImage] = []
     for index, each in enumerate(block.content):
-        where = f"{param}.content[{index}]"
+        where = (*param, "content", index)
         match each:
             case blocks.TextBlock(text=text):
                 parts.append(content.InputText(text=text))
@@ -181,12 +183,12 @@ def _result_parts(
             case blocks.SearchResultBlock():
                 parts.append(_search_result(each))
             case blocks.ToolReferenceBlock(tool_name=name):
-                # The tool itself is told with the others, at the beginning of the prompt.
+                # The definition of the tool is at the beginning of the prompt, with the others.
                 parts.append(content.InputText(text=f"The tool {name} is available."))
     return parts
 
 
-def _image(block: blocks.ImageBlock, param: str) -> content.InputImage:
+def _image(block: blocks.ImageBlock, param: ParamPath) -> content.InputImage:
     match block.source:
         case blocks.Base64Source(media_type=media_type, data=data):
             return content.InputImage(image_url=f"data:{media_type};base64,{data}")
@@ -197,7 +199,7 @@ def _image(block: blocks.ImageBlock, param: str) -> content.InputImage:
 
 
 def _document(
-    block: blocks.DocumentBlock, param: str
+    block: blocks.DocumentBlock, param: ParamPath
 ) -> list[content.InputText | content.InputImage]:
     head = "".join(f"{line}\n" for line in (block.title, block.context) if line)
     match block.source:
@@ -209,14 +211,14 @@ def _document(
                 if isinstance(each, blocks.TextBlock):
                     parts.append(content.InputText(text=each.text))
                 else:
-                    parts.append(_image(each, f"{param}.source.content[{index}]"))
+                    parts.append(_image(each, (*param, "source", "content", index)))
             return [content.InputText(text=head.rstrip("\n")), *parts] if head else parts
         case blocks.FileSource():
             raise _no_files(param)
         case _:
             raise Unsupported(
                 "Could not process PDF: documents are taken as text here. Send a source of type 'text', or of type 'content'.",
-                param=f"{param}.source.type",
+                param=(*param, "source", "type"),
             )
 
 
@@ -225,7 +227,7 @@ def _search_result(block: blocks.SearchResultBlock) -> content.InputText:
     return content.InputText(text=f"{block.title}\n{block.source}\n{said}")
 
 
-def _no_files(param: str) -> Unsupported:
+def _no_files(param: ParamPath) -> Unsupported:
     return Unsupported(
-        "Files are not kept here. Send the content itself.", param=f"{param}.source.type"
+        "Files are not kept here. Send the content itself.", param=(*param, "source", "type")
     )

@@ -1,4 +1,4 @@
-"""Errors in this API's envelope."""
+"""Errors in the format of this API."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from gateway.errors import GatewayError, Unsupported
-from gateway.protocols import Reply
-from gateway.wire.common import Value, encode
+from gateway.sdk import GatewayError, Reply, Unsupported
+from gateway.sdk.wire import Value, encode
 
 THREADS_UNSUPPORTED = "thread_unsupported_request"
 OVERLOADED = 529
-"""The API's own status for what cannot serve now; its clients try again."""
+"""The API's status for an overloaded server; clients retry."""
 
 TOO_LONG = "prompt is too long"
 BAD_IMAGE = "Could not process image"
-"""The API's own words: its envelope has no codes, and Claude Code goes by them when it shortens the conversation, or leaves out
-an image that would otherwise be refused again in each further request."""
+"""The API's own wording. Its errors have no codes, so Claude Code matches this text when it shortens the
+conversation, or drops an image that would be refused again in each further request."""
 _NO_IMAGES = "takes no images"
-"""How renderers and engines say that their model reads text alone."""
+"""Part of the error message of renderers and engines whose model accepts only text."""
 
 _TYPES = {
     401: "authentication_error",
@@ -35,7 +34,8 @@ _TYPES = {
 
 
 class ThreadsUnsupported(Unsupported):
-    """The request wants the server to hold the conversation: 400. The vendor's clients then send all of it themselves."""
+    """The request wants the server to store the conversation: status 400. The vendor's clients then send the whole
+    conversation."""
 
     default_code = THREADS_UNSUPPORTED
 
@@ -57,12 +57,12 @@ class ErrorEnvelope(Value, frozen=True, kw_only=True):
 
 
 def error_type(status: int) -> str:
-    """The type that goes with an HTTP status."""
+    """The error type for an HTTP status."""
     return _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`error` as JSON; its message begins with the parameter that is at fault, where it does not name it itself."""
+    """`error` as JSON. The message is prefixed with the parameter at fault, unless it already names it."""
     message = error.message
     if error.code == "context_length_exceeded":
         message = f"{TOO_LONG}: {message}"
@@ -71,7 +71,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
             message = f"{error.param}: {message}"
         if _NO_IMAGES in message:
             message = f"{BAD_IMAGE}: {message}"
-    told = ErrorObject(
+    error_object = ErrorObject(
         type=error_type(error.status),
         message=message,
         details=(
@@ -80,11 +80,11 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
             else UNSET
         ),
     )
-    return encode(ErrorEnvelope(error=told, request_id=request_id))
+    return encode(ErrorEnvelope(error=error_object, request_id=request_id))
 
 
 def error_reply(error: GatewayError, request_id: str) -> Reply:
-    """`error` as an HTTP answer."""
+    """`error` as an HTTP response."""
     return Reply(
         status=OVERLOADED if error.status == 503 else error.status,
         body=error_body(error, request_id),

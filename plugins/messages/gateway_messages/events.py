@@ -1,9 +1,9 @@
-"""An answer as a stream of events: ready bytes around the one thing that is new in each."""
+"""Writes a message as a stream of events, using precomputed bytes around the variable part."""
 
 from __future__ import annotations
 
-from gateway.errors import GatewayError
-from gateway.wire.common import encode
+from gateway.sdk import GatewayError
+from gateway.sdk.wire import encode
 from gateway_messages.answer import Called, DeltaUsage, End, Message, WebCitation
 from gateway_messages.errors import error_body
 from gateway_messages.tool_answer import ToolAnswer
@@ -14,15 +14,15 @@ _END = b"}}\n\n"
 
 
 class EventWriter:
-    """Writes an answer as events. See `gateway_messages.assembler.BlockWriter`."""
+    """Writes a message as events. See `gateway_messages.assembler.BlockWriter`."""
 
     def __init__(self, message: Message, request_id: str) -> None:
-        """`message` is the answer before anything of it is known."""
+        """`message` is the initial message, without content."""
         self._message = message
         self._request_id = request_id
         self._index = 0
         self._delta = b""
-        """What each delta of the open block begins with."""
+        """The beginning of each delta event of the open block."""
 
     def start(self) -> bytes:
         data = b'{"type":"message_start","message":%b}' % encode(self._message)
@@ -66,7 +66,7 @@ class EventWriter:
         )
 
     def finish(self, end: End) -> bytes:
-        told = (
+        frame = (
             b'{"type":"message_delta","delta":{"stop_reason":%b,"stop_sequence":%b,"stop_details":null,"container":null},'
             b'"usage":%b}'
             % (
@@ -76,7 +76,7 @@ class EventWriter:
             )
         )
         return (
-            b"event: message_delta\ndata: %b\n\n" % told
+            b"event: message_delta\ndata: %b\n\n" % frame
             + b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
         )
 

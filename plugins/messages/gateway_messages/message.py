@@ -1,4 +1,4 @@
-"""An answer as one message."""
+"""Assembles an answer into one message."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError
-from gateway.wire.common import encode
+from gateway.sdk import GatewayError
+from gateway.sdk.wire import encode
 from gateway_messages.answer import (
     Called,
     Content,
@@ -21,14 +21,14 @@ from gateway_messages.answer import (
 from gateway_messages.tool_answer import ToolAnswer
 
 INVALID_JSON = "INVALID_JSON"
-"""Under which name an input is shown that is no JSON object: the API's own advice for such an input."""
+"""The key for input that is not a JSON object, as the API's documentation recommends."""
 
 
 class MessageWriter:
-    """Gathers an answer, and writes it when it is over. See `gateway_messages.assembler.BlockWriter`."""
+    """Collects an answer and writes it at the end. See `gateway_messages.assembler.BlockWriter`."""
 
     def __init__(self, message: Message) -> None:
-        """`message` is the answer before anything of it is known."""
+        """`message` is the initial message, without content."""
         self._message = message
         self._content: list[Content] = []
         self._citations: list[WebCitation] = []
@@ -105,7 +105,7 @@ class MessageWriter:
 
 
 def input_of(written: str) -> dict[str, Any]:
-    """A call's input as an object; what is none, or was cut off, stands in one as the text that it is."""
+    """A call's input as an object. Input that is not a JSON object, or was truncated, is wrapped in one as text."""
     if not written.strip():
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The list of models in this API's form."""
+"""The list of models in the format of this API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import ListedModel
-from gateway.wire.common import Value
+from gateway.sdk import InvalidRequest, ListedModel
+from gateway.sdk.wire import Value
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 1000
 
@@ -41,7 +40,7 @@ def model_info(model: ListedModel) -> ModelInfo:
 
 
 def model_page(models: Sequence[ListedModel], query: Mapping[str, str]) -> ModelPage:
-    """The page that `limit`, `after_id` and `before_id` ask for."""
+    """The page selected by `limit`, `after_id` and `before_id`."""
     limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
     names = [model.name for model in models]
     start, end = 0, len(models)

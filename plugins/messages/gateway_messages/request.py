@@ -1,4 +1,4 @@
-"""The body of `POST /v1/messages` and of `POST /v1/messages/count_tokens`."""
+"""The request body of `POST /v1/messages` and `POST /v1/messages/count_tokens`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.wire.common import JsonObject, Tagged, Value, Wire
-from gateway.wire.decoding import convert, decode_object, missing, shortened, wrong_type
-from gateway.wire.sampling import MAX_INT
-from gateway.wire.tools import ToolName
+from gateway.sdk import InvalidRequest, ParamPath, Unsupported, param_text
+from gateway.sdk.wire import (
+    MAX_INT,
+    JsonObject,
+    Stops,
+    Tagged,
+    ToolName,
+    Value,
+    Wire,
+    check_length,
+    convert,
+    decode_object,
+    missing,
+    shortened,
+    wrong_type,
+)
 from gateway_messages.blocks import Message, decode_messages, decode_system
 from gateway_messages.errors import ThreadsUnsupported
 from gateway_messages.server_tools import (
@@ -23,10 +34,10 @@ from gateway_messages.server_tools import (
 )
 
 MIN_BUDGET = 1024
-"""The least `budget_tokens` of the API."""
+"""Minimum `budget_tokens` of the API."""
 
 Display: TypeAlias = Literal["summarized", "omitted", "updates"]
-"""Whether thinking is shown; there are no shorter forms of it here, such as a summary or a report on its progress."""
+"""Whether thinking is shown. Summaries and progress reports do not exist here."""
 
 
 class ThinkingEnabled(Tagged, frozen=True, kw_only=True, tag="enabled"):
@@ -77,7 +88,7 @@ class Tool(Entry, frozen=True, kw_only=True, tag=True):
     description: str | None = None
     strict: bool | None = None
     defer_loading: bool | None = None
-    """Whether the model is told of it from where a `tool_reference` names it on, and not before."""
+    """Whether the model is told of the tool only once a `tool_reference` names it."""
 
 
 class JsonSchemaFormat(Tagged, frozen=True, kw_only=True, tag="json_schema"):
@@ -94,14 +105,14 @@ class Metadata(Value, frozen=True, kw_only=True):
 
 
 class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
-    """None means that the client did not say, or said null."""
+    """None means that the field was missing or null."""
 
     model: str
     max_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
     messages: list[Message] = []
     system: list[str] = []
     stream: bool | None = None
-    stop_sequences: list[str] | None = None
+    stop_sequences: Stops | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
@@ -111,12 +122,12 @@ class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
     metadata: Metadata | None = None
     output_config: OutputConfig | None = None
     output_format: JsonSchemaFormat | None = None
-    """Where the beta of structured outputs had `output_config.format`."""
+    """The beta version of `output_config.format`."""
     service_tier: Literal["auto", "standard_only"] | None = None
 
     mcp_servers: list[McpServer] = []
 
-    # Known, so that they can be passed over, or refused where they would change the answer.
+    # Declared so that they can be ignored, or refused if they would change the answer.
     cache_control: Any = None
     container: Any = None
     context_management: Any = None
@@ -133,14 +144,14 @@ _REFUSED = {
 
 
 def decode_request(body: bytes, *, counts: bool = False) -> tuple[MessagesRequest, bool]:
-    """The request in a body, and whether it has parameters that nobody knows.
+    """Decode a body. Returns the request, and whether it has unknown parameters.
 
-    Raises `InvalidRequest`, whose `param` is the path of what is wrong. `counts`: only the prompt is asked for.
+    Raises `InvalidRequest`, whose `param` is the path of the error. `counts` is true for token counting.
     """
     raw = decode_object(body)
     given = {key: value for key, value in raw.items() if value is not None}
     sent = {name: given.pop(name, None) for name in ("messages", "system", "tools")}
-    request = convert(given, MessagesRequest, "")
+    request = convert(given, MessagesRequest)
     if request.max_tokens is None and not counts:
         raise missing("max_tokens", "It is the most tokens to generate.")
     if sent["messages"] is None:
@@ -159,7 +170,7 @@ def decode_request(body: bytes, *, counts: bool = False) -> tuple[MessagesReques
 def _check(request: MessagesRequest) -> None:
     if request.thread is not None:
         raise ThreadsUnsupported(
-            "Conversations are not kept by this API here. Send all of its messages, without 'thread'.",
+            "This server does not store conversations for this API. Send all messages, without 'thread'.",
             param="thread",
         )
     for name, message in _REFUSED.items():
@@ -168,7 +179,7 @@ def _check(request: MessagesRequest) -> None:
     for index, sequence in enumerate(request.stop_sequences or ()):
         if not sequence.strip():
             raise InvalidRequest(
-                "A stop sequence is more than white space.", param=f"stop_sequences[{index}]"
+                "A stop sequence is more than white space.", param=("stop_sequences", index)
             )
     thinking = request.thinking
     if (
@@ -190,23 +201,25 @@ def _check(request: MessagesRequest) -> None:
 def _tools(raw: Any) -> list[Tool | ServerEntry]:
     if not isinstance(raw, list):
         raise wrong_type("tools", "an array of tools", raw)
+    check_length(raw, "tools")
     tools: list[Tool | ServerEntry] = []
     names: set[str] = set()
     for index, each in enumerate(raw):
-        param = f"tools[{index}]"
+        param = ("tools", index)
         tool = _tool(each, param)
         tools.append(tool)
         if isinstance(tool, ToolsetEntry):
             continue
         if tool.name in names:
             raise InvalidRequest(
-                f"Two tools are named '{tool.name}'. Give each its own name.", param=f"{param}.name"
+                f"Two tools are named '{tool.name}'. Give each its own name.",
+                param=(*param, "name"),
             )
         names.add(tool.name)
     return tools
 
 
-def _tool(raw: Any, param: str) -> Tool | ServerEntry:
+def _tool(raw: Any, param: ParamPath) -> Tool | ServerEntry:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     if (served := decode_server_tool(raw, param)) is not None:
@@ -216,11 +229,12 @@ def _tool(raw: Any, param: str) -> Tool | ServerEntry:
         raise Unsupported(
             f"Tools of type '{shortened(kind)}' are not available here. Give the tool a name, a description and an "
             "input_schema, and run it yourself.",
-            param=f"{param}.type",
+            param=(*param, "type"),
         )
     tool = convert(raw, Tool, param)
     if tool.input_schema.get("type") != "object":
         raise InvalidRequest(
-            f"'{param}.input_schema.type' must be 'object'.", param=f"{param}.input_schema.type"
+            f"'{param_text(param)}.input_schema.type' must be 'object'.",
+            param=(*param, "input_schema", "type"),
         )
     return tool

@@ -1,7 +1,7 @@
-"""Calls of the server's tools that come back in a request, as the items of calls that the gateway has run.
+"""Converts server tool calls in a request to the items of calls that the gateway has run.
 
-What the client can see is enough to tell the model again what it has read, but for searches and pages: they come with that
-sealed. Those of another server are told as far as they can be read.
+The visible content suffices to reconstruct what the model has read, except for searches and pages: these carry it
+encrypted. Results of another server are converted as far as they are readable.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import CallRecord
-from gateway.wire import items
+from gateway.sdk import CallRecord
+from gateway.sdk.wire import items
 from gateway_messages import blocks
 
 
@@ -23,13 +23,13 @@ class RunCall(Struct, frozen=True):
 
     items: Sequence[items.Item]
     record: CallRecord | None = None
-    """What the model has read, where the items do not show it."""
+    """What the model has read, if the items do not contain it."""
 
 
 def run_call(
     call: blocks.ServedBlock, answer: blocks.AnswerBlock, unseal: Callable[[str], str | None]
 ) -> RunCall:
-    """`answer` is to `call`, whatever the client has made of the two."""
+    """Convert a call and its `answer`, even if the client has modified them."""
     if isinstance(call, blocks.McpToolUseBlock) or isinstance(answer, blocks.McpAnswerBlock):
         return _mcp(call, answer)
     match answer:
@@ -49,31 +49,30 @@ def _web(
     found = _objects(answer.content)
     record = _record(found, unseal)
     if record is None:
-        told = "\n\n".join(filter(None, map(_readable, found))) or "No results."
-        record = CallRecord(name=call.name, arguments=_json(call.input), result=told)
+        output = "\n\n".join(filter(None, map(_readable, found))) or "No results."
+        record = CallRecord(name=call.name, arguments=_json(call.input), result=output)
     urls = [url for each in found if (url := _text(each, "url"))]
     if isinstance(answer, blocks.WebFetchAnswerBlock):
         asked = call.input.get("url")
         url = urls[0] if urls else asked if isinstance(asked, str) else ""
-        action: dict[str, Any] = {"type": "open_page", "url": url}
+        action: items.WebSearchAction = items.OpenPageAction(url=url)
     else:
         query = call.input.get("query")
         query = query if isinstance(query, str) else ""
-        sources = [{"type": "url", "url": url} for url in urls]
-        action = {"type": "search", "query": query, "queries": [query], "sources": sources}
-    return RunCall([items.web_search_call(call.id, "completed", action)], record)
+        sources = [items.UrlSource(url=url) for url in urls]
+        action = items.SearchAction(query=query, queries=[query], sources=sources)
+    return RunCall([items.WebSearchCall(id=call.id, action=action)], record)
 
 
 def _code(call: blocks.ServerToolUseBlock, answer: blocks.CodeAnswerBlock) -> RunCall:
     code = call.input.get("code")
-    outputs = [{"type": "logs", "logs": _output(answer.content)}]
-    return RunCall(
-        [
-            items.code_interpreter_call(
-                call.id, "completed", code if isinstance(code, str) else "", "", outputs
-            )
-        ]
+    item = items.CodeInterpreterCall(
+        id=call.id,
+        code=code if isinstance(code, str) else "",
+        container_id="",
+        outputs=[items.InterpreterLogs(logs=_output(answer.content))],
     )
+    return RunCall([item])
 
 
 def _shell(call: blocks.ServerToolUseBlock, answer: blocks.AnswerBlock) -> RunCall:
@@ -137,23 +136,23 @@ def _objects(content: Any) -> list[dict[str, Any]]:
 
 
 def _readable(each: dict[str, Any]) -> str:
-    """What can be read of a result: a text, a page with its text, a page that was found, an error."""
+    """The readable part of a result: a text, a page's text, a search hit, or an error."""
     inner = each.get("content")
     source = inner.get("source") if isinstance(inner, dict) else None
-    told = (
+    output = (
         _text(each, "text"),
         _text(each, "title"),
         _text(each, "url"),
         _text(source, "data") if isinstance(source, dict) else "",
         _text(each, "error_code"),
     )
-    return "\n".join(text for text in told if text)
+    return "\n".join(text for text in output if text)
 
 
 def _output(content: Any) -> str:
     ran = content if isinstance(content, dict) else {}
-    told = (_text(ran, "stdout"), _text(ran, "stderr"), _text(ran, "error_code"))
-    return "\n".join(text for text in told if text)
+    output = (_text(ran, "stdout"), _text(ran, "stderr"), _text(ran, "error_code"))
+    return "\n".join(text for text in output if text)
 
 
 def _text(of: dict[str, Any], key: str) -> str:

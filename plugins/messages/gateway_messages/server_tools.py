@@ -1,4 +1,4 @@
-"""The server's tools in a request, and the gateway's tools that they come to."""
+"""The server tools of a request, converted to tools of the gateway."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.wire import tools as gateway_tools
-from gateway.wire.common import Value
-from gateway.wire.decoding import convert
+from gateway.sdk import InvalidRequest, ParamPath, Unsupported
+from gateway.sdk.wire import Value, convert
+from gateway.sdk.wire import tools as gateway_tools
 
 _SERVER_TYPE = re.compile(r"(web_search|web_fetch|code_execution)_(\d{8})")
 _TOOLSET_TYPE = "mcp_toolset"
 _PYTHON_ALONE = "20250522"
-"""The version of code execution that has no shell."""
+"""The version of code execution without a shell."""
 
-# `cache_control`, `strict`, `allowed_callers` and the like change nothing here: what is not declared is passed over.
+# Undeclared fields are ignored: `cache_control`, `strict`, `allowed_callers` and the like have no effect here.
 
 
 class Entry(Value, frozen=True, kw_only=True, tag_field="__entry__"):
-    """Base of the entries of `tools`. Their `type` has a version and may be left out: the tag is not on the wire."""
+    """Base class of the entries of `tools`. Their `type` has a version and may be missing: the tag is not on the
+    wire."""
 
 
 class Location(Value, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class ToolSwitch(Value, frozen=True, kw_only=True):
 
 
 class ToolsetEntry(Entry, frozen=True, kw_only=True, tag=True):
-    """Which tools of an MCP server are meant."""
+    """The selected tools of an MCP server."""
 
     type: Literal["mcp_toolset"]
     mcp_server_name: str
@@ -82,8 +82,8 @@ class McpServer(Value, frozen=True, kw_only=True):
 ServerEntry: TypeAlias = WebEntry | CodeEntry | ToolsetEntry
 
 
-def decode_server_tool(raw: Mapping[str, Any], param: str) -> ServerEntry | None:
-    """An entry of `tools` that the server runs; None for another. Raises `InvalidRequest`."""
+def decode_server_tool(raw: Mapping[str, Any], param: ParamPath) -> ServerEntry | None:
+    """The server tool in an entry of `tools`, or None if it is another kind of tool. Raises `InvalidRequest`."""
     kind = raw.get("type")
     if kind == _TOOLSET_TYPE:
         return convert(raw, ToolsetEntry, param)
@@ -94,31 +94,40 @@ def decode_server_tool(raw: Mapping[str, Any], param: str) -> ServerEntry | None
     made = convert(raw, entry, param)
     if made.name != found[1]:
         raise InvalidRequest(
-            f"A tool of the type '{kind}' has the name '{found[1]}'.", param=f"{param}.name"
+            f"A tool of the type '{kind}' has the name '{found[1]}'.", param=(*param, "name")
         )
     return made
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What is asked of the gateway."""
+class ToolOrigin(Struct, frozen=True, kw_only=True):
+    """The entry of a request that a tool was made from."""
+
+    param: ParamPath
+    type: str
+    """Its type in the request; `mcp` for servers, `custom` for tools of the client."""
+    plugin: str = ""
+    """The table of `[tools]` that configures the tool in the gateway, if the gateway runs it."""
+
+
+class ToolSelection(Struct, frozen=True, kw_only=True):
+    """The requested tools."""
 
     tools: Sequence[gateway_tools.Tool]
-    places: Sequence[str]
-    """For each of them, the path of what it was made of."""
-    types: Sequence[str]
-    """For each of them, what the client calls it."""
+    origins: Sequence[ToolOrigin]
+    """For each tool, where it comes from."""
     choices: Mapping[str, gateway_tools.ToolChoice] = {}
-    """By the names that a `tool_choice` may have for them."""
+    """Tool choices by the names that a `tool_choice` may use."""
     denied: Collection[tuple[str, str]] = ()
     max_uses: Mapping[str, int] = {}
 
 
-def wanted_of(
-    entries: Sequence[tuple[str, ServerEntry]],
+def select_tools(
+    entries: Sequence[tuple[ParamPath, ServerEntry]],
     servers: Sequence[McpServer],
     available: Collection[str],
-) -> Wanted:
-    """What `entries`, each with its path, and `mcp_servers` come to, where the gateway runs tools of the types `available`.
+) -> ToolSelection:
+    """Convert `entries`, each with its path, and `mcp_servers`. `available` are the types of tools that the gateway
+    runs.
 
     Raises `InvalidRequest` or `Unsupported`.
     """
@@ -130,10 +139,9 @@ def wanted_of(
         if isinstance(entry, CodeEntry):
             builder.code(entry, param)
     builder.mcp([(p, e) for p, e in entries if isinstance(e, ToolsetEntry)], servers)
-    return Wanted(
+    return ToolSelection(
         tools=builder.tools,
-        places=builder.places,
-        types=builder.types,
+        origins=builder.origins,
         choices=builder.choices,
         denied=builder.denied,
         max_uses=builder.max_uses,
@@ -144,32 +152,30 @@ class _Builder:
     def __init__(self, available: Collection[str]) -> None:
         self._available = available
         self.tools: list[gateway_tools.Tool] = []
-        self.places: list[str] = []
-        self.types: list[str] = []
+        self.origins: list[ToolOrigin] = []
         self.choices: dict[str, gateway_tools.ToolChoice] = {}
         self.denied: set[tuple[str, str]] = set()
         self.max_uses: dict[str, int] = {}
 
-    def _add(self, tool: gateway_tools.Tool, param: str, called: str) -> None:
+    def _add(self, tool: gateway_tools.Tool, param: ParamPath, called: str, *, plugin: str) -> None:
         self.tools.append(tool)
-        self.places.append(param)
-        self.types.append(called)
+        self.origins.append(ToolOrigin(param=param, type=called, plugin=plugin))
 
-    def web(self, entries: Sequence[tuple[str, WebEntry]]) -> None:
-        """Searching and fetching are one tool here, with one set of wishes."""
+    def web(self, entries: Sequence[tuple[ParamPath, WebEntry]]) -> None:
+        """Search and fetch are one tool here, with one set of options."""
         domains: list[str] | None = None
         location: Location | None = None
         for param, entry in entries:
             if entry.blocked_domains:
                 raise Unsupported(
-                    "Domains cannot be blocked here. Send the domains that are wanted as 'allowed_domains'.",
-                    param=f"{param}.blocked_domains",
+                    "Blocked domains are not supported. Send 'allowed_domains'.",
+                    param=(*param, "blocked_domains"),
                 )
             allowed = entry.allowed_domains or None
             if domains is not None and allowed is not None and domains != allowed:
                 raise Unsupported(
-                    "Searching and fetching have the same domains here. Send the same 'allowed_domains' with both tools.",
-                    param=f"{param}.allowed_domains",
+                    "Search and fetch share one list of domains. Send the same 'allowed_domains' with both tools.",
+                    param=(*param, "allowed_domains"),
                 )
             domains = domains or allowed
             location = location or entry.user_location
@@ -186,24 +192,23 @@ class _Builder:
             user_location=UNSET if location is None else _location(location),
         )
         param, first = entries[0]
-        self._add(tool, param, first.type)
+        self._add(tool, param, first.type, plugin="browser")
 
-    def code(self, entry: CodeEntry, param: str) -> None:
-        """Python, and a shell where there is one; where there is a shell alone, that."""
+    def code(self, entry: CodeEntry, param: ParamPath) -> None:
+        """Python, and a shell if there is one. If there is only a shell, the shell alone."""
         if "shell" in self._available and not entry.type.endswith(_PYTHON_ALONE):
-            self._add(
-                gateway_tools.ShellTool(environment={"type": "container_auto"}), param, entry.type
-            )
+            shell = gateway_tools.ShellTool(environment={"type": "container_auto"})
+            self._add(shell, param, entry.type, plugin="container")
             self.choices[entry.name] = gateway_tools.ShellChoice()
             if "code_interpreter" not in self._available:
                 return
-        self._add(gateway_tools.CodeInterpreterTool(), param, entry.type)
+        self._add(gateway_tools.CodeInterpreterTool(), param, entry.type, plugin="python")
         self.choices[entry.name] = gateway_tools.CodeInterpreterChoice()
 
     def mcp(
-        self, toolsets: Sequence[tuple[str, ToolsetEntry]], servers: Sequence[McpServer]
+        self, toolsets: Sequence[tuple[ParamPath, ToolsetEntry]], servers: Sequence[McpServer]
     ) -> None:
-        """The servers that the request brings, and those of the configuration that it names."""
+        """The servers in the request, and the configured servers that it names."""
         by_name = {entry.mcp_server_name: (param, entry) for param, entry in toolsets}
         if len(by_name) < len(toolsets):
             raise InvalidRequest(
@@ -213,10 +218,10 @@ class _Builder:
             if server.tool_configuration.enabled is False:
                 by_name.pop(server.name, None)
                 continue
-            _, toolset = by_name.pop(server.name, ("", None))
+            _, toolset = by_name.pop(server.name, ((), None))
             allowed = server.tool_configuration.allowed_tools
             self._mcp_server(
-                server.name, f"mcp_servers[{index}]", toolset, server=server, allowed=allowed
+                server.name, ("mcp_servers", index), toolset, server=server, allowed=allowed
             )
         for name, (param, toolset) in by_name.items():
             self._mcp_server(name, param, toolset)
@@ -224,7 +229,7 @@ class _Builder:
     def _mcp_server(
         self,
         name: str,
-        param: str,
+        param: ParamPath,
         toolset: ToolsetEntry | None,
         *,
         server: McpServer | None = None,
@@ -243,18 +248,18 @@ class _Builder:
             server_url=UNSET if server is None else server.url,
             authorization=UNSET if token is None else token,
             allowed_tools=UNSET if allowed is None else allowed,
-            require_approval="never",  # naming a server is approval: the API knows no other
+            require_approval="never",  # naming a server is approval: the API has no other mechanism
         )
-        self._add(tool, param, "mcp")
+        self._add(tool, param, "mcp", plugin="mcp")
 
 
 def _location(given: Location) -> gateway_tools.UserLocation:
-    def told(value: str | None) -> Any:
+    def given_or_none(value: str | None) -> Any:
         return UNSET if value is None else value
 
     return gateway_tools.UserLocation(
-        city=told(given.city),
-        region=told(given.region),
-        country=told(given.country),
-        timezone=told(given.timezone),
+        city=given_or_none(given.city),
+        region=given_or_none(given.region),
+        country=given_or_none(given.country),
+        timezone=given_or_none(given.timezone),
     )

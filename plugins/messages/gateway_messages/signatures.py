@@ -1,4 +1,4 @@
-"""Signatures of thinking blocks: opaque to clients, who send them back with the block."""
+"""Signatures of thinking blocks. They are opaque to clients, who return them with the block."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Signer(Protocol):
     """Signs one block."""
 
     def add(self, text: str) -> None:
-        """More of the block's thinking."""
+        """Add a piece of the block's thinking."""
         ...
 
     def signature(self) -> str: ...
 
 
 class Digest:
-    """Signs thinking that is shown: the text comes back with its signature, so a digest of it will do."""
+    """Signs visible thinking: the text is returned with its signature, so a digest suffices."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -31,8 +31,8 @@ class Digest:
         return urlsafe_b64encode(self._hash.digest()).decode()
 
 
-class Sealed:
-    """Signs thinking that is not shown: the signature is the text, sealed."""
+class SealingSigner:
+    """Signs hidden thinking: the signature is the encrypted text."""
 
     def __init__(self, seal: Callable[[str], str]) -> None:
         self._seal = seal

@@ -1,10 +1,10 @@
-"""The blocks in which the server's tools answer, as they are sent."""
+"""Result blocks of server tools."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from gateway.wire.common import Tagged
+from gateway.sdk.wire import Tagged
 
 ErrorCode: TypeAlias = Literal[
     "invalid_tool_input",
@@ -17,7 +17,8 @@ ErrorCode: TypeAlias = Literal[
 
 
 class WebSearchResult(Tagged, frozen=True, kw_only=True, tag="web_search_result"):
-    """A page that was found. `encrypted_content`: the first of a search has what the model has read, sealed."""
+    """A search hit. `encrypted_content` of the first hit contains what the model has read of the whole search,
+    encrypted."""
 
     url: str
     title: str
@@ -46,7 +47,7 @@ class Document(Tagged, frozen=True, kw_only=True, tag="document"):
 
 
 class WebFetchResult(Tagged, frozen=True, kw_only=True, tag="web_fetch_result"):
-    """A page, as the model has read it. `encrypted_content` is this server's addition, as in a `WebSearchResult`."""
+    """A page as the model has read it. `encrypted_content` is an extension of this server, as in `WebSearchResult`."""
 
     url: str
     content: Document
@@ -64,7 +65,7 @@ class WebFetchAnswer(Tagged, frozen=True, kw_only=True, tag="web_fetch_tool_resu
 
 
 class CodeResult(Tagged, frozen=True, kw_only=True, tag="code_execution_result"):
-    """`content` would be files; there are none here."""
+    """`content` lists files; it is empty here."""
 
     stdout: str
     stderr: str
@@ -82,7 +83,7 @@ class CodeAnswer(Tagged, frozen=True, kw_only=True, tag="code_execution_tool_res
 
 
 class BashResult(Tagged, frozen=True, kw_only=True, tag="bash_code_execution_result"):
-    """As `CodeResult`."""
+    """Like `CodeResult`."""
 
     stdout: str
     stderr: str

@@ -1,22 +1,28 @@
-"""Output formats: reasoning and tool calls of model families, one incremental machine per format.
+"""Output formats: reasoning and tool calls of model families, with one incremental machine per format.
 
-Besides ready formats, `composed` joins the two halves where a model mixes families. Other plugins make formats of their
-own from the same parts: a `FormatSpec` of `Reasoning`, `Frame` and a call syntax, made into a `MarkupFormat`.
+Besides the built-in formats, `composed` combines the reasoning and the calls of two families. Other plugins can build
+formats from the same parts: a `FormatSpec` of `Reasoning`, `Frame` and a call syntax, wrapped in a `MarkupFormat`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import MakeFormat, ModelContext, Register, hookimpl
-from gateway.protocols.engine import ModelInfo
-from gateway.protocols.profile import ModelProfile
+from gateway.sdk import (
+    ConfigurationError,
+    MakeFormat,
+    ModelContext,
+    ModelInfo,
+    ModelProfile,
+    Register,
+    hookimpl,
+)
 from gateway_parsers.families.formats import BY_NAME, FORMATS
 from gateway_parsers.families.variants import variant_of
 from gateway_parsers.format import MarkupFormat
@@ -26,16 +32,17 @@ from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.python_calls import PythonCalls
 from gateway_parsers.kit.tag_calls import TagCalls
 from gateway_parsers.profile import profile_of
-from gateway_parsers.spec import FormatSpec, Frame, Reasoning
+from gateway_parsers.response_template import ResponseTemplateConfig, spec_of_template
+from gateway_parsers.spec import FormatSpec, Frame, Half, Reasoning
 
 __all__ = [
     "BY_NAME",
     "FORMATS",
     "BraceCalls",
+    "ComposedConfig",
     "FormatConfig",
     "FormatSpec",
     "Frame",
-    "HalvesConfig",
     "HeaderCalls",
     "JsonCalls",
     "MarkupFormat",
@@ -50,41 +57,51 @@ class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[models.<model>.<format>]`."""
 
     start: Literal["text", "reasoning"] | None = None
-    """Where an output starts whose prompt does not say; None: as the family has it."""
+    """Where an output starts if the prompt does not determine it; None: the family's default."""
 
 
-class HalvesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[models.<model>.composed]`: formats of which one half each is taken."""
+class ComposedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `[models.<model>.composed]`: the formats that provide the reasoning and the calls."""
 
     reasoning: str | None = None
     tools: str | None = None
     start: Literal["text", "reasoning"] | None = None
 
 
-def compose(reasoning: str | None, tools: str | None) -> FormatSpec:
-    """The reasoning of one format with the tool calls of another; None: without that half.
+def compose(reasoning: str | None, tools: str | None, model: ModelInfo | None = None) -> FormatSpec:
+    """Combine the reasoning of one format with the tool calls of another; None omits that half.
 
-    Raises `ConfigurationError` for a name that is not a format with that half.
+    The halves are of the version that `model` needs. Hidden markup and turn ends are those of both. Raises
+    `ConfigurationError` if a name is not a format with that half.
     """
-    marks = calls = frame = None
-    if reasoning is not None:
-        spec = _half(reasoning, "reasoning")
-        marks, frame = spec.reasoning, spec.frame
-    if tools is not None:
-        spec = _half(tools, "calls")
-        calls, frame = spec.calls, frame or spec.frame
+    name = f"{reasoning or 'plain'}+{tools or 'plain'}"
+    wanted: tuple[tuple[str | None, Half], ...] = ((reasoning, "reasoning"), (tools, "calls"))
+    halves = [_half(half, part) for half, part in wanted if half is not None]
+    if model is not None:
+        halves = [variant_of(spec, model) for spec in halves]
+    thinker = halves[0] if reasoning is not None else None
+    caller = halves[-1] if tools is not None else None
     return FormatSpec(
-        name=f"{reasoning or 'plain'}+{tools or 'plain'}",
-        reasoning=marks,
-        calls=calls,
-        frame=frame,
+        name=name,
+        reasoning=thinker.reasoning if thinker is not None else None,
+        calls=caller.calls if caller is not None else None,
+        frame=next((spec.frame for spec in halves if spec.frame is not None), None),
+        hidden=_merged(spec.hidden for spec in halves),
+        hidden_tags=_merged(spec.hidden_tags for spec in halves),
+        turn_ends=_merged(spec.turn_ends for spec in halves),
+        lead=thinker.lead if thinker is not None else "",
+        plain_newlines=any(spec.plain_newlines for spec in halves),
     )
 
 
-def _half(name: str, half: Literal["reasoning", "calls"]) -> FormatSpec:
+def _merged(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))
+
+
+def _half(name: str, half: Half) -> FormatSpec:
     spec = BY_NAME.get(name)
-    if spec is None or (getattr(spec, half) is None and spec.name != "plain"):
-        known = sorted(other for other, spec in BY_NAME.items() if getattr(spec, half) is not None)
+    if spec is None or not (spec.has(half) or spec.name == "plain"):
+        known = sorted(other for other, spec in BY_NAME.items() if spec.has(half))
         raise ConfigurationError(
             f"There is no format {name!r} with {'tool ' * (half == 'calls')}{half};"
             f" there are: {', '.join(known)}."
@@ -97,9 +114,13 @@ def _make(spec: FormatSpec, config: FormatConfig, context: ModelContext) -> Mark
     return MarkupFormat(_started(spec, config.start), context.tokenizer)
 
 
-def _make_composed(config: HalvesConfig, context: ModelContext) -> MarkupFormat:
-    spec = variant_of(compose(config.reasoning, config.tools), context.info)
+def _make_composed(config: ComposedConfig, context: ModelContext) -> MarkupFormat:
+    spec = compose(config.reasoning, config.tools, context.info)
     return MarkupFormat(_started(spec, config.start), context.tokenizer)
+
+
+def _make_from_template(config: ResponseTemplateConfig, context: ModelContext) -> MarkupFormat:
+    return MarkupFormat(spec_of_template(config, context.info), context.tokenizer)
 
 
 def _started(spec: FormatSpec, start: Literal["text", "reasoning"] | None) -> FormatSpec:
@@ -115,9 +136,15 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
         make: Callable[[FormatConfig, ModelContext], MarkupFormat] = partial(_make, spec)
         register(spec.name, make, config=FormatConfig, summary=spec.summary, aliases=spec.aliases)
     register(
+        "hf",
+        _make_from_template,
+        config=ResponseTemplateConfig,
+        summary="the response template in the model's files (Transformers, vLLM's parser hf)",
+    )
+    register(
         "composed",
         _make_composed,
-        config=HalvesConfig,
+        config=ComposedConfig,
         summary="the reasoning of one format with the tool calls of another",
     )
 

@@ -1,34 +1,43 @@
-"""Formats made from data: an `OutputFormat` of any `FormatSpec`."""
+"""Implements `OutputFormat` for any `FormatSpec`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.constraints import (
+from gateway.sdk import (
+    InvalidRequest,
+    NamedTool,
+    OutputParser,
+    ParserContext,
+    Piece,
+    Tail,
+    TextFormat,
+    Tokenizer,
+    ToolDefinition,
+    Turn,
+    Unsupported,
+)
+from gateway.sdk.constraints import (
     Const,
     Constraint,
     FreeText,
-    JsonObject,
-    JsonSchema,
     OneOf,
     Regex,
     Repeat,
     Triggered,
+    text_constraint,
 )
-from gateway.constraints import Sequence as InOrder
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols.engine import Tokenizer
-from gateway.protocols.output import OutputParser, ParserContext, Piece
-from gateway.protocols.prompt import NamedTool, Tail, TextFormat, ToolDefinition, Turn
+from gateway.sdk.constraints import Sequence as InOrder
 from gateway_parsers.kit.live import LiveMarkers
 from gateway_parsers.kit.machine import Machine
+from gateway_parsers.kit.newlines import NewlineParser
 from gateway_parsers.kit.template import in_order
 from gateway_parsers.kit.writing import write
 from gateway_parsers.spec import FormatSpec
 
 
 class MarkupFormat:
-    """A format of reasoning markers and a call syntax, either of which may be missing."""
+    """A format made of reasoning markers and a call syntax, either of which may be absent."""
 
     def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
         self.spec = spec
@@ -44,7 +53,8 @@ class MarkupFormat:
         return self._keeps_special_tokens
 
     def parser(self, context: ParserContext) -> OutputParser:
-        return Machine(self.spec, self._sets, context)
+        machine = Machine(self.spec, self._sets, context)
+        return NewlineParser(machine) if self.spec.plain_newlines else machine
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
         return write(self.spec, pieces, tail)
@@ -52,12 +62,12 @@ class MarkupFormat:
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
         answer = self._answer(turn, tail)
         if answer is None or isinstance(answer, Triggered):
-            return answer  # free text has room for thinking
+            return answer  # free text includes reasoning
         thinking = self._thinking(tail)
         return answer if thinking is None else InOrder((thinking, answer))
 
     def _answer(self, turn: Turn, tail: Tail) -> Constraint | None:
-        """What must come once thinking is over."""
+        """The constraint on the output after the reasoning."""
         tools = [tool for tool in turn.tools if tool.kind != "builtin"]
         text = self._text(turn.text_format, tail)
         match turn.tool_choice:
@@ -92,7 +102,7 @@ class MarkupFormat:
         return None
 
     def _whenever_it_calls(self, tools: Sequence[ToolDefinition], *, parallel: bool) -> Constraint:
-        """Text and thinking are free, calls are not."""
+        """The constraint for optional calls: text and reasoning are free, calls are constrained."""
         syntax = self.spec.calls
         assert syntax is not None
         if syntax.trigger is None:
@@ -119,7 +129,7 @@ class MarkupFormat:
         return calls
 
     def _text(self, text_format: TextFormat, tail: Tail) -> Constraint | None:
-        text = _text_constraint(text_format)
+        text = text_constraint(text_format)
         frame = self.spec.frame
         if text is None or frame is None:
             return text
@@ -127,7 +137,7 @@ class MarkupFormat:
         return in_order([Const("" if opened else frame.open), text, Const(frame.close)])
 
     def _thinking(self, tail: Tail) -> Constraint | None:
-        """What may or must come before the answer, free of its constraint."""
+        """The constraint on the reasoning before the answer."""
         marks = self.spec.reasoning
         if marks is None or tail == "text":
             return None
@@ -137,18 +147,8 @@ class MarkupFormat:
         return Repeat(InOrder((Const(marks.open), *closed.parts)), min=0, max=1)
 
 
-def _text_constraint(text_format: TextFormat) -> Constraint | None:
-    match text_format.kind:
-        case "text":
-            return None
-        case "json_object":
-            return JsonObject()
-        case "json_schema":
-            return JsonSchema(text_format.schema) if text_format.schema else JsonObject()
-
-
 def _hidden_markers(spec: FormatSpec, tokenizer: Tokenizer | None) -> bool:
-    """Whether decoding without special tokens loses a marker. Without a tokenizer: assume so where there are any."""
+    """Whether decoding without special tokens loses a marker. Without a tokenizer, True if there are any markers."""
     markers: list[str] = []
     if spec.reasoning is not None:
         markers += (spec.reasoning.open, spec.reasoning.close)

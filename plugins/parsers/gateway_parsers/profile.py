@@ -1,4 +1,4 @@
-"""Which renderer and format a model speaks, read off its chat template and its type."""
+"""Selects the renderer and format of a model from its chat template and type."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from typing import Final
 
 from msgspec import Struct
 
-from gateway.protocols.engine import ModelInfo
-from gateway.protocols.profile import ModelProfile
+from gateway.sdk import ModelInfo, ModelProfile
 from gateway_parsers.families.formats import BY_NAME, FORMATS
 
 
 class _Rule(Struct, frozen=True):
-    """A format, and what a chat template holds whose model speaks it."""
+    """A format, and the conditions on the chat templates of its models."""
 
     parser: str
     marks: tuple[str, ...]
-    """All of these stand in it."""
+    """Texts that must all be in the template."""
     without: tuple[str, ...] = ()
-    """None of these does."""
+    """Texts that must not be in the template."""
     model: str = ""
-    """A pattern that is found in the model's type or architecture."""
+    """A pattern searched in the model's type or architecture."""
 
 
-# The first that fits is taken: what is particular stands before what it resembles.
+# The first match wins, so specific rules precede those that they resemble.
 _RULES: Final = (
     _Rule("deepseek_v41", ("｜DSML｜ calls",)),
     _Rule("deepseek_v4", ("｜DSML｜", "tool_calls"), ("function_calls",)),
@@ -94,7 +93,7 @@ _THINKERS: Final = tuple(
     for spec in (BY_NAME[THINK_ALONE], *(each for each in FORMATS if each.name != THINK_ALONE))
     if spec.reasoning is not None
 )
-"""Formats by whose marks reasoning is known: the plainest first."""
+"""Formats whose markers identify reasoning, the simplest first."""
 
 
 def profile_of(model: ModelInfo) -> ModelProfile | None:
@@ -121,7 +120,7 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
 
 
 def _calls_of(template: str, kind: str) -> tuple[str | None, str]:
-    """The format of a template's calls, and why it is that."""
+    """The format of a template's calls, and the reason for the choice."""
     for rule in _RULES:
         fits = all(mark in template for mark in rule.marks)
         if not fits or any(mark in template for mark in rule.without):
@@ -140,8 +139,13 @@ def _calls_of(template: str, kind: str) -> tuple[str | None, str]:
     return None, "its chat template has no call markup that is known"
 
 
+def calls_in(text: str) -> str | None:
+    """The format whose call markup `text` contains; None if there is none."""
+    return _calls_of(text, "")[0]
+
+
 def _thinker_of(template: str, calls: str | None) -> str | None:
-    """A format with the reasoning of this template: that of its calls, if it can be; None if it has none."""
+    """A format with the reasoning of this template, preferably that of its calls; None if it has none."""
     if calls is not None:
         own = BY_NAME[calls].reasoning
         if own is not None and any(close in template for close in own.closes):

@@ -1,14 +1,16 @@
-"""The data of a format: how a family marks its reasoning, and which call syntax goes with it."""
+"""Data of a format: the family's reasoning markers and its call syntax."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from gateway_parsers.kit.markers import Where
 from gateway_parsers.kit.syntax import CallSyntax
+
+Half: TypeAlias = Literal["reasoning", "calls"]
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
@@ -17,18 +19,18 @@ class Reasoning(Struct, frozen=True, kw_only=True):
     open: str
     close: str
     also_open: tuple[str, ...] = ()
-    """Further spellings, which are read and never written."""
+    """Additional spellings, read but never written."""
     also_close: tuple[str, ...] = ()
     default_start: Literal["text", "reasoning"] = "text"
-    """Where an output starts whose prompt did not say: `reasoning` for families whose prompts open the block."""
+    """Where an output starts if the prompt did not say: `reasoning` for families whose prompts open the block."""
     open_where: Where = "line"
-    """Where the open marker counts, and is not prose."""
+    """Where the open marker counts as markup."""
     after_open: str = "\n"
     before_close: str = "\n"
     after_close: str = "\n\n"
-    """What the model writes next to the markers. Reading does not depend on it."""
+    """Written by the model after the marker. Reading does not depend on it."""
     call_ends_it: Literal["known", "always"] = "known"
-    """Whether a call inside unclosed reasoning ends it: only of an offered tool, or any."""
+    """Which calls end unclosed reasoning: only those of offered tools, or all."""
 
     @property
     def opens(self) -> tuple[str, ...]:
@@ -40,17 +42,22 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """Markup around the answer's text, which is not shown."""
+    """Hidden markup around the answer's text."""
 
     open: str
     close: str
     also_open: tuple[str, ...] = ()
     also_close: tuple[str, ...] = ()
-    """Further markup that belongs to no item."""
+    """Additional markup that belongs to no item."""
     special: bool = False
-    """The markers are special tokens, and so never prose: they are not shown wherever they stand."""
+    """Whether the markers are special tokens, which are never prose: they are hidden everywhere."""
     with_calls: bool = False
-    """Every answer has it, be it empty, and calls come behind it; a prompt without thinking opens it."""
+    """Whether every answer, even an empty one, is framed and calls follow the frame; a prompt without reasoning opens
+    it."""
+    titled: str = ""
+    """An opening marker, or the end of the prompt, that a name may follow up to another marker; the name is hidden."""
+    title_end: str = ""
+    """Beginning of the markers that end the name."""
 
     @property
     def opens(self) -> tuple[str, ...]:
@@ -66,23 +73,36 @@ TURN_ENDS = (
     "<｜end▁of▁sentence｜>", "<|user|>", "<|observation|>", "<end_of_turn>", "<turn|>", "<eos>", "<|end|>",
     "<|END_OF_TURN_TOKEN|>", "<|tool_response>",
 )  # fmt: skip
-"""What models of any family end their turn with. Engines leave it out, but for those that show all special tokens. All
-begin alike, as most other markers do: what no marker begins with takes the shortest way (see `Machine.feed`)."""
+"""Tokens that end a model's turn, in any family. Engines omit them unless they show all special tokens. All start
+alike, like most markers, so that other text takes the fast path (see `Machine.feed`)."""
 
 
 class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
-    """A format: reasoning, calls, both, or neither (then all output is text)."""
+    """A format: reasoning, calls, both, or neither (all output is text)."""
 
     name: str
     reasoning: Reasoning | None = None
     calls: CallSyntax | None = None
     frame: Frame | None = None
     hidden: tuple[str, ...] = ()
-    """Special tokens within text, which are not shown."""
+    """Hidden special tokens within text."""
+    hidden_tags: tuple[str, ...] = ()
+    """Starts of hidden tags within text, as `<co`, which may have numbers."""
     turn_ends: tuple[str, ...] = ()
-    """Besides `TURN_ENDS`."""
+    """Additional to `TURN_ENDS`."""
     aliases: tuple[str, ...] = ()
     summary: str = ""
+
+    lead: str = ""
+    """Text that the prompt contains and the answer shows, for formats that keep the reasoning in the text."""
+    plain_newlines: bool = False
+    """Whether the model's tokenizer decodes line breaks as `\\n`, outside of code and formulas."""
+
+    def has(self, half: Half) -> bool:
+        """Whether the format can give this half of another one."""
+        if half == "calls":
+            return self.calls is not None
+        return self.reasoning is not None or bool(self.lead)
 
     @cached_property
     def frame_opens(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Python that the gateway runs, in sandboxes: `code_interpreter`, and Harmony's `python`."""
+"""Sandboxed Python that the gateway runs: `code_interpreter`, and Harmony's `python`."""
 
 from gateway_python.plugin import gateway_register_tools
 

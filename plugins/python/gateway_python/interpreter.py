@@ -1,4 +1,4 @@
-"""The tool `python`: cells of code in a container, whose variables live as long as it does."""
+"""The tool `python`: runs code cells in a container. Variables live as long as the container."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from gateway.protocols import ServedTool, ToolDefinition, ToolResult, ToolServer
-from gateway.wire.items import CodeInterpreterCall, Item
-from gateway.wire.tools import CodeInterpreterTool, Tool
+from gateway.sdk import (
+    CodeDetails,
+    ServerTool,
+    SessionContext,
+    ToolCall,
+    ToolDefinition,
+    ToolImage,
+    ToolResult,
+    ToolServer,
+)
+from gateway.sdk.wire import CodeInterpreterCall, CodeInterpreterTool
 from gateway_container.citable import Citable
 from gateway_container.config import CallsConfig
 from gateway_container.container import Container
 from gateway_container.containers import Containers
-from gateway_container.requested import wished
-from gateway_container.sandbox.answers import CellRan
+from gateway_container.requested import container_settings
+from gateway_container.sandbox.answers import CellResult
 from gateway_container.sandbox.process import SandboxEnded
 
 NAME = "python"
@@ -33,81 +41,66 @@ _PARAMETERS = {
     "additionalProperties": False,
 }
 _SLACK = 20.0
-"""Seconds beyond the cell's own limit before the gateway gives a call up: the sandbox stops cells more gently, and files are
-fetched and kept."""
+"""Seconds beyond the cell's own limit before the gateway abandons a call. Leaves time for the sandbox to interrupt
+the cell and for files to be fetched and stored."""
 
 
-class PythonServer:
-    """A `ToolServer` with a new container for each response."""
-
-    label = "python"
-
-    def __init__(self, config: CallsConfig, containers: Containers) -> None:
-        self._config = config
-        self._containers = containers
-
-    async def tools(self) -> Sequence[ServedTool]:
-        return [served_tool(self._config, self._containers)]
-
-    def for_entry(self, tool: Tool, *, owner: str | None) -> ToolServer:
-        """The server for the `container` of a `code_interpreter` entry."""
-        return self.for_conversation(tool, (), owner=owner)
-
-    def for_conversation(
-        self, tool: Tool, items: Sequence[Item], *, owner: str | None
-    ) -> ToolServer:
-        """Likewise. An `auto` container is that of the conversation's last call, as long as there is one: OpenAI's rule."""
-        containers = self._containers
-        named = tool.container if isinstance(tool, CodeInterpreterTool) else None
-        if isinstance(named, str):
-            found = containers.find(named, owner, "container")
-            return ContainerPython(self._config, containers, found)
-        asked = {} if named is None else _given(named)
-        wish = wished(asked, containers.config, owner=owner, param="container")
-        used = (
-            each.container_id for each in reversed(items) if isinstance(each, CodeInterpreterCall)
-        )
-        if earlier := next(used, None):
-            kept = containers.earlier(earlier, owner, wish)
-            if kept is not None:
-                return ContainerPython(self._config, containers, kept, wish.file_ids)
-        return ContainerPython(self._config, containers, containers.new(owner, wish))
-
-    @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[PythonSession]:
-        container = self._containers.new(None)
-        async with self._containers.used(container):
-            yield PythonSession(self._config, self._containers, container)
-
-
-class ContainerPython:
-    """A `ToolServer` for one request, whose container is known."""
+class PythonServer(ToolServer):
+    """The tool, in a given container or a new one for each response."""
 
     def __init__(
         self,
         config: CallsConfig,
         containers: Containers,
-        container: Container,
+        container: Container | None = None,
         file_ids: Sequence[str] = (),
     ) -> None:
-        """`file_ids` are uploads that the container shall have."""
+        """`file_ids` are uploads that are copied into `container`."""
+        self.label = NAME if container is None else container.id
         self._config = config
         self._containers = containers
         self._container = container
         self._file_ids = file_ids
 
-    @property
-    def label(self) -> str:
-        """The container's id: what the items show."""
-        return self._container.id
+    async def tools(self) -> Sequence[ServerTool]:
+        config = self._config
+        tool = ServerTool(
+            definition=ToolDefinition(name=NAME, description=_DESCRIPTION, parameters=_PARAMETERS),
+            builtin=ToolDefinition(name=NAME, kind="builtin", parameters=_PARAMETERS),
+            time_limit=config.time_limit + self._containers.config.start_timeout + _SLACK,
+            request_type="code_interpreter",
+            item_type="code_interpreter_call",
+        )
+        return [tool]
 
-    async def tools(self) -> Sequence[ServedTool]:
-        return [served_tool(self._config, self._containers)]
+    def check(self, context: SessionContext) -> PythonServer | None:
+        """The server for the `container` of a `code_interpreter` entry. An `auto` container is that of the
+        conversation's last call as long as it exists, as at OpenAI."""
+        containers, tool, owner = self._containers, context.entry, context.owner
+        if tool is None:
+            return None
+        named = tool.container if isinstance(tool, CodeInterpreterTool) else None
+        if isinstance(named, str):
+            found = containers.find(named, owner, "container")
+            return PythonServer(self._config, containers, found)
+        asked = {} if named is None else _set_fields(named)
+        settings = container_settings(asked, containers.config, owner=owner, param=("container",))
+        used = (
+            each.container_id
+            for each in reversed(context.items)
+            if isinstance(each, CodeInterpreterCall)
+        )
+        if earlier := next(used, None):
+            kept = containers.earlier(earlier, owner, settings)
+            if kept is not None:
+                return PythonServer(self._config, containers, kept, settings.file_ids)
+        return PythonServer(self._config, containers, containers.new(owner, settings))
 
     @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[PythonSession]:
-        async with self._containers.used(self._container, self._file_ids):
-            yield PythonSession(self._config, self._containers, self._container)
+    async def session(self, context: SessionContext) -> AsyncIterator[PythonSession]:
+        container = self._container or self._containers.new(context.owner)
+        async with self._containers.used(container, self._file_ids):
+            yield PythonSession(self._config, self._containers, container)
 
 
 class PythonSession:
@@ -119,10 +112,10 @@ class PythonSession:
         self._container = container
         self._citable = Citable(containers, container)
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        if name != NAME:
-            return ToolResult(text=f"There is no tool named '{name}'.", failed=True)
-        code = arguments.get("code")
+    async def call(self, call: ToolCall) -> ToolResult:
+        if call.name != NAME:
+            return ToolResult(text=f"There is no tool named '{call.name}'.", failed=True)
+        code = call.arguments.get("code")
         if not isinstance(code, str):
             return ToolResult(text="Send the code to run as the string 'code'.", failed=True)
         config, container = self._config, self._container
@@ -130,38 +123,28 @@ class PythonSession:
             async with self._containers.working(container) as work, container.cells:
                 ran = await work.sandbox.ask(
                     "cell",
-                    CellRan,
+                    CellResult,
                     seconds=config.time_limit,
                     code=code.encode("utf-8", "replace").decode(),
                     limit=config.max_output_bytes,
                 )
         except SandboxEnded as ended:
-            return _result(container, str(ended), failed=True)
-        told = _told(ran, container, config, work.notes)
-        return msgspec.structs.replace(told, container_files=await self._citable.after(work))
+            return _failed(container, str(ended))
+        result = _tool_result(ran, container, config, work.notes)
+        return msgspec.structs.replace(result, container_files=await self._citable.after(work))
 
 
-def served_tool(config: CallsConfig, containers: Containers) -> ServedTool:
-    return ServedTool(
-        definition=ToolDefinition(name=NAME, description=_DESCRIPTION, parameters=_PARAMETERS),
-        builtin=ToolDefinition(name=NAME, kind="builtin", parameters=_PARAMETERS),
-        time_limit=config.time_limit + containers.config.start_timeout + _SLACK,
-        request_type="code_interpreter",
-        item_type="code_interpreter_call",
-    )
-
-
-def _given(wish: msgspec.Struct) -> dict[str, Any]:
-    fields = {name: getattr(wish, name) for name in wish.__struct_fields__}
+def _set_fields(settings: msgspec.Struct) -> dict[str, Any]:
+    fields = {name: getattr(settings, name) for name in settings.__struct_fields__}
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-def _told(
-    ran: CellRan, container: Container, config: CallsConfig, file_notes: Sequence[str]
+def _tool_result(
+    ran: CellResult, container: Container, config: CallsConfig, file_notes: Sequence[str]
 ) -> ToolResult:
-    """What the model reads: the output, then what it could not know from it."""
+    """The text that the model reads: the output, followed by notes that the output does not contain."""
     if ran.failed is not None:
-        return _result(container, f"The code could not be run: {ran.failed}.", failed=True)
+        return _failed(container, f"The code could not be run: {ran.failed}.")
     notes: list[str] = []
     if ran.lost is not None:
         notes.append(f"The interpreter had ended ({ran.lost}): earlier variables are lost.")
@@ -178,16 +161,14 @@ def _told(
     if images:
         notes.append(f"Images shown: {len(images)}.")
     notes += file_notes
-    text = ran.logs + ("[" + " ".join(notes) + "]" if notes else "")
-    outputs: list[dict[str, Any]] = [{"type": "logs", "logs": ran.logs}] if ran.logs else []
-    outputs += [{"type": "image", "url": f"data:image/png;base64,{image}"} for image in images]
-    failed = ran.stopped is not None or ran.died is not None
-    return _result(container, text, failed=failed, outputs=outputs)
+    return ToolResult(
+        text=ran.logs + ("[" + " ".join(notes) + "]" if notes else ""),
+        failed=ran.stopped is not None or ran.died is not None,
+        details=CodeDetails(logs=ran.logs, container_id=container.id),
+        images=[ToolImage(data=each, media_type="image/png", note="") for each in images],
+    )
 
 
-def _result(
-    container: Container, text: str, *, failed: bool, outputs: list[dict[str, Any]] | None = None
-) -> ToolResult:
-    shown = [{"type": "logs", "logs": text}] if outputs is None else outputs
-    details = {"container_id": container.id, "outputs": shown}
-    return ToolResult(text=text, failed=failed, details=details)
+def _failed(container: Container, text: str) -> ToolResult:
+    details = CodeDetails(logs=text, container_id=container.id)
+    return ToolResult(text=text, failed=True, details=details)

@@ -1,4 +1,4 @@
-"""What the plugin offers."""
+"""Registers the plugin's tool."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway import hookimpl
-from gateway.hookspecs import OpenTool, Register
-from gateway.protocols import ToolServer
+from gateway.sdk import OpenTool, Register, ToolServer, hookimpl
 from gateway_container.config import CallsConfig
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PythonConfig(CallsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[tools.python]`; what code may use is said in `[resources.containers]`."""
+    """`[tools.python]`. Resource limits of the code are configured in `[resources.containers]`."""
 
 
 @asynccontextmanager

@@ -1,33 +1,40 @@
 """The store `redis`: responses, event logs, leases, conversations and chat completions in one Redis, for any number of gateways.
 
-Keys, with the prefix `litegate`; what is in braces is the hash tag, so that all of one response is in one slot of a cluster
-and is written by one script:
+Keys are shown with the prefix `litegate`. The part in braces is the hash tag: all keys of one response are in one slot of a
+cluster, so that one script can write them.
 
 `litegate:{resp_…}`, a hash: the record.
-    s status, o owner, m the record without items, i input items, u output items, h ids of all items, t the call that wrote it last;
-    r the results of its calls, where it has any;
-    p parent, a ids of all ancestors from the oldest on, b "1" where they are lost;
-    n number of events, z that the log has ended, w the call that appended last.
+    s status, o owner, m the record without items, i input items, u output items, h ids of all items, t the token of the last call that wrote it;
+    r the results of its tool calls, if any;
+    p parent, a ids of all ancestors (oldest first), b "1" if ancestors were missing;
+    n number of events, z set once the log has ended, w the token of the last call that appended.
 `litegate:{resp_…}:events`, a stream: the event log.
-    One entry for each append, with a field `e` for each event and a field `end` if it is the last. An entry's id is the
-    number of events that the log has with it: what follows event N is what has an id above (N + 1)-0.
-    In place of a log that was deleted while it was written stands, for a minute, an entry `gone`.
+    One entry for each append, with a field `e` for each event, and a field `end` in the last one. The id of an entry is the
+    length of the log after it: the entries after event N are those with an id above (N + 1)-0.
+    A log that was deleted while it was written is replaced by an entry `gone` for a minute.
 `litegate:{resp_…}:children`, a set: the responses that continue this one.
-    While there are any, deletion leaves i, u, r, p and a in the record; the last child that goes takes them along.
-`litegate:item:{msg_…}:=owner`, a sorted set: the last few of an owner's responses that hold an item, by time.
-`litegate:{index}`, a sorted set: finished responses by time, to evict the oldest beyond a number.
-`litegate:{leases}`, a sorted set: responses by the time at which their lease runs out (Redis' clock, ms);
-    `litegate:{leases}:holders`, a hash: who has the lease.
-`litegate:{cancel}`, a stream: requests to cancel, from anybody to everybody.
-`litegate:{wake}:…`, a stream for each process, by which it ends its own blocking read.
+    While there are any, deleting the response keeps i, u, r, p and a in the record; they are removed with the last child.
+`litegate:item:{msg_…}:=owner`, a sorted set: the owner's newest responses that contain an item, by time.
+`litegate:{ledger}:…`: usage per owner; see `lua/ledger.lua`. `r` are finished responses, `c` completions, `v` conversations.
+    `r`, a sorted set: all, by time; `r:=owner`: those of one owner; `r:n`: owners by number of entries; `c` and `v` likewise.
+    `entries`, a hash: bytes and owner of each entry; `bytes`, a sorted set: owners by bytes; `total`: the bytes of all;
+    `kept`, a sorted set: deleted entries that their children still need, by time.
+`litegate:{leases}`, a sorted set: responses by the expiry of their lease (Redis' clock, ms);
+    `litegate:{leases}:holders`, a hash: the holder of each lease.
+`litegate:{cancel}`, a stream: requests to cancel, read by all processes.
+`litegate:{wake}:…`, a stream for each process, by which it interrupts its own blocking read.
 `litegate:conversation:{conv_…}`, a hash: o owner, m the conversation, n items added so far;
+    b bytes of the items;
     `…:items`, a hash of items by id; `…:order`, a sorted set of ids.
+`litegate:values:{=owner}:value:NAME`, a string: a shared value. It expires by itself and is never evicted.
+    `litegate:values:{=owner}`, a sorted set: an owner's values by expiry time (ms);
+    `litegate:values:{=owner}:sizes`, a hash: their sizes in bytes, and the total under an empty name.
 `litegate:completion:{chatcmpl-…}`, a hash: o owner, n model, k metadata, d the completion with its messages.
-`litegate:completions:=owner`, a sorted set: an owner's completions by time, of which no two are the same;
-    `litegate:{completions}`, a sorted set: all by time, to evict the oldest beyond a number.
+`litegate:completions:=owner`, a sorted set: an owner's completions by time. Times are unique.
 
-All keys of a response live equally long: for ever while it runs, then for `ttl`. Whoever continues it has all its ancestors
-live a little longer than itself. A completion lives for `ttl`. Values are msgpack, or JSON in completions, after one byte that is the version of their form.
+All keys of a response have the same lifetime: unlimited while it runs, then `ttl`. A response that continues others extends the
+lifetime of all its ancestors to a little more than its own. A completion lives for `ttl`. Values are msgpack (JSON in completions),
+after one byte for the format version.
 """
 
 from gateway_redis.config import RedisConfig

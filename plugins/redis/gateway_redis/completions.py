@@ -1,4 +1,4 @@
-"""Stored chat completions in Redis. Each lives for `ttl` from when it was made."""
+"""Stored chat completions in Redis. Each expires `ttl` seconds after it was created."""
 
 from __future__ import annotations
 
@@ -7,40 +7,32 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gateway.protocols.store import CompletionPage, Order, StoredCompletion
-from gateway.wire.stored_chat import StoredChatCompletion
+from gateway.sdk import CompletionPage, Order, StoredCompletion
+from gateway.sdk.wire import StoredChatCompletion
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
-from gateway_redis.finished import FinishedIndex
 from gateway_redis.keys import Keys
+from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_json, unpack_completion, unpack_metadata
 from gateway_redis.server import Server
 
 _PASSED_AT_ONCE = 500
-"""Completions whose model and metadata are looked at in one round trip."""
+"""Completions whose model and metadata are examined in one round trip."""
 
 
 class CompletionTable:
-    """The part `Completions` of the store."""
+    """The `Completions` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys, config: RedisConfig) -> None:
+    def __init__(self, server: Server, keys: Keys, config: RedisConfig, ledger: Ledger) -> None:
         self._server = server
         self._keys = keys
         self._ttl = max(1, int(config.ttl * 1000))
-        self._index = FinishedIndex(
-            server,
-            keys.all_completions,
-            most=config.max_completions,
-            seconds=config.ttl,
-            evict=self._evict,
-        )
-
-    async def close(self) -> None:
-        """Stop what goes on beside the requests."""
-        await self._index.close()
+        self._ledger = ledger
+        ledger.evicts("c", self._evict)
 
     async def put(self, record: StoredCompletion) -> None:
         completion = record.completion
+        data = pack_json(record)
         before = await self._server.run(
             scripts.COMPLETION_PUT,
             [self._keys.completion(record.id)],
@@ -48,7 +40,7 @@ class CompletionTable:
                 _owner(record.owner),
                 completion.model,
                 pack_json(completion.metadata),
-                pack_json(record),
+                data,
                 self._ttl,
             ],
         )
@@ -56,14 +48,15 @@ class CompletionTable:
             await self._leave(record.id, before)
         index = self._keys.completions(_owner(record.owner))
         await self._server.run(scripts.COMPLETIONS_ADD, [index], [record.id, self._ttl])
-        self._index.add(record.id)
+        self._ledger.put("c", record.id, _owner(record.owner), len(data))
 
     async def get(self, completion_id: str, owner: str | None) -> StoredCompletion | None:
-        stored, metadata, data = await self._server.command(
-            "HMGET", self._keys.completion(completion_id), "o", "k", "d"
+        found = await self._server.run(
+            scripts.OWNED, [self._keys.completion(completion_id)], [_owner(owner), "k", "d"]
         )
-        if stored != _owner(owner):
+        if found is None:
             return None
+        metadata, data = found
         return _record(completion_id, data, metadata)
 
     async def update(
@@ -78,7 +71,10 @@ class CompletionTable:
         return _record(completion_id, data, packed)
 
     async def delete(self, completion_id: str, owner: str | None) -> bool:
-        return await self._delete(completion_id, _owner(owner))
+        deleted = await self._delete(completion_id, _owner(owner))
+        if deleted:
+            self._ledger.drop("c", completion_id)
+        return deleted
 
     async def page(
         self,
@@ -112,7 +108,7 @@ class CompletionTable:
     async def _fitting(
         self, ids: Sequence[str], model: str | None, metadata: Mapping[str, str]
     ) -> list[str]:
-        """Those that are of a model and have the metadata."""
+        """The ids of completions that match the model and the metadata."""
         fitting: list[str] = []
         for each, (name, packed) in zip(ids, await self._read(ids, "n", "k"), strict=True):
             if packed is None or (model is not None and name != model.encode()):
@@ -142,8 +138,8 @@ class CompletionTable:
         )
         return found
 
-    async def _evict(self, completion_id: str) -> None:
-        await self._delete(completion_id, b"*")
+    async def _evict(self, completion_id: str, owner: bytes) -> None:
+        await self._delete(completion_id, owner)
 
     async def _delete(self, completion_id: str, owner: bytes) -> bool:
         gone = await self._server.run(
@@ -161,7 +157,7 @@ class CompletionTable:
 def _record(
     completion_id: str, data: bytes | None, metadata: bytes | None
 ) -> StoredCompletion | None:
-    """What is stored, with its metadata as it is now."""
+    """The stored completion with its current metadata."""
     if data is None or metadata is None:
         return None
     record = unpack_completion(data, of=completion_id)

@@ -1,4 +1,4 @@
-"""The configuration of the store."""
+"""Configuration of the store."""
 
 from __future__ import annotations
 
@@ -13,26 +13,34 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`[stores.redis]`."""
 
     url: Annotated[str, Meta(min_length=1)] = "redis://127.0.0.1:6379/0"
-    """Where Redis is: `redis://`, `rediss://` (TLS) or `unix://`; `redis+sentinel://host:port,host:port/service`;
-    `redis+cluster://host:port,host:port`; `rediss+…` for TLS there. Options of the connection (`ssl_ca_certs`, …) follow
+    """Redis address: `redis://`, `rediss://` (TLS) or `unix://`; `redis+sentinel://host:port,host:port/service`;
+    `redis+cluster://host:port,host:port`; `rediss+…` for TLS there. Connection options (`ssl_ca_certs`, …) follow
     as a query."""
     username: str | None = None
-    """The user; comes before one in the URL."""
+    """User name; overrides the one in the URL."""
     password: str | None = None
-    """The password; comes before one in the URL."""
+    """Password; overrides the one in the URL."""
     prefix: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.:-]+\Z")] = "litegate"
-    """What all keys begin with: gateways with one prefix share what they store."""
+    """Prefix of all keys. Gateways with the same prefix share what they store."""
     ttl: Seconds = 30 * 86_400.0
-    """Seconds after which what nobody used is forgotten: from a response's end, or the last that continued it."""
+    """Seconds after which unused data expires. A response counts from its end, or from the last response that
+    continued it."""
     max_responses: Annotated[int, Meta(ge=1)] = 1_000_000
-    """The most finished responses; the oldest go first."""
+    """Maximum number of finished responses. If this or one of the next three bounds is exceeded, the oldest entries
+    of the owner with the highest usage are evicted."""
     max_completions: Annotated[int, Meta(ge=1)] = 1_000_000
-    """The most stored chat completions; the oldest go first."""
+    """Maximum number of stored chat completions."""
+    max_conversations: Annotated[int, Meta(ge=1)] = 1_000_000
+    """Maximum number of conversations."""
+    max_bytes: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum size of all of these together, in bytes. Default: three fifths of Redis' `maxmemory`, or 8 GiB if it
+    has none."""
     connect_timeout: Seconds = 2.0
-    """Seconds in which a connection must be made."""
+    """Seconds to establish a connection."""
     timeout: Seconds = 5.0
-    """Seconds in which Redis must answer."""
+    """Seconds to wait for an answer of Redis."""
     outage: Annotated[float, Meta(ge=0)] = 10.0
-    """Seconds of absence of Redis that a running background response outlives."""
+    """Seconds of Redis downtime that a running background response survives."""
     max_connections: Annotated[int, Meta(ge=1)] = 64
-    """The most connections of a process, but for the two that wait for news; in a cluster, to each node."""
+    """Maximum number of connections per process (in a cluster, per node), without the two that perform blocking
+    reads."""

@@ -1,4 +1,4 @@
-"""Connections whose commands are packed by hiredis: redis-py's own packing costs a microsecond for each argument."""
+"""Connections whose commands are packed by hiredis. redis-py's own packing costs a microsecond per argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSL
 
 class _Packing:
     def pack_command(self, *arguments: Any) -> list[bytes]:
-        """A command as bytes. The first argument may be two words."""
+        """A command as bytes. The first argument may consist of two words."""
         name, *others = arguments
         words = name.split() if isinstance(name, str) else [name]
         return [hiredis.pack_command((*words, *others))]
@@ -30,11 +30,11 @@ class UnixConnection(_Packing, UnixDomainSocketConnection):
 
 
 class SentinelConnection(_Packing, SentinelManagedConnection):
-    """Over TCP, to where the sentinels say."""
+    """Over TCP, to the address given by the sentinels."""
 
 
 class SentinelTlsConnection(_Packing, SentinelManagedSSLConnection):
-    """Over TLS, to where the sentinels say."""
+    """Over TLS, to the address given by the sentinels."""
 
 
 PACKING: dict[type, type] = {
@@ -42,4 +42,4 @@ PACKING: dict[type, type] = {
     SSLConnection: TlsConnection,
     UnixDomainSocketConnection: UnixConnection,
 }
-"""What takes the place of each class of redis-py."""
+"""Replacements of redis-py's connection classes."""

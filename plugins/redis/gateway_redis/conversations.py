@@ -1,44 +1,66 @@
-"""Conversations in Redis. Any use of one lets it live on."""
+"""Conversations in Redis. Any use of a conversation extends its lifetime."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.protocols.store import ItemPage, Order
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation
+from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk.wire import Conversation, Item
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
+from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack, unpack_conversation, unpack_item
 from gateway_redis.server import Argument, Server
 
 
 class ConversationTable:
-    """The part `Conversations` of the store."""
+    """The `Conversations` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys, *, ttl: float) -> None:
+    def __init__(self, server: Server, keys: Keys, ledger: Ledger, *, ttl: float) -> None:
         self._server = server
         self._keys = keys
+        self._ledger = ledger
+        ledger.evicts("v", self._evict)
         self._ttl = max(1, int(ttl * 1000))
 
     async def put(self, conversation: Conversation, owner: str | None) -> None:
         keys = self._keys.conversation(conversation.id)
-        arguments: list[Argument] = [_owner(owner), pack(conversation), self._ttl]
-        await self._server.run(scripts.CONVERSATION_PUT, keys, arguments)
+        packed = pack(conversation)
+        arguments: list[Argument] = [_owner(owner), packed, self._ttl]
+        size = await self._server.run(scripts.CONVERSATION_PUT, keys, arguments)
+        self._ledger.put("v", conversation.id, _owner(owner), size + len(packed))
 
     async def get(self, conversation_id: str, owner: str | None) -> Conversation | None:
-        found = await self._one(conversation_id, "", "get", owner)
+        found = await self._one(conversation_id, "", "get", _owner(owner))
         return None if found is None else unpack_conversation(found, of=conversation_id)
 
     async def delete(self, conversation_id: str, owner: str | None) -> bool:
-        return await self._one(conversation_id, "", "delete", owner) is not None
+        deleted = await self._one(conversation_id, "", "delete", _owner(owner)) is not None
+        if deleted:
+            self._ledger.drop("v", conversation_id)
+        return deleted
 
-    async def append(self, conversation_id: str, items: Sequence[Item], owner: str | None) -> bool:
+    async def _evict(self, conversation_id: str, owner: bytes) -> None:
+        await self._one(conversation_id, "", "delete", owner)
+
+    async def append(
+        self,
+        conversation_id: str,
+        items: Sequence[Item],
+        owner: str | None,
+        bounds: ConversationBounds | None,
+    ) -> bool:
         keys = self._keys.conversation(conversation_id)
-        arguments: list[Argument] = [_owner(owner), self._ttl]
+        most = (-1, -1) if bounds is None else (bounds.items, bounds.bytes)
+        arguments: list[Argument] = [_owner(owner), self._ttl, *most]
         for item in items:
             arguments += (item.id, pack(item))
-        return bool(await self._server.run(scripts.CONVERSATION_APPEND, keys, arguments))
+        done = await self._server.run(scripts.CONVERSATION_APPEND, keys, arguments)
+        if done == -1:
+            raise ConversationFull.beyond(*most)
+        if done:
+            self._ledger.put("v", conversation_id, _owner(owner), done)
+        return bool(done)
 
     async def page(
         self,
@@ -59,21 +81,21 @@ class ConversationTable:
         return ItemPage(items=[each for each in items if each is not None], has_more=found[0] == 1)
 
     async def item(self, conversation_id: str, item_id: str, owner: str | None) -> Item | None:
-        found = await self._one(conversation_id, item_id, "get", owner) if item_id else None
+        found = await self._one(conversation_id, item_id, "get", _owner(owner)) if item_id else None
         return None if found is None else unpack_item(found, of=conversation_id)
 
     async def delete_item(self, conversation_id: str, item_id: str, owner: str | None) -> bool:
         if not item_id:
             return False
-        return await self._one(conversation_id, item_id, "delete", owner) is not None
+        return await self._one(conversation_id, item_id, "delete", _owner(owner)) is not None
 
     async def _one(
-        self, conversation_id: str, item_id: str, verb: str, owner: str | None
+        self, conversation_id: str, item_id: str, verb: str, owner: bytes
     ) -> bytes | None:
         found: bytes | None = await self._server.run(
             scripts.CONVERSATION_ITEM,
             self._keys.conversation(conversation_id),
-            [_owner(owner), self._ttl, item_id, verb],
+            [owner, self._ttl, item_id, verb],
         )
         return found
 

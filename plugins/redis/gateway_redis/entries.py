@@ -1,4 +1,4 @@
-"""Entries of an event log: each holds the events of one append, under the number of events that the log has with them."""
+"""Entries of an event log. Each holds the events of one append; its id is the length of the log after the append."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _END = b"end"
 
 
 def events_of(entry_id: bytes, fields: list[bytes]) -> tuple[list[bytes], int, bool] | None:
-    """An entry's events, the log's length with them, and whether it ends there; None where the response was deleted."""
+    """An entry's events, the length of the log after it, and whether the log ends there. None if the response was
+    deleted."""
     length = int(entry_id[: entry_id.index(b"-")])
     if len(fields) == 2 and fields[0] == _EVENT:
         return [fields[1]], length, False

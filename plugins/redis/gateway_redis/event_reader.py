@@ -1,4 +1,4 @@
-"""Reading events: what a log holds, then what comes."""
+"""Reading event logs: first the stored events, then new ones as they arrive."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import AsyncGenerator, Sequence
 
 from gateway_redis import scripts
 from gateway_redis.entries import events_of
-from gateway_redis.follower import Follower, Place
+from gateway_redis.follower import Follower, LogCursor
 from gateway_redis.keys import Keys
 from gateway_redis.server import Server
 
 logger = logging.getLogger("gateway_redis")
 
 _PAGE = 1000
-"""Entries in one answer."""
+"""Maximum number of entries per read."""
 
 
 class EventReader:
-    """Reads logs. Those who wait are woken by one blocking read for all (in a cluster: by one for each log)."""
+    """Reads logs. Waiting readers share one blocking read (in a cluster, one per log)."""
 
     def __init__(self, server: Server, keys: Keys, process: str) -> None:
         self._server = server
         self._keys = keys
         self._all = None if server.cluster else Follower(server, keys, keys.wake(process))
         self._single: dict[str, Follower] = {}
-        """In a cluster, for each log."""
+        """Followers by response id; used in a cluster only."""
 
     async def close(self) -> None:
         """Stop waiting."""
@@ -34,23 +34,23 @@ class EventReader:
             if follower is not None:
                 await follower.close()
 
-    def hand_in(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
-        """This process has written events to a log; its own readers need not ask Redis for them."""
+    def deliver(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
+        """Hand events that this process has written to its own readers, so that they need not read them from Redis."""
         if self._all is not None:
-            self._all.hand_in(response_id, events, length, last)
+            self._all.deliver(response_id, events, length, last)
 
-    def let_go(self, response_id: str) -> None:
-        """This process may write no more to a log."""
+    def release(self, response_id: str) -> None:
+        """This process may no longer write to the log."""
         if self._all is not None:
-            self._all.let_go(response_id)
+            self._all.release(response_id)
 
     def end(self, response_id: str) -> None:
-        """The response was deleted."""
+        """End the readers of a deleted response."""
         if self._all is not None:
             self._all.end(response_id)
 
     async def state(self, response_id: str) -> tuple[int, bool]:
-        """How many events a log has, and whether it has ended."""
+        """The number of events in a log, and whether it has ended."""
         keys = [self._keys.record(response_id)]
         length, ended = await self._server.run(scripts.STATE, keys, [])
         return max(0, length), ended == 1
@@ -60,7 +60,7 @@ class EventReader:
         at = max(after + 1, 0)
         keys = self._keys.log(response_id)
         follower: Follower | None = None
-        place: Place | None = None
+        place: LogCursor | None = None
         try:
             while True:
                 page = await self._server.run(scripts.PAGE, keys, [at, _PAGE])
@@ -82,8 +82,8 @@ class EventReader:
                     follower = self._follower(response_id)
                     place = follower.join(response_id, length)
                 if place.log.position > length:
-                    continue  # more has come while this one looked
-                place.go_on(at)
+                    continue  # more events arrived during the read
+                place.caught_up_to(at)
                 while not place.behind:
                     if place.events:
                         batch = place.take()
@@ -108,14 +108,14 @@ class EventReader:
         return follower
 
     def _retire(self, response_id: str, follower: Follower) -> None:
-        """Let go of the follower of one log, if nobody needs it."""
+        """Discard the follower of a log if nobody uses it."""
         if self._single.get(response_id) is follower and not follower:
             del self._single[response_id]
             follower.stop()
 
 
 def _joined(entries: Sequence[tuple[bytes, list[bytes]]], at: int) -> list[bytes] | None:
-    """The events of entries from number `at` on; None where there is a gap."""
+    """The events of the entries, starting at event number `at`. None if there is a gap."""
     batch: list[bytes] = []
     for entry_id, fields in entries:
         entry = events_of(entry_id, fields)

@@ -1,4 +1,4 @@
-"""Writing events: what all responses of this process have ready at once goes to Redis in one call."""
+"""Writing events: the events of all responses of this process are batched into one call to Redis."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from gateway.errors import StoreUnavailable
-from gateway.protocols import Append, Heard
+from gateway.sdk import Append, Notification, StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.event_reader import EventReader
 from gateway_redis.keys import Keys
@@ -19,38 +18,40 @@ logger = logging.getLogger("gateway_redis")
 
 _ENTRIES = 512
 _BYTES = 4 << 20
-"""The most that one call carries, so that Redis is never busy for long."""
+"""Maximum size of one call in bytes, so that Redis is not blocked for long."""
 
 _EVENTS = 1000
-"""Events in one entry: Lua's stack ends at a few thousand values."""
+"""Maximum number of events per entry: Lua's stack is limited to a few thousand values."""
 
 _LOST = -2
 
 
 _End: TypeAlias = Literal["1", "0", ""]
-"""Whether a log ends: with these events, with later ones of the same call, or not now."""
-_Append: TypeAlias = tuple[Sequence[bytes], _End, int, Heard]
-"""Events that wait to be written to one log, by which attempt they were made, and who is to hear of it."""
+"""Whether a log ends: with these events ("1"), with later ones of the same call ("0"), or not now ("")."""
+_Append: TypeAlias = tuple[Sequence[bytes], _End, int, Notification]
+"""Events waiting to be written to one log, whether they end it, the attempt that produced them, and the callback to
+notify."""
 
 
 class _Entry:
-    """What one call adds to one log: one append, or several that came while the call before was under way."""
+    """What one call adds to one log: one append, or several that arrived during the previous call."""
 
-    __slots__ = ("attempt", "end", "events", "heard", "response_id")
+    __slots__ = ("attempt", "callbacks", "end", "events", "response_id")
 
     def __init__(self, response_id: str, first: _Append) -> None:
         self.response_id = response_id
-        self.events, self.end, self.attempt, heard = first
-        self.heard = [heard]
+        self.events, self.end, self.attempt, notify = first
+        self.callbacks = [notify]
 
 
 class EventWriter:
-    """Appends to logs, in the order of the calls. An append that was begun is made, whether or not its caller stays."""
+    """Appends to logs, in the order of the calls. An append that was started is completed even if its caller is
+    cancelled."""
 
     def __init__(
         self, server: Server, keys: Keys, tokens: Tokens, reader: EventReader, *, outage: float
     ) -> None:
-        """`reader` is told what is written."""
+        """`reader` is notified of all events written."""
         self._reader = reader
         self._server = server
         self._keys = keys
@@ -60,52 +61,58 @@ class EventWriter:
         self._written: dict[str, _Entry] = {}
         self._task: asyncio.Task[None] | None = None
         self._known: dict[str, int] = {}
-        """How many events a log has, where this process has written to it: it must not have fewer later."""
+        """Known lengths of the logs that this process has written to. A log that is shorter than that has lost
+        events."""
 
     async def append(
         self, response_id: str, events: Sequence[bytes], *, last: bool, attempt: int
     ) -> bool:
-        """Returns when they are stored, or not needed any more: then False."""
-        heard, hear = _hearing()
-        self._add(response_id, events, last, attempt, hear)
-        outcome = await heard
+        """Returns True once the events are stored, False if they are no longer needed."""
+        future, set_outcome = _outcome_future()
+        self._add(response_id, events, last, attempt, set_outcome)
+        outcome = await future
         if isinstance(outcome, StoreUnavailable):
             raise outcome
         return outcome
 
-    def open_log(self, response_id: str, heard: Heard, *, attempt: int) -> Append:
-        """See `gateway.protocols.AppendsSoon`."""
+    def open_log(self, response_id: str, notify: Notification, *, attempt: int) -> Append:
+        """See `gateway.protocols.BufferedAppends`."""
 
         def append(events: Sequence[bytes], last: bool) -> None:
-            self._add(response_id, events, last, attempt, heard)
+            self._add(response_id, events, last, attempt, notify)
 
         return append
 
-    async def settled(self, response_id: str) -> None:
-        """Returns when nothing more waits to be written to that log."""
+    async def wait_until_written(self, response_id: str) -> None:
+        """Returns when no events of that log are waiting to be written."""
         while True:
             if (waiting := self._waiting.get(response_id)) is not None:
-                heard, hear = _hearing()
+                future, set_outcome = _outcome_future()
                 _, end, attempt, _ = waiting[-1]
-                waiting.append(((), end, attempt, hear))
+                waiting.append(((), end, attempt, set_outcome))
             elif (written := self._written.get(response_id)) is not None:
-                heard, hear = _hearing()
-                written.heard.append(hear)
+                future, set_outcome = _outcome_future()
+                written.callbacks.append(set_outcome)
             else:
                 return
-            await heard
+            await future
 
     def forget(self, response_id: str) -> None:
-        """The response is gone; what may come under its id is another."""
+        """Forget a deleted response. A later response with the same id is a different one."""
         self._known.pop(response_id, None)
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write all waiting events."""
         if self._task is not None:
             await self._task
 
     def _add(
-        self, response_id: str, events: Sequence[bytes], last: bool, attempt: int, heard: Heard
+        self,
+        response_id: str,
+        events: Sequence[bytes],
+        last: bool,
+        attempt: int,
+        notify: Notification,
     ) -> None:
         waiting = self._waiting.get(response_id)
         if waiting is None:
@@ -113,9 +120,9 @@ class EventWriter:
             if self._task is None:
                 self._task = asyncio.create_task(self._write())
         while len(events) > _EVENTS:
-            waiting.append((events[:_EVENTS], "0" if last else "", attempt, _deaf))
+            waiting.append((events[:_EVENTS], "0" if last else "", attempt, _ignore_outcome))
             events = events[_EVENTS:]
-        waiting.append((events, "1" if last else "", attempt, heard))
+        waiting.append((events, "1" if last else "", attempt, notify))
 
     async def _write(self) -> None:
         try:
@@ -139,18 +146,18 @@ class EventWriter:
                     for each in batch:
                         self._fail(each, error)
         except BaseException:
-            # A mistake of ours: nobody shall wait for ever.
+            # A programming error: do not let callers wait forever.
             broken = StoreUnavailable("The store failed to write events.")
             for each in tuple(self._written.values()):
                 self._fail(each, broken)
             for response_id in tuple(self._waiting):
-                self._fail(_Entry(response_id, ((), "", 0, _deaf)), broken)
+                self._fail(_Entry(response_id, ((), "", 0, _ignore_outcome)), broken)
             raise
         finally:
             self._task = None
 
     def _take(self) -> list[_Entry]:
-        """What goes in the next call: of each log one entry, since Redis remembers the last one's token."""
+        """The entries of the next call: one per log, because Redis remembers only the last token of a log."""
         waiting = self._waiting
         size = 0
         taken: list[_Entry] = []
@@ -165,15 +172,15 @@ class EventWriter:
             if len(appends) > 1:
                 count = 1
                 gathered = [*events]
-                for events, end, attempt, heard in appends[1:]:
-                    # What ends a log may be written where nothing else may.
+                for events, end, attempt, notify in appends[1:]:
+                    # Events that end a log can be accepted where others are not, so they are not merged.
                     if end != entry.end or attempt != entry.attempt:
                         break
                     if len(gathered) + len(events) > _EVENTS or size > _BYTES:
                         break
                     gathered += events
                     size += sum(map(len, events))
-                    entry.heard.append(heard)
+                    entry.callbacks.append(notify)
                     count += 1
                 entry.events = gathered
                 if count < len(appends):
@@ -183,7 +190,7 @@ class EventWriter:
         return taken
 
     async def _send(self, batch: Sequence[_Entry], token: str) -> Sequence[int]:
-        """How many events each log has then; or why it has no more (see the script)."""
+        """The resulting length of each log, or the reason why it was not extended (see the script)."""
         if not self._server.cluster:
             return await self._send_some(batch, token)
         results = await asyncio.gather(
@@ -208,7 +215,7 @@ class EventWriter:
         return lengths
 
     def _finish(self, entry: _Entry, length: int) -> None:
-        """Redis has answered."""
+        """Handle the answer of Redis."""
         response_id = entry.response_id
         self._written.pop(response_id, None)
         if length == _LOST:
@@ -217,44 +224,46 @@ class EventWriter:
         added = length >= 0
         if added:
             self._known[response_id] = length
-            self._reader.hand_in(response_id, entry.events, length, entry.end == "1")
+            self._reader.deliver(response_id, entry.events, length, entry.end == "1")
             if entry.end == "1":
                 del self._known[response_id]
         else:
-            self._let_go(response_id)
-        _tell(entry.response_id, entry.heard, added)
+            self._forget_length(response_id)
+        _notify(entry.response_id, entry.callbacks, added)
 
     def _fail(self, entry: _Entry, error: StoreUnavailable) -> None:
-        """What waits behind it is not written: there would be a gap."""
+        """Fail the entry and what waits behind it in the same log: writing that would leave a gap."""
         self._written.pop(entry.response_id, None)
-        self._let_go(entry.response_id)
+        self._forget_length(entry.response_id)
         behind = self._waiting.pop(entry.response_id, ())
-        _tell(entry.response_id, [*entry.heard, *(each[-1] for each in behind)], error)
+        _notify(entry.response_id, [*entry.callbacks, *(each[-1] for each in behind)], error)
 
-    def _let_go(self, response_id: str) -> None:
+    def _forget_length(self, response_id: str) -> None:
         self._known.pop(response_id, None)
-        self._reader.let_go(response_id)
+        self._reader.release(response_id)
 
 
-def _hearing() -> tuple[asyncio.Future[bool | StoreUnavailable], Heard]:
-    """What comes, and what hears it, unless nobody waits any more."""
+def _outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notification]:
+    """A future for the outcome, and the callback that sets it unless it was cancelled."""
     coming: asyncio.Future[bool | StoreUnavailable] = asyncio.get_running_loop().create_future()
 
-    def hear(outcome: bool | StoreUnavailable) -> None:
+    def set_outcome(outcome: bool | StoreUnavailable) -> None:
         if not coming.done():
             coming.set_result(outcome)
 
-    return coming, hear
+    return coming, set_outcome
 
 
-def _tell(response_id: str, hearers: Sequence[Heard], outcome: bool | StoreUnavailable) -> None:
-    for heard in hearers:
+def _notify(
+    response_id: str, callbacks: Sequence[Notification], outcome: bool | StoreUnavailable
+) -> None:
+    for notify in callbacks:
         try:
-            heard(outcome)
+            notify(outcome)
         except Exception:
-            # Whoever breaks at what it hears must not end the writing of all others.
+            # A failing callback must not stop the writing of other logs.
             logger.exception("the events of %s cannot be told", response_id)
 
 
-def _deaf(outcome: bool | StoreUnavailable) -> None:
-    """The last part of a large append is heard of."""
+def _ignore_outcome(outcome: bool | StoreUnavailable) -> None:
+    """Callback of all parts of a large append but the last: ignores the outcome."""

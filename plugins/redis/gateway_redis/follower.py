@@ -1,4 +1,4 @@
-"""Waiting for the events of many logs with one blocking read, and handing them to those who follow."""
+"""Following many event logs with one blocking read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gateway.errors import StoreUnavailable
+from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.entries import events_of
 from gateway_redis.keys import Keys
@@ -16,57 +16,58 @@ from gateway_redis.server import BLOCK, Server
 logger = logging.getLogger("gateway_redis")
 
 _CHECK = 2.0
-"""The same, where logs are followed that this process writes: nothing is read that would show that another ended them."""
+"""The same for logs that this process writes: they are not read, so nothing would show that another process ended
+them."""
 
 _HELD = 1 << 20
-"""Bytes that are held for a follower who does not take them; then it has to read the log again."""
+"""Maximum number of bytes buffered for a slow reader. Past that, it reads the log again."""
 
 _START = "0-0"
 
 
 class FollowedLog:
-    """A log that somebody follows. `position` is how many of its events were handed out or were there before."""
+    """A log that is being followed. `position` is the number of its events that were delivered or existed before."""
 
-    __slots__ = ("key", "own", "places", "position", "response_id")
+    __slots__ = ("cursors", "key", "own", "position", "response_id")
 
     def __init__(self, response_id: str, key: str, position: int) -> None:
         self.response_id = response_id
         self.key = key
         self.position = position
         self.own = False
-        """This process writes it, and hands its events in: they need not be read."""
-        self.places: set[Place] = set()
+        """Whether this process writes the log and hands over its events, so that they need not be read."""
+        self.cursors: set[LogCursor] = set()
 
 
-class Place:
-    """Where one reader of a log is, and what has come for it."""
+class LogCursor:
+    """The position of one reader of a log, and the events buffered for it."""
 
     __slots__ = ("_at", "_held", "behind", "events", "log", "over", "waiting")
 
     def __init__(self, log: FollowedLog) -> None:
         self.log = log
         self.behind = True
-        """Events have come that were not kept for this reader: it reads them from the log itself."""
+        """Whether events arrived that were not buffered; the reader has to read them from the log."""
         self.over = False
-        """Nothing comes after what is here."""
+        """Whether no events follow the buffered ones."""
         self.events: list[bytes] = []
         self._at = 0
         self._held = 0
         self.waiting: asyncio.Future[None] | None = None
-        """What the reader waits for, when nothing is here."""
+        """The future that the reader awaits while the buffer is empty."""
 
-    def go_on(self, at: int) -> None:
-        """The reader has all events before number `at`; keep those that come from now on."""
+    def caught_up_to(self, at: int) -> None:
+        """The reader has all events before number `at`; buffer later ones from now on."""
         self.behind = False
         self._at = at
 
     def take(self) -> list[bytes]:
-        """What has come."""
+        """Remove and return the buffered events."""
         events, self.events, self._held = self.events, [], 0
         return events
 
     def push(self, events: Sequence[bytes], length: int) -> None:
-        """Events have come; the log has `length` with them."""
+        """Buffer new events; `length` is the length of the log with them."""
         if self.behind:
             return
         skip = self._at - (length - len(events))
@@ -83,17 +84,17 @@ class Place:
             waiting.set_result(None)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Mark the log as ended."""
         self.over = True
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(None)
 
 
 class Follower:
-    """Follows logs by one blocking read on all their streams."""
+    """Follows logs with one blocking read on all their streams."""
 
     def __init__(self, server: Server, keys: Keys, wake: str | None) -> None:
-        """`wake` is the stream by which the read is ended when another log joins; None where there is one log alone."""
+        """`wake` is the stream that interrupts the read when another log joins; None if there is only one log."""
         self._server = server
         self._keys = keys
         self._wake_key = wake
@@ -104,47 +105,47 @@ class Follower:
         self._waking: asyncio.Task[None] | None = None
         self._joined = 0
         self._read = 0
-        """How many had joined when the read that goes on was begun."""
+        """The number of logs that had joined when the current read was started."""
 
     def __bool__(self) -> bool:
-        """Whether anybody follows."""
+        """Whether any log is followed."""
         return bool(self._logs)
 
-    def join(self, response_id: str, position: int) -> Place:
-        """Follow a log that has `position` events at least."""
+    def join(self, response_id: str, position: int) -> LogCursor:
+        """Follow a log that has at least `position` events."""
         log = self._logs.get(response_id)
         if log is None:
             key = self._keys.log(response_id)[1]
             log = self._logs[response_id] = FollowedLog(response_id, key, position)
             self._by_key[key.encode()] = log
-            self._read_anew()
-        place = Place(log)
-        log.places.add(place)
-        return place
+            self._restart_read()
+        cursor = LogCursor(log)
+        log.cursors.add(cursor)
+        return cursor
 
-    def leave(self, place: Place) -> None:
-        """The reader has gone."""
-        log = place.log
-        log.places.discard(place)
-        if not log.places and self._logs.get(log.response_id) is log:
+    def leave(self, cursor: LogCursor) -> None:
+        """Remove a reader."""
+        log = cursor.log
+        log.cursors.discard(cursor)
+        if not log.cursors and self._logs.get(log.response_id) is log:
             self._drop(log)
 
-    def hand_in(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
-        """This process has written events to a log, which has `length` of them now."""
+    def deliver(self, response_id: str, events: Sequence[bytes], length: int, last: bool) -> None:
+        """Notifies followers in this process: the log now has `length` events."""
         log = self._logs.get(response_id)
         if log is not None:
             log.own = True
             self._deliver(log, events, length, last)
 
-    def let_go(self, response_id: str) -> None:
-        """This process may write no more to a log: others may."""
+    def release(self, response_id: str) -> None:
+        """This process may no longer write to the log; others may."""
         log = self._logs.get(response_id)
         if log is not None and log.own:
             log.own = False
-            self._read_anew()
+            self._restart_read()
 
     def end(self, response_id: str) -> None:
-        """The response was deleted."""
+        """End the readers of a deleted response."""
         log = self._logs.get(response_id)
         if log is not None:
             self._end(log)
@@ -166,8 +167,8 @@ class Follower:
         del self._logs[log.response_id]
         del self._by_key[log.key.encode()]
 
-    def _read_anew(self) -> None:
-        """A log is to be read that was not."""
+    def _restart_read(self) -> None:
+        """Have the current read restarted, because a log joined."""
         self._joined += 1
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
@@ -175,12 +176,12 @@ class Follower:
             self._waking = asyncio.create_task(self._wake(self._wake_key))
 
     async def _wake(self, key: str) -> None:
-        """End the read that goes on, until one was begun that knows all logs."""
+        """Interrupt the current read, until one was started that includes all logs."""
         try:
             while self._read != self._joined:
                 await self._server.run(scripts.WAKE, [key], [])
         except StoreUnavailable:
-            pass  # then the read has failed as well, and is begun anew
+            pass  # the read has failed as well and is restarted
         finally:
             self._waking = None
 
@@ -231,18 +232,18 @@ class Follower:
     def _deliver(self, log: FollowedLog, events: Sequence[bytes], length: int, last: bool) -> None:
         if length > log.position:
             log.position = length
-            for place in log.places:
-                place.push(events, length)
+            for cursor in log.cursors:
+                cursor.push(events, length)
         if last:
             self._end(log)
 
     def _end(self, log: FollowedLog) -> None:
         self._drop(log)
-        for place in log.places:
-            place.end()
+        for cursor in log.cursors:
+            cursor.end()
 
     async def _check(self) -> None:
-        """Look whether all logs are still there: one that goes while nobody looks wakes nobody."""
+        """Check that all logs still exist: the deletion of a log does not end a blocking read."""
         logs = list(self._logs.values())
         records = [self._keys.record(log.response_id) for log in logs]
         state = await self._server.run(scripts.STATE, records, [])

@@ -1,4 +1,4 @@
-"""The names of keys. See the module `gateway_redis` for what they hold."""
+"""Names of keys. The docstring of `gateway_redis` describes their contents."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from urllib.parse import quote
 
 
 class Keys:
-    """All keys of one prefix. What belongs to one thing has one hash tag, and so one slot of a cluster."""
+    """All keys of one prefix. Keys of one object share a hash tag, and therefore a slot of a cluster."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self.index = f"{prefix}:{{index}}"
+        self.ledger = f"{prefix}:{{ledger}}"
         self.leases = [f"{prefix}:{{leases}}", f"{prefix}:{{leases}}:holders"]
         self.log = lru_cache(4096)(self._log)
-        """The record and its events; asked for with every event."""
+        """The keys of the record and its events; cached because they are used for every event."""
         self.cancel = f"{prefix}:{{cancel}}"
-        self.all_completions = f"{prefix}:{{completions}}"
 
     def response(self, response_id: str) -> list[str]:
         """The record, its events and its children."""
@@ -39,18 +38,23 @@ class Keys:
         return f"{self._prefix}:completion:{{{_tag(completion_id)}}}"
 
     def completions(self, owner: bytes) -> str:
-        """The completions of an owner, by time."""
+        """The completions of an owner, ordered by time."""
         return f"{self._prefix}:completions:{owner.decode()}"
 
     def item(self, item_id: str, owner: str | None) -> str:
-        """The responses of an owner that hold an item."""
+        """The responses of an owner that contain an item."""
         return f"{self._prefix}:item:{{{_tag(item_id)}}}:{'' if owner is None else '=' + owner}"
 
+    def values(self, name: str, owner: str | None) -> list[str]:
+        """A shared value, the expiry times of the owner's values, and their sizes."""
+        own = f"{self._prefix}:values:{{{_tag('' if owner is None else '=' + owner)}}}"
+        return [f"{own}:value:{name}", own, f"{own}:sizes"]
+
     def wake(self, process: str) -> str:
-        """The stream by which a process wakes itself."""
+        """The stream by which a process interrupts its own blocking read."""
         return f"{self._prefix}:{{wake}}:{process}"
 
 
 def _tag(name: str) -> str:
-    """A name as a hash tag: braces would end it, and an empty one is none."""
+    """A name as a hash tag. Braces would end the tag, and an empty tag has no effect."""
     return name if name.isidentifier() else quote(name, safe=":@") or "%"

@@ -1,4 +1,4 @@
-"""Leases and requests to cancel, in Redis. Times are Redis' own: replicas' clocks may differ."""
+"""Leases and requests to cancel, in Redis. Times are Redis' own, since the clocks of replicas may differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Sequence
 
-from gateway.errors import StoreUnavailable
+from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
 from gateway_redis.server import BLOCK, Argument, Server
@@ -14,11 +14,11 @@ from gateway_redis.server import BLOCK, Argument, Server
 logger = logging.getLogger("gateway_redis")
 
 _KEPT = 10_000
-"""Requests to cancel that a reader may be behind."""
+"""Number of requests to cancel that are kept for slow readers."""
 
 
 class LeaseTable:
-    """The part `Leases` of the store, but for the records."""
+    """The `Leases` part of the store, without the records."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class LeaseTable:
         await self._server.run(scripts.RELEASE, self._keys.leases, [holder, *response_ids])
 
     async def take(self, holder: str, *, seconds: float, limit: int) -> Sequence[str]:
-        """Ids whose lease has run out; they are `holder`'s now."""
+        """Lease up to `limit` responses whose lease has expired to `holder`. Returns their ids."""
         arguments: list[Argument] = [holder, _milliseconds(seconds), limit]
         taken = await self._server.run(scripts.TAKE, self._keys.leases, arguments)
         return [each.decode() for each in taken]
@@ -44,7 +44,7 @@ class LeaseTable:
         )
 
     async def cancel_requests(self) -> AsyncGenerator[str, None]:
-        """Waits while Redis is away, and misses nothing that was asked meanwhile."""
+        """Yields ids of responses to cancel. Waits while Redis is unavailable, without losing requests."""
         last = await self._server.command("XREVRANGE", self._keys.cancel, "+", "-", "COUNT", 1)
         at = last[0][0].decode() if last else "0-0"
         away = False

@@ -1,4 +1,4 @@
-"""From a URL to clients of redis-py."""
+"""Creates redis-py clients from a URL."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_redis.config import RedisConfig
 from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsConnection
 
 Client: TypeAlias = "Redis | RedisCluster"
 
 _TRIES_AGAIN = 2
-"""How often redis-py tries a command again whose connection broke. All that the store sends may be sent twice."""
+"""Number of retries by redis-py after a connection failure. All commands of the store may be sent twice."""
 
 
 def shown(url: str) -> str:
-    """A URL without user, password and options: for messages."""
+    """The URL without user, password and options, for messages."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
-    """A client that is not connected yet; its commands may take `waits` seconds longer than others. Raises
-    `ConfigurationError` for a URL that is none."""
+    """An unconnected client. Its commands may take `waits` seconds longer than others. Raises `ConfigurationError`
+    for an invalid URL."""
     settings: dict[str, Any] = {
         "socket_connect_timeout": config.connect_timeout,
         "socket_timeout": config.timeout + waits,
@@ -42,7 +42,8 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
         settings["username"] = config.username
     if config.password is not None:
         settings["password"] = config.password
-    # Those that wait are as many as there is to wait for; the others are counted by the store.
+    # Clients for blocking reads need as many connections as there are reads; the connections of the others are
+    # limited by the store.
     most = config.max_connections if not waits else 2**31
     try:
         client = _client(config.url, settings, most)
@@ -52,7 +53,7 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
             f'[stores.redis] url = "{shown(config.url)}" cannot be used: {why}. Write redis://host:port/db, rediss://…, '
             "unix://path, redis+sentinel://host:port,host:port/service or redis+cluster://host:port,host:port."
         ) from None
-    # redis-py makes dictionaries of entries, in which a field that comes twice is lost.
+    # redis-py turns entries into dictionaries, which lose repeated fields.
     client.response_callbacks.pop("XREAD", None)
     return client
 
@@ -69,7 +70,7 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
         )
         return Redis(connection_pool=pool)
     if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
-        raise ValueError(f"'{scheme}+{kind}' is no scheme of it.")
+        raise ValueError(f"'{scheme}+{kind}' is not a supported scheme.")
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -82,7 +83,7 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
         return RedisCluster(startup_nodes=nodes, ssl=tls, max_connections=most, **settings)
     service, _, db = parts.path.strip("/").partition("/")
     if not service:
-        raise ValueError("It names no service.")
+        raise ValueError("The service name is missing.")
     settings["db"] = int(db or 0)
     socket = {k: v for k, v in settings.items() if k.startswith("socket_") or k == "protocol"}
     socket["retry"] = settings["retry"]
@@ -103,6 +104,6 @@ def _addresses(hosts: str, port: int) -> list[tuple[str, int]]:
     for each in hosts.split(","):
         parts = urlsplit(f"//{each}")
         if not parts.hostname:
-            raise ValueError("It names no host.")
+            raise ValueError("The host is missing.")
         found.append((parts.hostname, parts.port or port))
     return found

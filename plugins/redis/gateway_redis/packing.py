@@ -1,4 +1,4 @@
-"""What is stored, as bytes: msgpack or JSON, after one byte that is the version of the form."""
+"""Serialization of stored values: msgpack or JSON, after one byte for the format version."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from gateway.protocols import CallRecord, StoredCompletion, StoredResponse
-from gateway.wire.common import encode
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation
+from gateway.sdk import CallRecord, StoredCompletion, StoredResponse
+from gateway.sdk.wire import Conversation, Item, encode
 
 logger = logging.getLogger("gateway_redis")
 
 T = TypeVar("T")
 
 VERSION = b"\x01"
-"""Of what this release writes. A change of the wire types that old bytes do not fit needs a new one."""
+"""The format version that this release writes. Increase it when a change of the wire types makes old data unreadable.
+"""
 
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 def pack(value: object) -> bytes:
-    """`value` as it is stored."""
+    """Serialize `value` as msgpack."""
     return VERSION + _ENCODER.encode(value)
 
 
 def pack_json(value: object) -> bytes:
-    """Likewise, as JSON: for what holds a client's own JSON, whose numbers may be of any size."""
+    """Serialize `value` as JSON. Used for a client's own JSON, whose numbers may be of any size."""
     return VERSION + encode(value)
 
 
 class Unpacker(Generic[T]):
-    """Reads what `pack` wrote, or `pack_json`."""
+    """Deserializes the output of `pack` or `pack_json`."""
 
     def __init__(self, type_: object, *, json: bool = False) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] | msgspec.json.Decoder[T] = (
@@ -42,7 +41,7 @@ class Unpacker(Generic[T]):
         )
 
     def __call__(self, packed: bytes, *, of: str) -> T | None:
-        """What was stored; None, with a line in the log, for what cannot be read. `of` says whose it is."""
+        """The stored value. None, with a log message, if it cannot be read. `of` names the object for the message."""
         if packed[:1] != VERSION:
             logger.warning("%s is stored in a form that this version does not read", of)
             return None
@@ -67,15 +66,15 @@ _DIGITS = 48
 
 
 def pack_ids(ids: Sequence[str]) -> bytes:
-    """Ids; those of responses that the gateway made in half of their length."""
-    return _ENCODER.encode([_short(each) for each in ids])
+    """Serialize ids; ids of responses that the gateway created take half their length."""
+    return _ENCODER.encode([_packed_id(each) for each in ids])
 
 
 def unpack_ids(packed: bytes) -> list[str]:
     return [each if isinstance(each, str) else _PREFIX + each.hex() for each in _IDS.decode(packed)]
 
 
-def _short(response_id: str) -> str | bytes:
+def _packed_id(response_id: str) -> str | bytes:
     if len(response_id) == len(_PREFIX) + _DIGITS and response_id.startswith(_PREFIX):
         try:
             digits = bytes.fromhex(response_id[len(_PREFIX) :])

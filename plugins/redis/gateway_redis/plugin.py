@@ -1,4 +1,4 @@
-"""From the configuration to a `RedisStore`."""
+"""Opens a `RedisStore` from the configuration."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway import hookimpl
-from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.hookspecs import OpenStore, Register
+from gateway.sdk import ConfigurationError, OpenStore, Register, StoreUnavailable, hookimpl
 from gateway_redis.config import RedisConfig
 
 if TYPE_CHECKING:
@@ -18,10 +16,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
-    """The store in the Redis of `config`, which must answer now; later it may go and come."""
-    # Imported here: listing plugins shall not load a Redis client.
+    """The store in the Redis of `config`. Redis must be reachable at start-up; later outages are tolerated."""
+    # Imported here, so that listing plugins does not import a Redis client.
     from gateway_redis.location import make_client, shown
-    from gateway_redis.server import BLOCK, Server, reason_of
+    from gateway_redis.server import BLOCK, Server, default_max_bytes, reason_of
     from gateway_redis.store import RedisStore
 
     address = shown(config.url)
@@ -40,7 +38,8 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
         raise ConfigurationError(
             f"The store 'redis' cannot be reached at {address}: {reason}. Start it, or correct url under [stores.redis]."
         ) from None
-    store = RedisStore(server, config)
+    max_bytes = config.max_bytes or await default_max_bytes(server)
+    store = RedisStore(server, config, max_bytes=max_bytes)
     try:
         yield store
     finally:

@@ -6,18 +6,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
-from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
-from gateway.wire.items import Item
-from gateway.wire.response import ResponseStatus
+from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
+from gateway.sdk.wire import Item, ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
-from gateway_redis.finished import FinishedIndex
-from gateway_redis.items import ItemHomes
+from gateway_redis.items import ItemIndex
 from gateway_redis.keys import Keys
+from gateway_redis.ledger import Ledger
 from gateway_redis.packing import (
     pack,
     pack_ids,
@@ -26,52 +24,48 @@ from gateway_redis.packing import (
     unpack_record,
     unpack_results,
 )
-from gateway_redis.server import Server, through_outage
+from gateway_redis.server import Argument, Server, through_outage
 from gateway_redis.tokens import Tokens
 
 logger = logging.getLogger("gateway_redis")
 
 _AT_ONCE = 1000
-"""Responses whose keys one script is given."""
+"""Maximum number of responses whose keys are passed to one script."""
 
 _LONGEST_RUN = 3600
-"""Seconds for which what a running response continues is kept beyond its own time."""
+"""Seconds for which the ancestors of a running response are kept beyond their own lifetime."""
 
 _REMEMBERED = 10_000
-"""Responses of which a process remembers for how long they live."""
+"""Number of responses whose expiry a process remembers."""
 
 _BROKEN = b"1"
 
+_RECORD = ("m", "i", "u", "r")
+"""The fields of a record that contain the response."""
+
 
 class ResponseRecords:
-    """The part `Responses` of the store."""
+    """The `Responses` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys, config: RedisConfig, tokens: Tokens) -> None:
+    def __init__(
+        self, server: Server, keys: Keys, config: RedisConfig, tokens: Tokens, ledger: Ledger
+    ) -> None:
         self._server = server
         self._keys = keys
         self._tokens = tokens
         self._outage = config.outage
         self._ttl = max(1, int(config.ttl * 1000))
-        self._homes = ItemHomes(server, keys)
+        self._homes = ItemIndex(server, keys)
         self._lives: dict[str, float] = {}
-        """Until when (`time.monotonic`, ms) a response lives at least, as this process has seen to it."""
-        self._finished = FinishedIndex(
-            server,
-            keys.index,
-            most=config.max_responses,
-            seconds=config.ttl,
-            evict=partial(self._remove, mode="*"),
-        )
-
-    async def close(self) -> None:
-        """Stop what goes on beside the requests."""
-        await self._finished.close()
+        """Earliest expiry of each response (`time.monotonic`, ms), as far as this process has set it."""
+        self._ledger = ledger
+        ledger.evicts("r", self._evict)
 
     async def put(self, record: StoredResponse) -> None:
         unfinished = record.response.status in UNFINISHED
         parent, ancestors, broken = await self._chain(record, unfinished)
         written = self._written(record, "", attempt=record.attempt)
-        arguments = [*written, parent, pack_ids(ancestors), broken]
+        arguments: list[Argument] = [*written, parent, pack_ids(ancestors), broken]
         keys = self._keys.response(record.id)
         (left, _), _, _ = await asyncio.gather(
             self._server.run(scripts.PUT, keys, arguments),
@@ -79,9 +73,9 @@ class ResponseRecords:
             self._note_items(record),
         )
         if left:
-            await self._forsake(left.decode(), record.id)
+            await self._remove_items_of(left.decode(), record.id)
         if not unfinished:
-            self._finished.add(record.id)
+            self._note(record, arguments)
 
     async def advance(
         self,
@@ -90,7 +84,7 @@ class ResponseRecords:
         expected: Collection[ResponseStatus],
         attempt: int | None = None,
     ) -> bool:
-        """Goes on over a short absence of Redis: the same call again finds what it has done."""
+        """Tolerates a short outage of Redis: the repeated call detects that it was already applied."""
         if not expected:
             return False
         keys = self._keys.response(record.id)
@@ -111,17 +105,34 @@ class ResponseRecords:
 
         done = await through_outage(write, seconds=self._outage)
         if done and over:
-            self._finished.add(record.id)
+            self._note(record, arguments)
         return done
 
+    def _note(self, record: StoredResponse, written: Sequence[Argument]) -> None:
+        """Record a finished response in the ledger."""
+        size = sum(len(each) for each in written if not isinstance(each, int | float))
+        log = self._keys.log(record.id)[1] if record.streamed else None
+        self._ledger.put("r", record.id, _owner(record.owner), size, log=log)
+
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
-        found = await self.any(response_id)
-        return found if found is not None and found.owner == owner else None
+        found = await self._server.run(
+            scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), *_RECORD]
+        )
+        return None if found is None else self._record(response_id, *found)
 
     async def any(self, response_id: str) -> StoredResponse | None:
-        """A record, whoever owns it."""
-        key = self._keys.record(response_id)
-        meta, sent, made, read = await self._server.command("HMGET", key, "m", "i", "u", "r")
+        """A record, regardless of its owner."""
+        found = await self._server.command("HMGET", self._keys.record(response_id), *_RECORD)
+        return self._record(response_id, *found)
+
+    def _record(
+        self,
+        response_id: str,
+        meta: bytes | None,
+        sent: bytes | None,
+        made: bytes | None,
+        read: bytes | None,
+    ) -> StoredResponse | None:
         if meta is None or sent is None or made is None:
             return None
         record = unpack_record(meta, of=response_id)
@@ -132,12 +143,14 @@ class ResponseRecords:
         return msgspec.structs.replace(record, input=items[0], results=_results(response_id, read))
 
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
-        """In two round trips; None also where an item is lost: half a history is none."""
-        key = self._keys.record(response_id)
-        stored, packed, broken, sent, made = await self._server.command(
-            "HMGET", key, "o", "a", "b", "i", "u"
+        """Takes two round trips. None also if an item is missing: an incomplete history counts as missing."""
+        found = await self._server.run(
+            scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), "a", "b", "i", "u"]
         )
-        if stored != _owner(owner) or sent is None or made is None:
+        if found is None:
+            return None
+        packed, broken, sent, made = found
+        if sent is None or made is None:
             return None
         if broken == _BROKEN or packed is None:
             return None
@@ -156,7 +169,7 @@ class ResponseRecords:
     async def find_items(
         self, item_ids: Collection[str], *, owner: str | None = None
     ) -> Mapping[str, Item]:
-        """In two round trips, or three where an item's last response is gone and it is in others as well."""
+        """Takes two round trips, or three if an item's newest response was deleted and other responses contain it."""
         homes = await self._homes.find(item_ids, owner)
         found: dict[str, Item] = {}
         for candidates in (
@@ -176,10 +189,10 @@ class ResponseRecords:
     async def find_results(
         self, item_ids: Collection[str], *, owner: str | None = None
     ) -> Mapping[str, CallRecord]:
-        """In two round trips, and one for each response that has some."""
+        """Takes two round trips, and one for each response that has results."""
         homes = await self._homes.find(item_ids, owner)
         responses = list(dict.fromkeys(one for ids in homes.values() for one in ids))
-        # Under the owner's name are the owner's responses alone.
+        # Keys with the owner's name contain only the owner's responses.
         stored = await asyncio.gather(
             *(self._server.command("HMGET", self._keys.record(each), "r") for each in responses)
         )
@@ -196,51 +209,61 @@ class ResponseRecords:
         return found
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
-        return await self._remove(response_id, mode=_owner(owner))
+        return await self._remove(response_id, _owner(owner), "")
 
-    async def _remove(self, response_id: str, *, mode: bytes | str) -> bool:
+    async def _evict(self, response_id: str, owner: bytes) -> None:
+        await self._remove(response_id, owner, "finished")
+
+    async def _remove(self, response_id: str, owner: bytes, which: str) -> bool:
         keys = self._keys.response(response_id)
-        gone = await self._server.run(scripts.DELETE, keys, [mode])
+        gone = await self._server.run(scripts.DELETE, keys, [owner, which])
         if gone is None:
             return False
-        parent, items, owner, kept = gone
+        parent, items, kept, size = gone
+        if size:
+            self._ledger.keep("r", response_id, owner, size)
+        elif not which:
+            self._ledger.drop("r", response_id)
         results = _results(response_id, kept)
         left = [each for each in unpack_ids(items) if each not in results]
         await self._homes.drop(response_id, left, _owned_by(owner))
         if parent:
-            await self._forsake(parent.decode(), response_id)
+            await self._remove_items_of(parent.decode(), response_id)
         return True
 
-    async def _forsake(self, parent: str, child: str) -> None:
-        """Let go of items that were kept for `child` alone, all the way up."""
+    async def _remove_items_of(self, parent: str, child: str) -> None:
+        """Remove items that were kept only for `child`, in all ancestors."""
         while parent:
             keys = self._keys.response(parent)
-            above = await self._server.run(scripts.FORSAKE, keys, [child])
+            is_gone, above = await self._server.run(scripts.FORSAKE, keys, [child])
+            if is_gone:
+                self._ledger.drop("r", parent)
             parent, child = above.decode(), parent
 
     async def _chain(
         self, record: StoredResponse, unfinished: bool
     ) -> tuple[str, list[str], bytes]:
-        """A new record's parent and ancestors, oldest first, and whether they are lost."""
+        """Parent and ancestors (oldest first) of a new record, and whether ancestors are missing."""
         parent = record.previous_response_id
         if parent is None or record.conversation_id is not None:
             return "", [], b""
         found = await self._server.run(
             scripts.ADOPT,
             self._keys.response(parent),
-            [record.id, _owner(record.owner), self._lifetime(unfinished) + self._margin],
+            [record.id, _owner(record.owner), self._lifetime(unfinished) + self._expiry_margin],
         )
         if found is None or found[0] == _BROKEN:
             return parent, [], _BROKEN
         return parent, [*unpack_ids(found[1]), parent], b""
 
     @property
-    def _margin(self) -> int:
-        """Milliseconds that ancestors get beyond what they need, so that they need not get it with every turn."""
+    def _expiry_margin(self) -> int:
+        """Milliseconds by which the expiry of ancestors is extended beyond need, so that it is not extended on every
+        turn."""
         return self._ttl // 10 + 1000
 
     def _lifetime(self, unfinished: bool) -> int:
-        """Milliseconds for which a response lives at least, from now on."""
+        """Minimum lifetime of a response from now on, in milliseconds."""
         return self._ttl + (_LONGEST_RUN * 1000 if unfinished else 0)
 
     async def _note_items(self, record: StoredResponse) -> None:
@@ -248,10 +271,10 @@ class ResponseRecords:
         await self._homes.put(record.id, {item.id for item in items}, record.owner, live=self._ttl)
 
     async def _touch(self, ancestors: Sequence[str], unfinished: bool) -> None:
-        """Have ancestors live as long as a descendant that was written now."""
+        """Extend the expiry of ancestors to that of a descendant that was written now."""
         now, lifetime, lives = time.monotonic() * 1000, self._lifetime(unfinished), self._lives
         ancestors = [each for each in ancestors if lives.get(each, 0) < now + lifetime]
-        live = lifetime + self._margin
+        live = lifetime + self._expiry_margin
         await self._extend(ancestors, live)
         if len(lives) > _REMEMBERED:
             lives.clear()
@@ -274,7 +297,7 @@ class ResponseRecords:
     async def _segments(
         self, response_ids: Sequence[str]
     ) -> Sequence[tuple[bytes | None, bytes | None]]:
-        """Input and output items of each."""
+        """Input and output items of each response."""
         keys = [self._keys.record(each) for each in response_ids]
         if self._server.cluster:
             return list(
@@ -287,10 +310,8 @@ class ResponseRecords:
             found += await self._server.run(scripts.SEGMENTS, keys[start : start + _AT_ONCE], [])
         return found
 
-    def _written(
-        self, record: StoredResponse, expected: str, *, attempt: int
-    ) -> list[str | bytes | int]:
-        """What the script `put` writes of a record."""
+    def _written(self, record: StoredResponse, expected: str, *, attempt: int) -> list[Argument]:
+        """The arguments that the script `put` writes for a record."""
         response = record.response
         bare = msgspec.structs.replace(response, output=[])
         unfinished = response.status in UNFINISHED

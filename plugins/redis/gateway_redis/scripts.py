@@ -1,4 +1,4 @@
-"""The Lua scripts, each of which Redis runs as one step. What each takes and gives is said in its file."""
+"""The Lua scripts, each of which Redis executes atomically. Each file describes its arguments and result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 
 class Script:
-    """A file of `lua/`, and the name by which Redis knows it once it has run it."""
+    """A file of `lua/`, and the digest by which Redis knows it once it was run."""
 
     __slots__ = ("digest", "source")
 
@@ -22,7 +22,7 @@ TOUCH = Script("touch")
 DELETE = Script("delete")
 FORSAKE = Script("forsake")
 SEGMENTS = Script("segments")
-INDEX = Script("index")
+LEDGER = Script("ledger")
 APPEND = Script("append")
 PAGE = Script("page")
 STATE = Script("state")
@@ -40,6 +40,8 @@ COMPLETION_DELETE = Script("completion_delete")
 COMPLETIONS_ADD = Script("completions_add")
 COMPLETIONS_PAGE = Script("completions_page")
 FIELDS = Script("fields")
+OWNED = Script("owned")
 ITEMS_PUT = Script("items_put")
 ITEMS_FIND = Script("items_find")
 ITEMS_DROP = Script("items_drop")
+VALUE = Script("value")

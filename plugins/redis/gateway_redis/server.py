@@ -1,10 +1,10 @@
-"""Talking to Redis: commands, scripts, and what it means when there is no answer."""
+"""Communication with Redis: commands, scripts and error handling."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from redis.asyncio import RedisCluster
@@ -18,7 +18,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from gateway.errors import StoreUnavailable
+from gateway.sdk import StoreUnavailable
 from gateway_redis.location import Client
 from gateway_redis.scripts import Script
 
@@ -27,22 +27,25 @@ T = TypeVar("T")
 Argument = str | bytes | int | float
 
 BLOCK = 10.0
-"""Seconds that a blocking read waits before it is made anew: so long may a dead connection go unnoticed."""
+"""Maximum duration of a blocking read in seconds, and so the longest time that a dead connection goes unnoticed."""
+
+MOST_BYTES = 8 << 30
+"""Maximum number of bytes stored if neither the configuration nor Redis' `maxmemory` sets a limit."""
 
 _AWAY = (
     "READONLY", "LOADING", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY",
     "NOAUTH", "NOPERM", "WRONGPASS",
 )  # fmt: skip
-"""Beginnings of errors by which a Redis that is there says that it cannot serve now, or not us."""
+"""Prefixes of error messages of a Redis that is reachable but cannot serve now, or not this client."""
 
 
 class Server:
-    """One Redis, or a cluster. Whatever keeps it from answering is raised as `StoreUnavailable`."""
+    """One Redis, or a cluster. Raises `StoreUnavailable` if Redis does not answer, for any reason."""
 
     def __init__(
         self, client: Client, waiting: Client, *, address: str, max_connections: int
     ) -> None:
-        """`waiting` is for commands that block. `address` is for messages."""
+        """`waiting` is the client for blocking commands. `address` is used in messages."""
         self.cluster = isinstance(client, RedisCluster)
         self.address = address
         self._client = client
@@ -62,13 +65,13 @@ class Server:
                     await sentinel.aclose()
 
     async def command(self, *arguments: Argument) -> Any:
-        """The answer to a command."""
+        """Run a command and return the answer."""
         with self._answering():
             async with self._free:
                 return await self._client.execute_command(*arguments)
 
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        """What a script returns. In a cluster, all keys are in one slot."""
+        """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
             async with self._free:
                 execute = self._client.execute_command
@@ -80,7 +83,8 @@ class Server:
     async def wait_for_entries(
         self, streams: Sequence[tuple[str, str]], *, seconds: float
     ) -> list[tuple[bytes, list[tuple[bytes, list[bytes]]]]]:
-        """Entries of streams above an id each, as soon as there are any; none after `seconds`. A cluster takes one."""
+        """Entries of streams above the given ids, as soon as there are any; an empty list after `seconds`. In a
+        cluster, takes one stream only."""
         keys = [key for key, _ in streams]
         where: dict[str, Any] = {}
         with self._answering():
@@ -98,31 +102,40 @@ class Server:
         try:
             yield
         except (RedisError, RedisClusterException, OSError) as error:
-            if isinstance(error, ResponseError) and not _is_away(error):
-                raise  # a mistake of ours
+            if isinstance(error, ResponseError) and not _is_unavailable(error):
+                raise  # a programming error
             raise StoreUnavailable(
                 f"The store does not answer (Redis at {self.address}: {reason_of(error)}). Retry, or send store: false."
             ) from error
 
 
-def _is_away(error: ResponseError) -> bool:
+async def default_max_bytes(server: Server) -> int:
+    """The store's default size limit in bytes: used if the configuration sets none."""
+    most = 0
+    if not server.cluster:
+        with suppress(StoreUnavailable, ResponseError):  # the user may lack the permission
+            most = (await server.command("INFO", "memory")).get("maxmemory", 0) * 3 // 5
+    return most or MOST_BYTES
+
+
+def _is_unavailable(error: ResponseError) -> bool:
     if isinstance(error, OutOfMemoryError | ReadOnlyError):
         return True
     text = str(error)
-    # What a command of a script meets comes inside of a longer text.
+    # Errors of commands within a script are wrapped in a longer message.
     return any(text.startswith(word) or f": {word}" in text or f"-{word}" in text for word in _AWAY)
 
 
 def reason_of(error: BaseException | None) -> str:
-    """Why there is no answer, for people."""
-    # After " : " redis-py shows its clients' insides.
+    """The reason of a failure, for messages."""
+    # After " : ", redis-py appends internals of its clients.
     return str(error or "").partition(" : ")[0].rstrip(".") or "no answer"
 
 
 async def through_outage(
     work: Callable[[], Awaitable[T]], *, seconds: float, every: float = 0.1
 ) -> T:
-    """Do `work`, and again while the store is away, for `seconds` at most."""
+    """Run `work`; repeat it while the store is unavailable, for at most `seconds`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while True:

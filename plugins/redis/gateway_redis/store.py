@@ -1,21 +1,23 @@
-"""The store itself: its parts, put together."""
+"""The store, composed of its parts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
-from gateway.protocols import (
+from gateway.sdk import (
     UNFINISHED,
     Append,
     CallRecord,
-    Heard,
+    CompletionPage,
+    ConversationBounds,
+    ItemPage,
+    Notification,
+    Order,
     StoredCompletion,
     StoredResponse,
 )
-from gateway.protocols.store import CompletionPage, ItemPage, Order
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation, ResponseStatus
+from gateway.sdk.wire import Conversation, Item, ResponseStatus
 from gateway_redis.completions import CompletionTable
 from gateway_redis.config import RedisConfig
 from gateway_redis.conversations import ConversationTable
@@ -23,30 +25,34 @@ from gateway_redis.event_reader import EventReader
 from gateway_redis.event_writer import EventWriter
 from gateway_redis.keys import Keys
 from gateway_redis.leases import LeaseTable
+from gateway_redis.ledger import Ledger
 from gateway_redis.responses import ResponseRecords
-from gateway_redis.server import Server
+from gateway_redis.server import MOST_BYTES, Server
 from gateway_redis.tokens import Tokens
+from gateway_redis.values import ValueTable
 
 
 class RedisStore:
     """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one Redis with one prefix."""
 
-    def __init__(self, server: Server, config: RedisConfig) -> None:
+    def __init__(self, server: Server, config: RedisConfig, *, max_bytes: int = MOST_BYTES) -> None:
+        """`max_bytes` is `config.max_bytes`, or its default."""
         keys, tokens = Keys(config.prefix), Tokens()
         self._server = server
-        self._records = ResponseRecords(server, keys, config, tokens)
+        self._ledger = Ledger(server, keys, config, max_bytes)
+        self._records = ResponseRecords(server, keys, config, tokens, self._ledger)
         self._reader = EventReader(server, keys, tokens.process)
         self._writer = EventWriter(server, keys, tokens, self._reader, outage=config.outage)
         self._leases = LeaseTable(server, keys)
-        self._conversations = ConversationTable(server, keys, ttl=config.ttl)
-        self._completions = CompletionTable(server, keys, config)
+        self._conversations = ConversationTable(server, keys, self._ledger, ttl=config.ttl)
+        self._completions = CompletionTable(server, keys, config, self._ledger)
+        self._values = ValueTable(server, keys)
 
     async def close(self) -> None:
-        """Finish what was begun, and stop waiting. The connections are not the store's to close."""
+        """Finish pending writes and stop waiting. The connections are not closed: the store does not own them."""
         await self._reader.close()
         await self._writer.close()
-        await self._records.close()
-        await self._completions.close()
+        await self._ledger.close()
 
     @property
     def shared(self) -> bool:
@@ -65,7 +71,7 @@ class RedisStore:
         expected: Collection[ResponseStatus],
         attempt: int | None = None,
     ) -> bool:
-        await self._writer.settled(record.id)
+        await self._writer.wait_until_written(record.id)
         return await self._records.advance(record, expected=expected, attempt=attempt)
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
@@ -96,11 +102,11 @@ class RedisStore:
     ) -> bool:
         return await self._writer.append(response_id, events, last=last, attempt=attempt)
 
-    def open_log(self, response_id: str, heard: Heard, *, attempt: int = 0) -> Append:
+    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
         return self._writer.open_log(response_id, heard, attempt=attempt)
 
     async def count_events(self, response_id: str) -> int:
-        await self._writer.settled(response_id)
+        await self._writer.wait_until_written(response_id)
         return (await self._reader.state(response_id))[0]
 
     def read_events(
@@ -117,7 +123,7 @@ class RedisStore:
     async def take_orphans(
         self, holder: str, *, seconds: float, limit: int = 100
     ) -> Sequence[StoredResponse]:
-        """Also those that have ended while their log has not: their owner died in between."""
+        """Includes responses that have ended but whose log has not, because their owner died in between."""
         taken = await self._leases.take(holder, seconds=seconds, limit=limit)
         found = await asyncio.gather(*(self._orphan(each) for each in taken))
         over = [each for each, orphan in zip(taken, found, strict=True) if orphan is None]
@@ -152,9 +158,14 @@ class RedisStore:
         return await self._conversations.delete(conversation_id, owner)
 
     async def append_items(
-        self, conversation_id: str, items: Sequence[Item], *, owner: str | None = None
+        self,
+        conversation_id: str,
+        items: Sequence[Item],
+        *,
+        owner: str | None = None,
+        bounds: ConversationBounds | None = None,
     ) -> bool:
-        return await self._conversations.append(conversation_id, items, owner)
+        return await self._conversations.append(conversation_id, items, owner, bounds)
 
     async def list_items(
         self,
@@ -206,3 +217,17 @@ class RedisStore:
         return await self._completions.page(
             after=after, limit=limit, order=order, model=model, metadata=metadata or {}, owner=owner
         )
+
+    async def compare_and_set(
+        self,
+        name: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        seconds: float,
+        owner: str | None = None,
+    ) -> bytes | None:
+        return await self._values.compare_and_set(name, value, expected, seconds, owner)
+
+    async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
+        return await self._values.get(name, owner)

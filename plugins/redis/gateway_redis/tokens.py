@@ -1,4 +1,4 @@
-"""Names of single calls, by which Redis knows one that comes twice because its answer was lost."""
+"""Tokens of calls, by which Redis recognizes a call that is repeated because its answer was lost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 
 
 class Tokens:
-    """Tokens of one process."""
+    """Generates the tokens of one process."""
 
     def __init__(self) -> None:
         self.process = os.urandom(6).hex()
         self._numbers = itertools.count()
 
     def next(self) -> str:
-        """One that no other call has."""
+        """A unique token."""
         return f"{self.process}:{next(self._numbers)}"

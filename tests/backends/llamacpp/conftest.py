@@ -74,7 +74,7 @@ async def answer_to(engine: LlamaCppEngine, **request: Any) -> Answer:
     return Answer([output async for output in engine.generate(request_for(engine, **request))])
 
 
-Ask: TypeAlias = Callable[..., Awaitable[Answer]]
+GenerationRequest: TypeAlias = Callable[..., Awaitable[Answer]]
 MakeRequest: TypeAlias = Callable[..., EngineRequest]
 
 
@@ -88,7 +88,7 @@ async def engine(anyio_backend: str) -> AsyncIterator[LlamaCppEngine]:
 
 
 @pytest.fixture
-def ask(engine: LlamaCppEngine) -> Ask:
+def ask(engine: LlamaCppEngine) -> GenerationRequest:
     """Generate to the end: `ask(prompt=..., constraint=..., **sampling)`."""
 
     async def ask_engine(**request: Any) -> Answer:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gateway.checks.generating import generate
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineRequest, Sampling, TokensPrompt
 from gateway.testing import EngineContract
-from gateway.testing.generating import generate
 from gateway.testing.pytest_plugin import StartGateway
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
-from gateway_llamacpp.loading import TINY_MODEL
+from gateway_llamacpp.model_files import TINY_MODEL
 
 CONTEXT = EngineContext(name="tiny", path=None)
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -91,7 +91,7 @@ def test_adapters_are_models(gateway_server: StartGateway, adapters: dict[str, s
         listed = {each.id: each.model_dump() for each in client.models.list()}
         assert list(listed) == ["tiny", "noise", "babble"]
         assert [each.get("parent") for each in listed.values()] == [None, "tiny", "tiny"]
-        assert [each["root"] for each in listed.values()] == [str(TINY_MODEL), "noise", "babble"]
+        assert [each["root"] for each in listed.values()] == ["tiny", "noise", "babble"]
         assert {each["max_model_len"] for each in listed.values()} == {512}
         words = {
             name: client.responses.create(model=name, input="Hello!", max_output_tokens=12)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.checks.embedding_checks import cosine
 from gateway.errors import ConfigurationError, EngineUnavailable, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
 from gateway.testing import EmbeddingContract
-from gateway.testing.embedding_checks import cosine
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.embedding import LlamaCppEmbedder
 from gateway_llamacpp.loading import pooling_of
@@ -139,6 +139,9 @@ async def test_how_vectors_are_pooled_matters(engine: LlamaCppEmbedder) -> None:
         (LlamaCppConfig(task="embed"), None, "last"),
         (LlamaCppConfig(pooling="mean"), 3, "mean"),
         (LlamaCppConfig(task="embed", pooling="cls"), 4, "cls"),
+        (LlamaCppConfig(pooling="cls"), 4, "cls"),
+        (LlamaCppConfig(), 4, "rank"),
+        (LlamaCppConfig(task="rerank"), 4, "rank"),
     ],
 )
 def test_the_file_says_whether_a_model_embeds(
@@ -155,7 +158,10 @@ def test_the_file_says_whether_a_model_embeds(
     [
         (LlamaCppConfig(pooling="mean"), 0, 'set task = "embed"'),
         (LlamaCppConfig(matryoshka=True), 0, 'set task = "embed"'),
-        (LlamaCppConfig(), 4, "ranks"),
+        (LlamaCppConfig(task="embed"), 4, "ranks"),
+        (LlamaCppConfig(task="rerank"), 1, "pooling type 4"),
+        (LlamaCppConfig(task="rerank", pooling="cls"), 4, "leave them out"),
+        (LlamaCppConfig(lora_modules={"a": "a.gguf"}), 4, "lora_modules"),
         (LlamaCppConfig(lora_modules={"a": "a.gguf"}), 1, "lora_modules"),
     ],
 )

@@ -189,8 +189,9 @@ async def test_without_a_seed_answers_differ(ask):
 
 async def test_a_prefix_is_reused_unless_a_salt_or_a_seed_forbids_it(ask):
     prompt = [300 + number for number in range(100)]
-    await ask(prompt=prompt, max_tokens=1)
-    assert (await ask(prompt=prompt, max_tokens=1)).outputs[0].cached_tokens > 90
+    # A slot may still be closing its last request: then another one reads the prompt, until all of them have.
+    reused = [(await ask(prompt=prompt, max_tokens=1)).outputs[0].cached_tokens for _ in range(6)]
+    assert max(reused) > 90
     assert (await ask(prompt=prompt, max_tokens=1, cache_salt="mine")).outputs[0].cached_tokens == 0
     assert (await ask(prompt=prompt, max_tokens=1, seed=1)).outputs[0].cached_tokens == 0
 

@@ -13,7 +13,7 @@ from gateway.protocols import Sampling
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import Generation
 from gateway_llamacpp.gguf_header import read_metadata
-from gateway_llamacpp.loading import TINY_MODEL
+from gateway_llamacpp.model_files import TINY_MODEL
 from gateway_llamacpp.recovery import ends_inside_character, recover
 from gateway_llamacpp.vocabulary import Vocabulary
 

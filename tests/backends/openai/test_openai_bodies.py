@@ -254,8 +254,8 @@ async def test_what_self_hosted_engines_take(stub: Any, asker: Any) -> None:
     plain = Turn(items=[])
     assert await refused(stub, asker, plain, cache_salt="s") == "cache_salt"
     assert await refused(stub, asker, plain, priority=1) == "priority"
-    assert await refused(stub, asker, plain, constraint=Regex("a")) == "structured_outputs"
-    assert await refused(stub, asker, plain, constraint=OneOf(())) == "structured_outputs"
+    assert await refused(stub, asker, plain, constraint=Regex("a")) == "text.format"
+    assert await refused(stub, asker, plain, constraint=OneOf(())) == "text.format"
     assert await refused(stub, asker, plain, adapter="a") == "model"
     scored = Sampling(prompt_logprobs=1)
     assert await refused(stub, asker, plain, sampling=scored) == "prompt_logprobs"

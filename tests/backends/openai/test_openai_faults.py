@@ -34,7 +34,7 @@ async def failure(stub: Any, asker: Any, kind: type[GatewayError], **config: Any
         with pytest.raises(kind) as raised:
             await asker.ask()
         assert all(replica.running == 0 for replica in engine._pool.replicas)
-        assert len(engine._client._watch) == 0
+        assert len(engine._dispatcher._client._watch) == 0
     assert type(raised.value) is kind
     assert str(stub.port) not in raised.value.message
     return raised.value
@@ -268,4 +268,4 @@ async def test_connections_are_used_again(stub: Any, asker: Any) -> None:
     async with asker.open(stub, health_path="") as engine:
         for _ in range(5):
             await asker.ask()
-        assert engine._client.connections_opened == 1
+        assert engine._dispatcher._client.connections_opened == 1

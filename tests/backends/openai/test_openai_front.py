@@ -173,8 +173,8 @@ def test_counting_and_raw_prompts_are_refused(pair: Any) -> None:
     [
         ({"tools": [TOOL]}, "tools"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format"),
-        ({"top_logprobs": 2}, "logprobs"),
-        ({"include": ["message.output_text.logprobs"]}, "logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"reasoning": {"effort": "low"}}, "reasoning.effort"),
         ({"top_k": 5}, "top_k"),
         ({"chat_template": "{{ x }}"}, "chat_template"),

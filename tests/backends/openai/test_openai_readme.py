@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from gateway_openai import OpenAIConfig, Takes
+from gateway_openai import OpenAIConfig, UpstreamFeatures
 from gateway_openai.config import Extension, Hint
 
 README = Path(__file__).parents[3] / "backends" / "openai" / "README.md"
@@ -22,5 +22,5 @@ def test_the_readme_names_every_key_and_none_that_is_not() -> None:
 
 def test_the_readme_names_every_word_of_the_lists() -> None:
     words = set(re.findall(r"`(\w+)`", README.read_text()))
-    takes = {field.name for field in msgspec.structs.fields(Takes)}
+    takes = {field.name for field in msgspec.structs.fields(UpstreamFeatures)}
     assert {*get_args(Extension), *get_args(Hint), *takes} <= words

@@ -57,7 +57,7 @@ async def test_connections_are_used_again(stubs: Start, vocabulary: str) -> None
     async with engine_on(stub, vocabulary, health_interval=60.0) as engine:
         for number in range(20):
             assert await read(engine, request(number)) == [11, 12, 13, 14]
-        assert engine._client.connections_opened <= 2
+        assert engine._dispatcher._client.connections_opened <= 2
 
 
 async def test_closing_the_generator_aborts_the_request_in_the_server(
@@ -118,7 +118,7 @@ async def test_a_stream_that_nobody_reads_is_not_taken_in(stubs: Start, vocabula
         async with aclosing(engine.generate(asked)) as outputs:
             await anext(outputs)
             await asyncio.sleep(0.5)
-            (connection,) = [each for each in engine._client._open if not each.complete]
+            (connection,) = [each for each in engine._dispatcher._client._open if not each.complete]
             assert 0 < connection._size < 2 * 128 * 1024 + 400_000
             assert stub.active == 1
 
@@ -166,7 +166,7 @@ def test_the_watch_ends_only_what_is_waited_for() -> None:
     for stream in streams:
         watch.add(stream)
     now[0] = 6.0
-    watch.look()
+    watch.end_stalled()
     assert [stream.stalled for stream in streams] == [True, False, False]
     assert len(watch) == 2
 

@@ -12,7 +12,7 @@ from gateway.constraints import Const, Constraint, Grammar, JsonObject, JsonSche
 from gateway.constraints import Sequence as InSequence
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
-from gateway_remote.dialects import DIALECTS, Dialect, Served
+from gateway_remote.dialects import DIALECTS, Dialect, ServedModelInfo
 from gateway_remote.failures import ReplicaFailure, read_error, refusal
 from gateway_remote.output import OutputBuilder
 from gateway_remote.structure import (
@@ -35,7 +35,7 @@ TREE = InSequence((Const("<x>"), JsonSchema(SCHEMA), Const("</x>")))
 @pytest.fixture(scope="module")
 def dialects(vocabulary: str) -> dict[str, Dialect]:
     tokenizer = load_tokenizer(Path(vocabulary))
-    served = Served(model="big", max_model_len=100, vocabulary=5000, adapters=("small",))
+    served = ServedModelInfo(model="big", max_model_len=100, vocabulary=5000, adapters=("small",))
     xgrammar: dict[str, Any] = {
         "vllm": VllmStructures,
         "vllm-generate": VllmStructures,

@@ -15,7 +15,7 @@ from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.address import address_of
-from gateway_remote.discovery import Named, discovery
+from gateway_remote.discovery import DnsReplicas, discovery
 from gateway_remote.replica import endpoint, endpoint_at
 
 Start = Callable[..., Awaitable[list[Any]]]
@@ -58,7 +58,7 @@ def test_an_address_that_was_found_by_name_keeps_the_name_for_host_and_tls() -> 
 
 
 def test_a_name_gives_one_replica_for_each_address() -> None:
-    found = asyncio.run(Named("http://localhost:8000").find())
+    found = asyncio.run(DnsReplicas("http://localhost:8000").find())
     assert "http://127.0.0.1:8000" in {each.url for each in found}
     assert len(found) == len(set(found))
 

@@ -233,9 +233,8 @@ async def test_an_answer_that_holds_something_else_is_an_error(
 async def test_another_replica_takes_over(start: StartStubs, mode: str) -> None:
     stubs, engine = await start(2)
     stubs[0].mode = mode
-    for _ in range(6):
+    while not stubs[0].bodies:  # equally loaded replicas are chosen at random
         assert (await engine.embed(ask([1, 2]))).vectors == [array("f", [1, 2])]
-    assert stubs[0].bodies
     stubs[1].mode = mode
     with pytest.raises(RateLimited if mode == "busy" else EngineUnavailable) as refused:
         await engine.embed(ask([1, 2]))

@@ -47,8 +47,8 @@ async def clean(engine: Any, stubs: list[Any]) -> None:
     """Nothing is left over: no place taken, no stream watched, nothing running upstream."""
     for replica in engine._pool.replicas:
         assert replica.running == 0
-        assert not replica.unbegun
-    assert len(engine._client._watch) == 0
+        assert not replica.waiting_for_first_token
+    assert len(engine._dispatcher._client._watch) == 0
     for _ in range(100):
         if not any(stub.active for stub in stubs if stub.mode != "hang"):
             break

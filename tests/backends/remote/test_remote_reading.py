@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols import EngineOutput, Sampling
-from gateway_remote.output import OutputBuilder, Scored
+from gateway_remote.output import OutputBuilder, SampledToken
 from gateway_remote.sse import EventSplitter
 from gateway_remote.stopping import StopFinder
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
@@ -89,7 +89,7 @@ def run(
         at += size
         scored = None
         if sampling.logprobs is not None:
-            scored = [Scored(index, -0.5, [(index, -0.5), (5, -1.0)]) for index in part]
+            scored = [SampledToken(index, -0.5, [(index, -0.5), (5, -1.0)]) for index in part]
         finish = last if at >= len(ids) else None
         builder.add(part, scored, finish=finish, stop_reason=None)  # type: ignore[arg-type]
         output = builder.take()

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
-from gateway_trtllm import Config, open_engine
+from gateway_trtllm import TrtllmConfig, open_engine
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 STANDIN = Path(__file__).parent / "standin"
@@ -37,19 +37,19 @@ def tensorrt_llm() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def config() -> Callable[..., Config]:
+def config() -> Callable[..., TrtllmConfig]:
     """A configuration that the stand-in can serve here."""
 
-    def make(**changes: Any) -> Config:
+    def make(**changes: Any) -> TrtllmConfig:
         guided = "xgrammar" if GUIDED else "none"
-        return Config(**{"guided_decoding": guided, "health_interval": 0.05, **changes})
+        return TrtllmConfig(**{"guided_decoding": guided, "health_interval": 0.05, **changes})
 
     return make
 
 
 @pytest.fixture
 async def start(
-    tensorrt_llm: Any, config: Callable[..., Config]
+    tensorrt_llm: Any, config: Callable[..., TrtllmConfig]
 ) -> AsyncIterator[Callable[..., Any]]:
     """Opens engines; gives each with the `LLM` behind it."""
     async with AsyncExitStack() as stack:

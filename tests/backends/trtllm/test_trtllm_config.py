@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
-from gateway_trtllm import Config, open_engine
+from gateway_trtllm import TrtllmConfig, open_engine
 from gateway_trtllm.config import llm_arguments
 from gateway_trtllm.opening import _check_version
 
@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 
 
 def test_the_arguments_say_what_is_configured_and_nothing_else() -> None:
-    config = Config(
+    config = TrtllmConfig(
         tensor_parallel_size=2,
         kv_cache_config={"free_gpu_memory_fraction": 0.8},
         speculative_config={"decoding_type": "MTP"},
@@ -53,13 +53,16 @@ def test_the_arguments_say_what_is_configured_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (Config(args={"skip_tokenizer_init": True}), "use a model with a tokenizer instead"),
-        (Config(args={"max_seq_len": 1}), "has a place of its own: models.m.trtllm.max_seq_len"),
-        (Config(args={"max_batch": 1}), 'did you mean "max_batch_wait"'),
-        (Config(enable_lora=False, lora_modules={"a": "b"}), "enable_lora = false"),
+        (TrtllmConfig(args={"skip_tokenizer_init": True}), "use a model with a tokenizer instead"),
+        (
+            TrtllmConfig(args={"max_seq_len": 1}),
+            "has a place of its own: models.m.trtllm.max_seq_len",
+        ),
+        (TrtllmConfig(args={"max_batch": 1}), 'did you mean "max_batch_wait"'),
+        (TrtllmConfig(enable_lora=False, lora_modules={"a": "b"}), "enable_lora = false"),
     ],
 )
-def test_a_wrong_argument_is_one_sentence(config: Config, told: str) -> None:
+def test_a_wrong_argument_is_one_sentence(config: TrtllmConfig, told: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         llm_arguments(config, CONTEXT, {"max_batch_wait"})
     assert told.replace('"', "'") in str(caught.value).replace('"', "'")
@@ -67,12 +70,12 @@ def test_a_wrong_argument_is_one_sentence(config: Config, told: str) -> None:
 
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="tensor_parallel"):
-        msgspec.convert({"tensor_parallel": 2}, Config)
+        msgspec.convert({"tensor_parallel": 2}, TrtllmConfig)
 
 
 async def test_a_model_without_a_path_is_one_sentence() -> None:
     with pytest.raises(ConfigurationError, match="has no path"):
-        async with open_engine(Config(), EngineContext(name="m", path=None)):
+        async with open_engine(TrtllmConfig(), EngineContext(name="m", path=None)):
             pass
 
 
@@ -81,9 +84,9 @@ def test_without_tensorrt_llm_it_says_what_to_install() -> None:
         "import asyncio\n"
         "from gateway.errors import ConfigurationError\n"
         "from gateway.hookspecs import EngineContext\n"
-        "from gateway_trtllm import Config, open_engine\n"
+        "from gateway_trtllm import TrtllmConfig, open_engine\n"
         "async def main():\n"
-        "    async with open_engine(Config(), EngineContext(name='m', path='/m')): pass\n"
+        "    async with open_engine(TrtllmConfig(), EngineContext(name='m', path='/m')): pass\n"
         "try: asyncio.run(main())\n"
         "except ConfigurationError as error: print(error)\n"
     )

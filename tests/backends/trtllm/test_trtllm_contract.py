@@ -11,7 +11,7 @@ import pytest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
 from gateway.testing import EngineContract
-from gateway_trtllm import Config, open_engine
+from gateway_trtllm import TrtllmConfig, open_engine
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 
@@ -22,7 +22,7 @@ class TestTrtllm(EngineContract):
     @pytest.fixture(scope="module")
     @classmethod
     async def engine(
-        cls, tensorrt_llm: Any, config: Callable[..., Config]
+        cls, tensorrt_llm: Any, config: Callable[..., TrtllmConfig]
     ) -> AsyncIterator[Engine]:
         context = EngineContext(name="tiny", path=str(MODEL), max_model_len=1024)
         async with open_engine(config(**cls.settings), context) as engine:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from gateway.checks.generating import generate
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex, Sequence
 from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
 from gateway.protocols import TokensPrompt
-from gateway.testing.generating import generate
 
 pytestmark = pytest.mark.anyio
 needs_xgrammar = pytest.mark.skipif(
@@ -126,7 +126,6 @@ async def test_the_end_token_is_no_text(start: Any, ask: Any, skip: bool) -> Non
         ("bad_words", {"bad_words": ("a",), "ignore_eos": True}),
         ("priority", {"priority": 101}),
         ("model", {"adapter": "nobody"}),
-        ("input", {"multi_modal": {"image": b""}}),
     ],
 )
 async def test_what_it_cannot_do_is_refused_by_name(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.engines.tokenizer import HfTokenizer
 from gateway.errors import EngineError
 from gateway.protocols import EngineOutput, Sampling
-from gateway_trtllm.generation import Generation
+from gateway_trtllm.generation import TrtllmGeneration
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
@@ -35,7 +35,7 @@ cuts = st.sets(st.integers(1, 15))
 
 
 def run(ids: list[int], cut_at: set[int], sampling: Sampling) -> list[EngineOutput]:
-    generation = Generation(TOKENIZER, sampling, ends=(END,))
+    generation = TrtllmGeneration(TOKENIZER, sampling, ends=(END,))
     ends = sorted({cut for cut in cut_at if cut < len(ids)} | {len(ids)})
     outputs: list[EngineOutput] = []
     begin = 0
@@ -84,7 +84,7 @@ def test_no_stop_string_counts_before_min_tokens(ids: list[int], cut_at: set[int
 
 
 def test_alternatives_are_the_best_and_the_token_itself_need_not_be_one() -> None:
-    generation = Generation(TOKENIZER, Sampling(logprobs=2), ends=())
+    generation = TrtllmGeneration(TOKENIZER, Sampling(logprobs=2), ends=())
     told: Any = {3: Entry(-5.0, 9), 1: Entry(-2.0, 2), 2: Entry(-0.5, 1), 4: Entry(-math.inf, 3)}
     output = generation.feed([3], [told], "length")
     assert output.logprobs is not None
@@ -96,11 +96,11 @@ def test_alternatives_are_the_best_and_the_token_itself_need_not_be_one() -> Non
 @pytest.mark.parametrize("reason", ["timeout", "not_finished"])
 def test_an_end_that_no_client_can_be_told_is_an_error(reason: str) -> None:
     with pytest.raises(EngineError):
-        Generation(TOKENIZER, Sampling(), ends=()).feed([], [], reason)
+        TrtllmGeneration(TOKENIZER, Sampling(), ends=()).feed([], [], reason)
 
 
 def test_log_probabilities_that_are_missing_are_an_error() -> None:
-    generation = Generation(TOKENIZER, Sampling(logprobs=0), ends=())
+    generation = TrtllmGeneration(TOKENIZER, Sampling(logprobs=0), ends=())
     with pytest.raises(EngineError, match="0 of 1"):
         generation.feed([1], [], None)
     with pytest.raises(EngineError, match="no log probability for the token 1"):

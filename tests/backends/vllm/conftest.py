@@ -17,12 +17,12 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
-from gateway_vllm import Config, open_engine
+from gateway_vllm import VllmConfig, open_engine
 
 T = TypeVar("T")
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 MAX_MODEL_LEN = 1024
-CPU = Config(
+CPU = VllmConfig(
     dtype="bfloat16",
     max_num_seqs=16,
     enforce_eager=True,
@@ -45,7 +45,7 @@ _REQUEST = {field.name for field in msgspec.structs.fields(EngineRequest)}
 class Served:
     """An open engine on a loop of its own, in a thread: it outlives the loops of single tests."""
 
-    def __init__(self, config: Config, context: EngineContext) -> None:
+    def __init__(self, config: VllmConfig, context: EngineContext) -> None:
         uvloop = pytest.importorskip("uvloop")
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"))
 
 
-def serve(config: Config = CPU, path: Path = MODEL) -> Served:
+def serve(config: VllmConfig = CPU, path: Path = MODEL) -> Served:
     """An engine with the tiny model; skips the test where vLLM is not installed."""
     pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
     os.environ.update(ENVIRONMENT)
@@ -131,6 +131,14 @@ def cpu_environment() -> None:
 @pytest.fixture(scope="session")
 def served(noise: Path) -> Iterator[Served]:
     opened = serve(msgspec.structs.replace(CPU, lora_modules={"noise": str(noise)}))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def seeing(seeing_model: Path) -> Iterator[Served]:
+    """The tiny model that sees."""
+    opened = serve(path=seeing_model)
     yield opened
     opened.close()
 
@@ -157,7 +165,7 @@ def start_engine() -> Iterator[Callable[..., Served]]:
     """Starts further engines, for tests that end them; what such a test leaves open is closed."""
     opened: list[Served] = []
 
-    def start(config: Config = CPU, path: Path = MODEL) -> Served:
+    def start(config: VllmConfig = CPU, path: Path = MODEL) -> Served:
         opened.append(serve(config, path))
         return opened[-1]
 

@@ -13,7 +13,7 @@ import pytest
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Sampling
-from gateway_vllm import Config, gateway_register_engines, open_engine
+from gateway_vllm import VllmConfig, gateway_register_engines, open_engine
 from gateway_vllm.config import engine_arguments
 from gateway_vllm.environment import children_without_interrupts
 from gateway_vllm.error_log import root_cause
@@ -31,11 +31,11 @@ def test_the_engine_is_offered_under_its_name() -> None:
         offered[name] = (make, more["config"])
 
     gateway_register_engines(register)
-    assert offered == {"vllm": (open_engine, Config)}
+    assert offered == {"vllm": (open_engine, VllmConfig)}
 
 
 def test_what_is_not_said_is_left_to_vllm() -> None:
-    arguments = engine_arguments(Config(), TINY, KNOWN)
+    arguments = engine_arguments(VllmConfig(), TINY, KNOWN)
     assert "max_num_seqs" not in arguments
     assert "max_model_len" not in arguments
     assert arguments["model"] == "/models/tiny"
@@ -45,20 +45,20 @@ def test_what_is_not_said_is_left_to_vllm() -> None:
 
 def test_the_gateway_s_limit_of_the_length_wins() -> None:
     context = msgspec.structs.replace(TINY, max_model_len=100)
-    config = Config(max_model_len=200)
+    config = VllmConfig(max_model_len=200)
     assert engine_arguments(config, context, KNOWN)["max_model_len"] == 100
     assert engine_arguments(config, TINY, KNOWN)["max_model_len"] == 200
 
 
 def test_adapters_turn_lora_on() -> None:
-    arguments = engine_arguments(Config(lora_modules={"a": "/a", "b": "/b"}), TINY, KNOWN)
+    arguments = engine_arguments(VllmConfig(lora_modules={"a": "/a", "b": "/b"}), TINY, KNOWN)
     assert (arguments["enable_lora"], arguments["max_loras"]) == (True, 2)
     with pytest.raises(ConfigurationError, match="enable_lora"):
-        engine_arguments(Config(lora_modules={"a": "/a"}, enable_lora=False), TINY, KNOWN)
+        engine_arguments(VllmConfig(lora_modules={"a": "/a"}, enable_lora=False), TINY, KNOWN)
 
 
 def test_further_arguments_are_handed_on() -> None:
-    arguments = engine_arguments(Config(args={"generation_config": "vllm"}), TINY, KNOWN)
+    arguments = engine_arguments(VllmConfig(args={"generation_config": "vllm"}), TINY, KNOWN)
     assert arguments["generation_config"] == "vllm"
 
 
@@ -73,13 +73,13 @@ def test_further_arguments_are_handed_on() -> None:
 )
 def test_further_arguments_that_cannot_be_are_refused(args: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        engine_arguments(Config(args=args), TINY, KNOWN)
+        engine_arguments(VllmConfig(args=args), TINY, KNOWN)
     assert sentence in str(caught.value)
 
 
 def test_a_model_without_a_path_is_refused() -> None:
     async def start() -> None:
-        async with open_engine(Config(), EngineContext(name="tiny", path=None)):
+        async with open_engine(VllmConfig(), EngineContext(name="tiny", path=None)):
             raise AssertionError("unreachable")
 
     with pytest.raises(ConfigurationError, match="has no path"):
@@ -89,7 +89,7 @@ def test_a_model_without_a_path_is_refused() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_the_error_says_how_to_install_it() -> None:
     async def start() -> None:
-        async with open_engine(Config(), TINY):
+        async with open_engine(VllmConfig(), TINY):
             raise AssertionError("unreachable")
 
     with pytest.raises(ConfigurationError, match="pip install vllm"):

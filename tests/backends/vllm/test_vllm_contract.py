@@ -11,7 +11,7 @@ import pytest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
 from gateway.testing import EngineContract
-from gateway_vllm import Config, open_engine
+from gateway_vllm import VllmConfig, open_engine
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
@@ -26,7 +26,7 @@ class TestVllm(EngineContract):
     @pytest.fixture(scope="module")
     @classmethod
     async def engine(cls, cpu_environment: None) -> AsyncIterator[Engine]:
-        config = Config(dtype="bfloat16", max_num_seqs=16, enforce_eager=True)
+        config = VllmConfig(dtype="bfloat16", max_num_seqs=16, enforce_eager=True)
         context = EngineContext(name="tiny", path=str(MODEL), max_model_len=1024)
         with warnings.catch_warnings():
             # While they are imported and started, vLLM, torch and transformers warn about each other.

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.checks import embedding_checks as checks
+from gateway.checks.engine_probe import NotClaimed, Probe
 from gateway.errors import ConfigurationError, EngineError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, EngineRequest, TokensPrompt
-from gateway.testing import embedding_checks as checks
-from gateway.testing.engine_probe import NotOffered, Probe
-from gateway_vllm import Config
+from gateway_vllm import VllmConfig
 from gateway_vllm.config import engine_arguments
 
 CONTEXT = EngineContext(name="tiny", path="/models/tiny")
@@ -29,7 +29,7 @@ def ask(inputs: Sequence[list[int]], **settings: Any) -> EmbeddingRequest:
 @pytest.mark.parametrize(
     "check",
     [
-        checks.embedding_says_what_it_is,
+        checks.embedding_info_is_complete,
         checks.each_input_gets_its_vector,
         checks.a_text_has_one_vector,
         checks.requests_do_not_mix,
@@ -43,7 +43,7 @@ def ask(inputs: Sequence[list[int]], **settings: Any) -> EmbeddingRequest:
 def test_it_keeps_the_promises_of_an_engine_that_embeds(embedder: Any, check: Any) -> None:
     try:
         embedder.run(check(Probe(embedder.engine)), timeout=120)
-    except NotOffered as error:
+    except NotClaimed as error:
         pytest.fail(f"vLLM offers it: {error}")
 
 
@@ -94,7 +94,7 @@ def test_cancelling_leaves_nothing_in_vllm(embedder: Any) -> None:
 
 def test_a_priority_needs_a_schedule_by_priority(embedder: Any, start_engine: Any) -> None:
     assert embedder.run(embedder.engine.embed(ask([[5]], priority=1))).vectors
-    config = Config(enforce_eager=True, dtype="bfloat16", task="embed", max_num_seqs=4)
+    config = VllmConfig(enforce_eager=True, dtype="bfloat16", task="embed", max_num_seqs=4)
     plain = start_engine(config)
     assert plain.engine.embedding.shorter is False
     with pytest.raises(InvalidRequest) as refused:
@@ -105,7 +105,7 @@ def test_a_priority_needs_a_schedule_by_priority(embedder: Any, start_engine: An
 def test_an_adapter_is_loaded_when_it_is_first_asked_for(
     start_engine: Callable[..., Any], noise: Path, tmp_path: Path
 ) -> None:
-    config = Config(
+    config = VllmConfig(
         dtype="bfloat16",
         enforce_eager=True,
         max_num_seqs=4,
@@ -129,11 +129,11 @@ def test_an_adapter_is_loaded_when_it_is_first_asked_for(
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (Config(), {}),
-        (Config(task="generate"), {"runner": "generate"}),
-        (Config(task="embed"), {"runner": "pooling", "convert": "embed"}),
+        (VllmConfig(), {}),
+        (VllmConfig(task="generate"), {"runner": "generate"}),
+        (VllmConfig(task="embed"), {"runner": "pooling", "convert": "embed"}),
         (
-            Config(task="embed", pooling="cls", matryoshka=True),
+            VllmConfig(task="embed", pooling="cls", matryoshka=True),
             {
                 "runner": "pooling",
                 "convert": "embed",
@@ -141,10 +141,10 @@ def test_an_adapter_is_loaded_when_it_is_first_asked_for(
                 "hf_overrides": {"is_matryoshka": True},
             },
         ),
-        (Config(lora_modules={"a": "/a", "b": "/b"}, max_loras=1), {"max_loras": 1}),
+        (VllmConfig(lora_modules={"a": "/a", "b": "/b"}, max_loras=1), {"max_loras": 1}),
     ],
 )
-def test_the_task_becomes_vllm_s_arguments(config: Config, expected: dict[str, Any]) -> None:
+def test_the_task_becomes_vllm_s_arguments(config: VllmConfig, expected: dict[str, Any]) -> None:
     arguments = engine_arguments(config, CONTEXT, ())
     names = ("runner", "convert", "pooler_config", "hf_overrides", "max_loras")
     assert {name: arguments[name] for name in names if name in arguments} == expected
@@ -155,7 +155,7 @@ def test_the_task_becomes_vllm_s_arguments(config: Config, expected: dict[str, A
 @pytest.mark.parametrize("name", ["runner", "convert", "pooler_config"])
 def test_what_the_task_says_is_not_said_twice(name: str) -> None:
     with pytest.raises(ConfigurationError, match="instead"):
-        engine_arguments(Config(args={name: "x"}), CONTEXT, {name})
-    both = msgspec.structs.replace(Config(matryoshka=True), args={"hf_overrides": {}})
+        engine_arguments(VllmConfig(args={name: "x"}), CONTEXT, {name})
+    both = msgspec.structs.replace(VllmConfig(matryoshka=True), args={"hf_overrides": {}})
     with pytest.raises(ConfigurationError, match="is_matryoshka"):
         engine_arguments(both, CONTEXT, {"hf_overrides"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -22,8 +22,9 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.errors import InvalidRequest
-from gateway.protocols import TextFormat, ToolDefinition, Turn
+from gateway.errors import InvalidRequest, ParamPath
+from gateway.loop.param_paths import locate_fault
+from gateway.protocols import EngineRequest, TextFormat, ToolDefinition, Turn
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 
@@ -175,22 +176,33 @@ BROKEN = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
 UNENFORCEABLE = {"type": "object", "properties": {"a": {"type": "integer", "not": {"const": 1}}}}
 
 
+def refusal_of(
+    served: Any, request: EngineRequest, tools: Mapping[str, ParamPath]
+) -> InvalidRequest:
+    """The error of a request's check, with the parameter that the client is told."""
+    with pytest.raises(InvalidRequest) as caught:
+        served.check(request)
+    served.run(locate_fault(caught.value, request, None, served.engine, tools))
+    return caught.value
+
+
 @pytest.mark.parametrize("schema", [BROKEN, UNENFORCEABLE])
 def test_a_bad_schema_is_a_400_that_says_where_it_was_given(served: Any, schema: Any) -> None:
     text = Turn(items=[], text_format=TextFormat(kind="json_schema", name="x", schema=schema))
     for constraint in (JsonSchema(schema), Sequence((Const("a"), JsonSchema(schema)))):
-        with pytest.raises(InvalidRequest) as caught:
-            served.check(served.ask(constraint=constraint, turn=text))
-        assert caught.value.param == "text.format.schema"
+        asked = served.ask(constraint=constraint, turn=text)
+        assert refusal_of(served, asked, {}).param == "text.format.schema"
     tools = (
         ToolDefinition(name="good", parameters=WEATHER),
         ToolDefinition(name="bad", parameters=schema),
     )
     both = Sequence((JsonSchema(WEATHER), JsonSchema(schema)))
-    with pytest.raises(InvalidRequest) as caught:
-        served.check(served.ask(constraint=both, turn=Turn(items=[], tools=tools)))
-    assert caught.value.param == "tools"
-    assert "'bad'" in caught.value.message
+    places: dict[str, ParamPath] = {
+        "good": ("tools", 0, "parameters"),
+        "bad": ("tools", 1, "parameters"),
+    }
+    asked = served.ask(constraint=both, turn=Turn(items=[], tools=tools))
+    assert refusal_of(served, asked, places).param == "tools[1].parameters"
 
 
 @pytest.mark.parametrize(

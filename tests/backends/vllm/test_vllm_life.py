@@ -16,7 +16,7 @@ import pytest
 
 from gateway.errors import ConfigurationError, EngineUnavailable
 from gateway.protocols import EngineOutput, EngineRequest
-from gateway_vllm import Config
+from gateway_vllm import VllmConfig
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 psutil = pytest.importorskip("psutil")
@@ -125,10 +125,10 @@ def test_a_server_that_is_killed_leaves_no_engine_behind(
 SERVER = """
 import asyncio
 from gateway.hookspecs import EngineContext
-from gateway_vllm import Config, open_engine
+from gateway_vllm import VllmConfig, open_engine
 
 async def main():
-    config = Config(enforce_eager=True, max_num_seqs=4)
+    config = VllmConfig(enforce_eager=True, max_num_seqs=4)
     context = EngineContext(name="tiny", path={model!r}, max_model_len=256)
     async with open_engine(config, context):
         print("ready", flush=True)
@@ -155,13 +155,13 @@ def test_a_model_that_cannot_be_loaded_is_refused_with_the_engine_s_own_reason(
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (Config(args={"max_num_seq": 3}), 'did you mean "max_num_seqs"?'),
-        (Config(dtype="float12"), "dtype: "),
-        (Config(quantization="nonsense"), "nonsense"),
+        (VllmConfig(args={"max_num_seq": 3}), 'did you mean "max_num_seqs"?'),
+        (VllmConfig(dtype="float12"), "dtype: "),
+        (VllmConfig(quantization="nonsense"), "nonsense"),
     ],
 )
 def test_a_wrong_argument_is_refused_with_a_reason(
-    start_engine: Any, config: Config, words: str
+    start_engine: Any, config: VllmConfig, words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="tiny") as caught:
         start_engine(config)

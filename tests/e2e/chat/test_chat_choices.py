@@ -14,8 +14,8 @@ from openai import APIError, OpenAI
 
 from gateway.testing import Rule, Scenario, ScriptedEngine
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.scenario import ScriptedCall, ScriptedPiece
 from gateway.testing.server import RunningGateway
+from gateway_scripted.scenario import ScriptedCall, ScriptedPiece
 
 FUNCTIONS: list[Any] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}

@@ -12,7 +12,15 @@ import pytest
 from openai import OpenAI
 
 from gateway import hookimpl
-from gateway.protocols import FileSource, ServedTool, Source, ToolDefinition, ToolResult
+from gateway.protocols import (
+    FileSource,
+    ServerTool,
+    Source,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolServer,
+)
 from gateway.testing.server import RunningGateway, run_gateway
 
 ANSWER = "Ümlaut first: it is iron【0†L1-L2】【7†L1】, and tall 【0†L9】. See the handbook 【1:0†hand.pdf】."
@@ -28,17 +36,13 @@ RULES = [
 ]  # fmt: skip
 
 
-class Library:
+class Library(ToolServer):
     label = "library"
 
-    async def tools(self) -> Sequence[ServedTool]:
-        return [ServedTool(definition=ToolDefinition(name="look"))]
+    async def tools(self) -> Sequence[ServerTool]:
+        return [ServerTool(definition=ToolDefinition(name="look"))]
 
-    @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[Library]:
-        yield self
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def call(self, call: ToolCall) -> ToolResult:
         return ToolResult(
             text="found it",
             sources=[

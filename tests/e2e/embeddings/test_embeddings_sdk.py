@@ -15,8 +15,8 @@ import httpx
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI, RateLimitError
 
-from gateway.testing.embedding_checks import cosine
-from gateway.testing.made_up_vectors import made_up_vector
+from gateway.checks.embedding_checks import cosine
+from gateway_scripted.made_up_vectors import made_up_vector
 
 CAT, MAT, MONEY = "The cat sat on the mat", "On a mat, the cat", "Revenue rose by four percent"
 
@@ -186,7 +186,7 @@ def test_a_client_that_leaves_aborts(embedding_server: Any, raw: httpx.Client) -
     body = b'{"model": "vectors", "input": "be slow"}'
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
-            b"POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"POST /v1/embeddings HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%b" % (len(body), body)
         )
         until(lambda: counted(running) == 1)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice as SdkChoice
 
+from gateway.assembly.assembler import ResponseAssembler
 from gateway.chat.assembler import ChoiceAssembler, ChoiceWriter
-from gateway.chat.chunks import ChunkWriter, chunk_head
+from gateway.chat.chunks import ChunkWriter
 from gateway.chat.message import MessageWriter
 from gateway.chat.tee import TeeWriter
 from gateway.deltas import (
@@ -26,10 +27,10 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
+from gateway.loop.chunks import chunk_head
 from gateway.protocols import FinishReason
-from gateway.responses.assembler import ResponseAssembler
-from gateway.responses.roles import CallRole
 from gateway.testing.chat_grammar import GrammarError, fold_chunks, parse_chunks
+from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.response import Response
 
@@ -121,7 +122,7 @@ def streamed(
     """The one choice of a stream, checked and folded."""
     made = assembler(chunk_writer(legacy=legacy), **options)
     body = b"".join(made.feed(batch) for batch in batches[:-1])
-    body += made.end_generation(batches[-1], reason) + made.finish() + b"data: [DONE]\n\n"
+    body += made.end(batches[-1], reason) + made.finish() + b"data: [DONE]\n\n"
     chunks = parse_chunks(body)
     for chunk in chunks:
         if '"custom"' not in json.dumps(chunk):  # the SDK has no type for streamed custom calls yet
@@ -136,7 +137,7 @@ def plain(
     """The one choice of a plain answer."""
     writer = message_writer(legacy=legacy)
     made = assembler(writer, **options)
-    assert made.end_generation(deltas, reason) == b""
+    assert made.end(deltas, reason) == b""
     assert made.finish() == b""
     choice: dict[str, Any] = json.loads(encode(writer.choice()))
     SdkChoice.model_validate(choice)
@@ -170,7 +171,7 @@ def test_what_is_gathered_beside_a_stream_is_the_plain_answer(
     for writer in (chunk_writer(legacy=legacy), TeeWriter(chunk_writer(legacy=legacy), message)):
         made = assembler(writer)
         body = b"".join(made.feed(batch) for batch in batches[:-1])
-        sent.append(body + made.end_generation(batches[-1], reason) + made.finish())
+        sent.append(body + made.end(batches[-1], reason) + made.finish())
     assert sent[0] == sent[1]
     assert message.finished
     assert json.loads(encode(message.choice())) == plain(deltas, reason, legacy=legacy)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from gateway.cli.banner import banner
+from gateway.server.banner import banner
 
 SCRIPTED = '[server]\nport = 0\nstore = "none"\n[models.m]\nengine = "scripted"\n'
 
@@ -25,7 +25,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Commands set up logging for their process; the next test shall not find it changed.
     monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.models.set_up_logging", lambda level: None)
-    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda level, secrets: None)
 
 
 def write(text: str) -> None:
@@ -211,6 +211,16 @@ def test_the_banner_has_a_request_that_a_shell_takes() -> None:
     assert words[1] == "http://127.0.0.1:8000/v1/responses"
     assert json.loads(words[-1])["model"] == "it's a model"
     assert "Models: it's a model, b" in text
+
+
+def test_the_banner_of_a_model_that_reranks_has_a_request_for_it() -> None:
+    text = banner("http://127.0.0.1:8000", ["r"], does="reranks")
+    command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)
+    assert command is not None
+    words = shlex.split(command[0].replace("\\\n", ""))
+    assert words[1] == "http://127.0.0.1:8000/v1/rerank"
+    assert json.loads(words[-1]).keys() == {"model", "query", "documents"}
+    assert "openai" not in text
 
 
 def test_the_module_runs_as_the_command() -> None:

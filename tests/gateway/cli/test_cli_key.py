@@ -7,8 +7,8 @@ import pytest
 
 from gateway.cli import main
 from gateway.config import ApiKey
-from gateway.responses.sealing import Sealer
-from gateway.serving.access import Doorkeeper
+from gateway.runtime.access import Authenticator
+from gateway.runtime.sealing import Sealer
 
 
 def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
     key = re.search(r"sk-\S+", out)
     assert key is not None
     config = tomllib.loads(out[out.index("[[") :])
-    door = Doorkeeper([ApiKey(**each) for each in config["server"]["api_keys"]])
+    door = Authenticator([ApiKey(**each) for each in config["server"]["api_keys"]])
     header = (b"authorization", f"Bearer {key.group()}".encode())
     assert door.owner("/v1/models", [header]) == "alice"
 
@@ -25,7 +25,7 @@ def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", "--reasoning"]) == 0
     keys = tomllib.loads(capsys.readouterr().out)["server"]["reasoning_keys"]
-    assert Sealer(keys).open(Sealer(keys).seal("x", None), None, "p") == "x"
+    assert Sealer(keys).open(Sealer(keys).seal("x", None, model="m"), None, "p", model="m") == "x"
 
 
 def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

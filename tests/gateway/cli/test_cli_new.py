@@ -19,6 +19,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SKELETONS)
 def test_the_tests_of_a_new_plugin_pass(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", kind, "my-own"]) == 0

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
+from gateway.checks.engine_checks import CHECKS, CheckFailed, NotClaimed, Probe
 from gateway.cli import main
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig
 from gateway.testing import ScriptedEngine
-from gateway.testing.engine_checks import CHECKS, CheckFailed, NotOffered, Probe
 
 pytestmark = pytest.mark.anyio
 TWO = '[models.a]\nengine = "scripted"\n[models.b]\nengine = "scripted"\n[models.c]\nengine = "broken"\n'
@@ -143,5 +143,5 @@ async def test_every_kind_of_fault_is_found(fault: str, check: str) -> None:
 
 async def test_what_is_not_offered_is_no_fault() -> None:
     [adapters] = [each for each in CHECKS if each.what == "adapters"]
-    with pytest.raises(NotOffered):
+    with pytest.raises(NotClaimed):
         await adapters.run(Probe(ScriptedEngine()))

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
+
+from gateway.testing.server import run_gateway
 
 CONFIG = '[server]\nport = 0\n[models.m]\nengine = "scripted"\n'
 
@@ -69,3 +72,29 @@ def test_what_it_says_can_be_pasted_and_ctrl_c_ends_it(
     log = (tmp_path / "log").read_text()
     assert "opening m with the engine scripted (named in the configuration)" in log
     assert "Traceback" not in log
+
+
+@pytest.mark.slow
+def test_a_model_of_a_server_elsewhere_is_served_by_its_url(tmp_path: Path) -> None:
+    upstream = '[models."big/model"]\nengine = "scripted"\n'
+    with run_gateway(upstream, tmp_path) as running, (tmp_path / "log").open("w") as log:
+        url = f"{running.base_url}#big/model"
+        (tmp_path / "here").mkdir()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve", url, "--engine", "openai", "--port", "0"],
+            cwd=tmp_path / "here",
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            lines = (line for line in process.stdout if line.startswith("Litegate listens on "))
+            here = next(lines, None)
+            assert here is not None, (tmp_path / "log").read_text()
+            with OpenAI(base_url=f"{here.split()[-1]}/v1", api_key="none") as client:
+                assert client.responses.create(model="big/model", input="Hello!").output_text
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()

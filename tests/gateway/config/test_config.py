@@ -176,21 +176,82 @@ def test_the_home_folder_may_be_written_as_a_tilde(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("m/Qwen3-0.6B.gguf", "Qwen3-0.6B"), ("Qwen/Qwen3-8B", "Qwen3-8B"), ("/models/x/", "x"), (".gguf", ".gguf")],
+    [("m/Qwen3-0.6B.gguf", "Qwen3-0.6B"), ("./Qwen3-8B", "Qwen3-8B"), ("/models/x/", "x"), (".gguf", ".gguf")],
 )  # fmt: skip
 def test_a_model_of_the_command_line_is_called_like_its_file(path: str, name: str) -> None:
     assert model_name(path) == name
-    assert load_config(model=path).models == {name: ModelConfig(path=path)}
+    assert load_config(models=[path]).models == {name: ModelConfig(path=path)}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "alias"),
+    [
+        ("Qwen/Qwen3-8B", "Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("hf:o/m-GGUF:Q4_0", "m", "o/m-GGUF:Q4_0"),
+        ("o/m-GGUF/x/m-Q8_0.gguf", "m-Q8_0", "o/m-GGUF/x/m-Q8_0.gguf"),
+    ],
+)
+def test_a_model_of_the_hub_has_its_whole_name_as_an_alias(
+    path: str, name: str, alias: str
+) -> None:
+    assert load_config(models=[path]).models == {name: ModelConfig(path=path, aliases=[alias])}
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "path"),
+    [
+        ("https://a.example/v1#big/model", "big/model", "https://a.example/v1"),
+        ("http://10.0.0.5:8000", "10.0.0.5:8000", "http://10.0.0.5:8000"),
+        ("http://10.0.0.5:8000/#", "10.0.0.5:8000", "http://10.0.0.5:8000/"),
+    ],
+)
+def test_the_fragment_of_a_url_is_the_model_s_name(url: str, name: str, path: str) -> None:
+    assert load_config(models=[url], engine="openai").models == {
+        name: ModelConfig(path=path, engine="openai")
+    }
+
+
+def test_several_models_of_the_command_line() -> None:
+    text = "[models.a]\npath = 'x'\n[models.b]"
+    models = load(text, models=["o/m-GGUF", "a", "o/m-GGUF:Q8_0", "/x.gguf"]).models
+    assert list(models) == ["m", "a", "o/m-GGUF:Q8_0", "x"]
+    assert models["o/m-GGUF:Q8_0"] == ModelConfig(path="o/m-GGUF:Q8_0")
+    assert mistake(text, models=["/x.gguf", "/y/x.gguf"]) == (
+        "command line: '/y/x.gguf' would be a second model with the name 'x'; give both names in a configuration file: "
+        "[models.<name>]."
+    )
+    assert "second model with the name 'a'" in mistake(text, models=["a", "a"])
+
+
+def test_the_built_in_model_may_be_named() -> None:
+    assert list(load_config(models=["o/tiny-GGUF", "tiny"]).models) == ["o/tiny-GGUF", "tiny"]
+    with pytest.raises(
+        ConfigurationError, match=r"'tinny'; did you mean \"tiny\"\? Configured models: tiny\."
+    ):
+        load_config(models=["tinny"])
+    assert load_config(models=["tiny"]).models == {"tiny": ModelConfig()}
+    environ = {"GATEWAY_MODELS__OTHER__PATH": "/m.gguf"}
+    assert list(load_config(None, environ, models=["tiny"]).models) == ["tiny"]
+
+
+def test_a_word_that_names_no_model_is_answered_with_those_that_are_configured() -> None:
+    text = "[models.qwen]\n[models.gemma]"
+    assert mistake(text, models=["qwenn"]) == (
+        "command line: there is no model, file or folder 'qwenn'; did you mean \"qwen\"? Configured models: qwen, gemma. Write a "
+        "model of the hub with its owner, as in owner/repository."
+    )
+    assert "'gpt2'. Configured models: qwen, gemma." in mistake(text, models=["gpt2"])
+    assert load(text, models=["gpt2"], engine="other").models["gpt2"].path == "gpt2"
 
 
 def test_a_model_of_the_command_line_is_served_alone() -> None:
-    config = load("[server]\nport = 1\n[models.a]\npath = 'x'\n[models.b]", model="some.gguf")
+    config = load("[server]\nport = 1\n[models.a]\npath = 'x'\n[models.b]", models=["some.gguf"])
     assert list(config.models) == ["some"]
     assert config.server.port == 1
 
 
 def test_the_command_line_may_name_a_model_of_the_file() -> None:
-    config = load("[models.a]\npath = 'x'\n[models.b]", model="a", engine="e")
+    config = load("[models.a]\npath = 'x'\n[models.b]", models=["a"], engine="e")
     assert config.models == {"a": ModelConfig(path="x", engine="e")}
 
 

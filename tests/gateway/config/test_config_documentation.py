@@ -13,9 +13,11 @@ import pytest
 
 from gateway.config import (
     ApiKey,
+    MediaConfig,
     ModelConfig,
     PluginsConfig,
     SamplingDefaults,
+    SchemaLimits,
     ServerConfig,
     load_config,
 )
@@ -23,10 +25,12 @@ from gateway.config import (
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     "[server]": ServerConfig,
+    "[server.schemas]": SchemaLimits,
     "[[server.api_keys]]": ApiKey,
     "[models.<name>]": ModelConfig,
     "[models.<name>.sampling]": SamplingDefaults,
     "[plugins]": PluginsConfig,
+    "[media]": MediaConfig,
 }
 
 

@@ -94,7 +94,7 @@ def test_a_model_that_is_not_defined_is_refused() -> None:
 
 def test_settings_of_models_that_the_command_line_does_not_serve_are_passed_over() -> None:
     environ = {"GATEWAY_MODELS__OTHER__MAX_RUNNING": "4"}
-    assert load_config(None, environ, model="m.gguf").models == {"m": ModelConfig(path="m.gguf")}
+    assert load_config(None, environ, models=["m.gguf"]).models == {"m": ModelConfig(path="m.gguf")}
 
 
 @pytest.mark.parametrize(

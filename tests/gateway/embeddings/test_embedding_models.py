@@ -15,8 +15,8 @@ from gateway.errors import ConfigurationError, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
 from gateway.protocols import ModelInfo, ParserContext, Turn
-from gateway.serving.model_opening import OpenedModel, open_model
-from gateway.serving.model_plan import resolve_model
+from gateway.startup.model_opening import OpenedModel, open_model
+from gateway.startup.model_plan import resolve_model
 from gateway.testing import ScriptedEngine
 from gateway.testing.server import run_gateway
 
@@ -73,7 +73,11 @@ async def test_what_it_cannot_have_is_not_configured(key: str, tmp_path: Any) ->
 
 @pytest.mark.parametrize(
     ("capabilities", "sentence"),
-    [({"embeddings"}, "is no EmbeddingEngine"), ({"logprobs"}, "neither generates nor embeds")],
+    [
+        ({"embeddings"}, "is no EmbeddingEngine"),
+        ({"rerank"}, "is no ScoringEngine"),
+        ({"logprobs"}, "neither generates nor embeds nor reranks"),
+    ],
 )
 async def test_an_engine_that_says_what_it_is_not_stops_the_start(
     capabilities: set[str], sentence: str

@@ -22,7 +22,7 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.engines.json_schemas import passed_over
+from gateway.engines.json_schemas import unenforced_keyword
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
 from gateway.errors import Unsupported
 
@@ -265,7 +265,7 @@ def test_guidance_takes_no_trees() -> None:
 def test_what_xgrammar_would_pass_over_is_refused_by_its_path(
     schema: dict[str, Any], keyword: str
 ) -> None:
-    assert passed_over(schema) == keyword
+    assert unenforced_keyword(schema) == keyword
     with pytest.raises(Unsupported) as caught:
         structured_outputs(Sequence((Const("a"), JsonSchema(schema))), XGRAMMAR)
     assert keyword in caught.value.message
@@ -288,7 +288,7 @@ def test_what_xgrammar_would_pass_over_is_refused_by_its_path(
     ],
 )
 def test_what_xgrammar_enforces_passes(schema: dict[str, Any]) -> None:
-    assert passed_over(schema) is None
+    assert unenforced_keyword(schema) is None
 
 
 def test_an_engine_that_reads_no_lark_is_given_ebnf() -> None:

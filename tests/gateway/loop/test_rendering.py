@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from gateway.loop.rendering import IN_THREAD, render
-from gateway.protocols import RenderedPrompt, TokensPrompt, Turn
+from gateway.protocols import CallRecord, RenderedPrompt, TokensPrompt, ToolDefinition, Turn
 from gateway.wire import items
 from gateway.wire.content import InputText, ReasoningText
 
@@ -21,6 +21,7 @@ OF_ALL_KINDS: list[items.Item] = [
     items.FunctionCallOutput(call_id="c", output=[InputText(text=LONG)]),
     items.CustomToolCall(call_id="c", name="f", input=LONG),
     items.CustomToolCallOutput(call_id="c", output=LONG),
+    items.McpCall(server_label="s", name="f", arguments="{}", output=LONG),
 ]
 
 
@@ -44,6 +45,22 @@ def rendered_in_loop(turn: Turn, size: int = 0) -> bool | None:
 @pytest.mark.parametrize("item", OF_ALL_KINDS, ids=lambda item: type(item).__name__)
 def test_a_long_item_of_the_history_is_rendered_beside_the_loop(item: items.Item) -> None:
     assert rendered_in_loop(Turn(items=[item])) is False
+
+
+def test_long_results_of_the_gateways_tools_are_rendered_beside_the_loop() -> None:
+    record = CallRecord(name="f", arguments="{}", result=LONG)
+    assert rendered_in_loop(Turn(items=[], results={"c": record})) is False
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        ToolDefinition(name="f", description=LONG),
+        ToolDefinition(name="f", parameters={"type": "object", "description": LONG}),
+    ],
+)
+def test_long_tools_of_a_server_are_rendered_beside_the_loop(tool: ToolDefinition) -> None:
+    assert rendered_in_loop(Turn(items=[], tools=[tool])) is False
 
 
 def test_a_long_body_is_rendered_beside_the_loop() -> None:

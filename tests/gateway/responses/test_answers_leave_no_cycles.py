@@ -12,6 +12,7 @@ import pytest
 
 import gateway_chat_template
 import gateway_memory
+import gateway_messages
 import gateway_parsers
 import gateway_scripted
 from gateway.app import app_of, open_services
@@ -19,8 +20,19 @@ from gateway.config import Config, ModelConfig
 from gateway.plugins import load_plugins
 from gateway.wire.common import encode
 
-INSTALLED = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
-PATHS = {"/v1/responses": "input", "/v1/chat/completions": "messages"}
+INSTALLED = [
+    gateway_chat_template,
+    gateway_memory,
+    gateway_messages,
+    gateway_parsers,
+    gateway_scripted,
+]
+SAID: Any = [{"role": "user", "content": "Hello"}]
+REQUESTS: dict[str, Any] = {
+    "/v1/responses": {"input": SAID, "store": False},
+    "/v1/chat/completions": {"messages": SAID, "store": False},
+    "/v1/messages": {"messages": SAID, "max_tokens": 20},
+}
 
 
 async def garbage_of(work: Callable[[], Awaitable[object]]) -> list[str]:
@@ -59,7 +71,7 @@ async def ask(app: Any, path: str, body: bytes) -> int:
     scope = {
         "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
         "raw_path": path.encode(), "root_path": "", "query_string": b"", "state": {},
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
         "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
     }  # fmt: skip
     await app(scope, receive, send)
@@ -67,11 +79,10 @@ async def ask(app: Any, path: str, body: bytes) -> int:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", REQUESTS)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_answer_leaves_nothing_for_the_garbage_collector(path: str, stream: bool) -> None:
-    said: Any = [{"role": "user", "content": "Hello"}]
-    body = encode({"model": "m", "stream": stream, PATHS[path]: said, "store": False})
+    body = encode({"model": "m", "stream": stream, **REQUESTS[path]})
     model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
     plugins = load_plugins(extra=INSTALLED, installed=False)
     async with AsyncExitStack() as stack:
@@ -81,4 +92,9 @@ async def test_an_answer_leaves_nothing_for_the_garbage_collector(path: str, str
             assert await ask(app, path, body) == 200
 
         await answer()  # the first fills caches
-        assert await garbage_of(answer) == []
+        # Threads of other tests' servers may leave something meanwhile. What an answer leaves, each answer leaves.
+        for _ in range(20):
+            garbage = await garbage_of(answer)
+            if not garbage:
+                break
+        assert garbage == []

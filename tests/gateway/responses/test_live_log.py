@@ -78,9 +78,9 @@ def test_each_follower_has_each_event_once_whatever_happens(
             if batch not in untold:
                 first, last = told[0].sequence_number, not left
                 if len(told) == 1 and not last:
-                    log.tell_one(first, sse_frame(told[0]))
+                    log.publish_one(first, sse_frame(told[0]))
                 else:
-                    log.tell(first, [encode(event) for event in told], last)
+                    log.publish(first, [encode(event) for event in told], last)
             batch += 1
             if breaks and batch == 5:
                 break
@@ -98,7 +98,7 @@ def test_who_comes_after_the_end_is_sent_to_the_store() -> None:
     async def main() -> None:
         log = LiveLog()
         events = made(2)
-        log.tell(0, [encode(event) for event in events], True)
+        log.publish(0, [encode(event) for event in events], True)
         log.end()
         follower = await log.follow(1, lambda body: True)
         assert (follower.at, follower.complete) == (1, False)
@@ -117,7 +117,7 @@ def test_a_follower_that_leaves_is_forgotten() -> None:
         other = asyncio.create_task(log.follow(-1, client.write))
         await asyncio.sleep(0)
         events = made(3)
-        log.tell(0, [encode(event) for event in events], True)
+        log.publish(0, [encode(event) for event in events], True)
         assert (await other).complete
         frames = client.got.decode().split("\n\n")[:-1]
         assert [json.loads(f.split("data: ")[1])["sequence_number"] for f in frames] == [0, 1, 2]

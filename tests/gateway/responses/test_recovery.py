@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from gateway.assembly.assembler import ResponseAssembler
 from gateway.deltas import (
     CallArgumentsDelta,
     CallEnded,
@@ -21,10 +22,9 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import CallRecord, FileSource, Source, ToolResult
-from gateway.responses.assembler import ResponseAssembler
 from gateway.responses.recovery import closing_events
-from gateway.responses.roles import CallRole
 from gateway.testing.grammar import fold
+from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.response import Response, ResponseError, snapshot
@@ -94,7 +94,7 @@ def made(
     for delta in itertools.chain(*blocks):
         out += assembler.feed([delta])
     out += assembler.end_generation("stop")
-    for call in assembler.pending_calls[:answered]:
+    for call in assembler.items.pending_calls[:answered]:
         out += assembler.call_running(call)
         out += assembler.call_finished(call, ToolResult(text="ok", failed=answered % 2 == 0))
     out += assembler.finish(None)

@@ -29,7 +29,7 @@ from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.serving.served import Services
+from gateway.runtime.services import Services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer
 from gateway.testing.grammar import fold
 from gateway.tools.functions import functions
@@ -91,9 +91,9 @@ class FaultyEngine(ScriptedEngine):
                 case BaseException() as error:
                     raise error
                 case "cancel":
-                    self.run.cancel()
+                    self.run.scope.cancel()
                 case "stop":
-                    self.run.stop(ServerShuttingDown("over"))
+                    self.run.scope.stop(ServerShuttingDown("over"))
                 case "leave":
                     self.task.cancel()
                 case _:

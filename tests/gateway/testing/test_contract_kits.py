@@ -11,8 +11,9 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import structs
 
+from gateway.checks.generating import CONSTRAINTS
 from gateway.deltas import Delta, TextDelta
-from gateway.errors import InvalidRequest
+from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway.protocols import (
     EngineOutput,
     EngineRequest,
@@ -20,11 +21,16 @@ from gateway.protocols import (
     OutputParser,
     ParserContext,
     Piece,
-    ServedTool,
+    PlacedMedia,
+    ServerTool,
+    SessionContext,
     StoredResponse,
     Tail,
+    TokensPrompt,
+    ToolCall,
     ToolDefinition,
     ToolResult,
+    ToolServer,
     Turn,
 )
 from gateway.testing import (
@@ -34,7 +40,6 @@ from gateway.testing import (
     ScriptedEngine,
     ToolServerContract,
 )
-from gateway.testing.generating import CONSTRAINTS
 from gateway_memory import MemoryStore
 
 
@@ -59,6 +64,58 @@ class Broken(ScriptedEngine):
         async for output in super().generate(request):
             yield self._change(output, number)
             number += 1
+
+
+class Seeing(ScriptedEngine):
+    """A scripted engine that sees images as `change` shows them to it."""
+
+    def __init__(
+        self,
+        change: Callable[[Sequence[PlacedMedia]], Sequence[PlacedMedia]] = tuple,
+        extra: int = 0,
+    ) -> None:
+        super().__init__(max_model_len=4096, media=["image"])
+        self._change = change
+        self._extra = extra
+        self.broken = False
+
+    async def count(self, prompt: TokensPrompt) -> int:
+        return await super().count(prompt) + (self._extra if prompt.media else 0)
+
+    async def health(self) -> None:
+        if self.broken:
+            raise EngineUnavailable("It has stopped.")
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        prompt = request.prompt
+        assert isinstance(prompt, TokensPrompt)
+        self.broken = any(b"broken" in each.media.data for each in prompt.media)
+        changed = structs.replace(prompt, media=self._change(prompt.media))
+        async for output in super().generate(structs.replace(request, prompt=changed)):
+            yield output
+
+
+def _sorted(media: Sequence[PlacedMedia]) -> Sequence[PlacedMedia]:
+    """The images in the order of their hashes, at the same places."""
+    images = sorted((each.media for each in media), key=lambda image: image.sha256)
+    return [structs.replace(each, media=image) for each, image in zip(media, images, strict=True)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("test", "engine"),
+    [
+        ("test_images_are_seen", lambda: Seeing(lambda media: ())),
+        ("test_images_are_seen_in_their_order", lambda: Seeing(_sorted)),
+        ("test_images_are_counted", lambda: Seeing(extra=1)),
+        ("test_images_are_counted", lambda: Seeing(lambda media: ())),
+        ("test_a_broken_image_fails_its_own_request_at_most", Seeing),
+    ],
+)
+async def test_an_engine_that_sees_wrongly_is_caught(
+    test: str, engine: Callable[[], ScriptedEngine]
+) -> None:
+    await fails(getattr(EngineContract(), test), engine())
 
 
 def _cumulative() -> Callable[[EngineOutput, int], EngineOutput]:
@@ -107,6 +164,25 @@ async def test_an_engine_that_breaks_a_promise_is_caught(
     test: str, change: Callable[[EngineOutput, int], EngineOutput]
 ) -> None:
     await fails(getattr(EngineContract(), test), Broken(change))
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_never_streams_is_caught() -> None:
+    class AtOnce(ScriptedEngine):
+        async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+            outputs = [output async for output in super().generate(request)]
+            ids = [each for output in outputs for each in output.token_ids]
+            text = "".join(output.text for output in outputs)
+            self.answers = getattr(self, "answers", 0) + 1
+            if self.answers == streamed:
+                yield EngineOutput(text=text[:1])
+            yield structs.replace(outputs[-1], token_ids=ids, text=text)
+
+    promise = EngineContract().test_a_long_answer_comes_in_several_outputs
+    streamed: int | None = None
+    await fails(promise, AtOnce())
+    streamed = 3  # what came together before was read late
+    await promise(AtOnce())
 
 
 @pytest.mark.anyio
@@ -233,7 +309,7 @@ class PlainKit(OutputParserContract):
         ("test_how_the_output_is_cut_does_not_matter", DecidingOnChunks),
         ("test_what_is_written_is_read_again", Forgetting),
         ("test_nothing_that_a_model_writes_raises", Raising),
-        ("test_the_cost_is_linear", Quadratic),
+        pytest.param("test_the_cost_is_linear", Quadratic, marks=pytest.mark.slow),
         ("test_text_before_any_markup_comes_at_once", Waiting),
         ("test_parsers_do_not_share_anything", lambda: SHARED),
     ],
@@ -250,9 +326,10 @@ def test_a_parser_that_breaks_a_promise_is_caught(
 
 
 class Session:
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        if name != "echo":
-            return ToolResult(text=f"there is no tool {name}", failed=True)
+    async def call(self, call: ToolCall) -> ToolResult:
+        arguments = call.arguments
+        if call.name != "echo":
+            return ToolResult(text=f"there is no tool {call.name}", failed=True)
         if not isinstance(arguments.get("text"), str):
             return ToolResult(text="text is missing", failed=True)
         if arguments["text"] == "slow":
@@ -260,22 +337,22 @@ class Session:
         return ToolResult(text=arguments["text"])
 
 
-class Tools:
+class Tools(ToolServer):
     label = "tools"
 
     def __init__(self, session: type[Session] = Session) -> None:
         self._session = session
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         schema = {
             "type": "object",
             "properties": {"text": {"type": "string"}},
             "required": ["text"],
         }
-        return [ServedTool(definition=ToolDefinition(name="echo", parameters=schema))]
+        return [ServerTool(definition=ToolDefinition(name="echo", parameters=schema))]
 
     @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[Session]:
+    async def session(self, context: SessionContext) -> AsyncIterator[Session]:
         yield self._session()
 
 
@@ -291,13 +368,13 @@ class TestTools(ToolServerContract):
 @pytest.mark.anyio
 async def test_a_tool_server_that_breaks_a_promise_is_caught() -> None:
     class RaisingSession(Session):
-        async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-            return ToolResult(text=arguments["text"])
+        async def call(self, call: ToolCall) -> ToolResult:
+            return ToolResult(text=call.arguments["text"])
 
     class Stubborn(Session):
-        async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        async def call(self, call: ToolCall) -> ToolResult:
             try:
-                return await super().call(name, arguments)
+                return await super().call(call)
             except asyncio.CancelledError:
                 return ToolResult(text="not now")
 
@@ -349,7 +426,7 @@ class Careless(MemoryStore):
     """A store whose completions have no owners, move when they are changed, and are listed without end."""
 
     async def get_completion(self, completion_id: str, *, owner: str | None = None) -> Any:
-        kept = self._completions.shelf.get(completion_id)
+        kept = self._completions.table.get(completion_id)
         return None if kept is None else kept.record
 
     async def update_completion(

@@ -79,6 +79,7 @@ def test_plugins_that_are_not_installed_may_be_given(tmp_path: Path) -> None:
     assert plugin.seen == ["completed"]
 
 
+@pytest.mark.slow
 def test_a_third_party_uses_the_fixture(tmp_path: Path) -> None:
     """In a folder of its own, with what is installed and nothing of this tree."""
     (tmp_path / "test_mine.py").write_text(
@@ -88,7 +89,7 @@ def test_a_third_party_uses_the_fixture(tmp_path: Path) -> None:
         "        assert client.responses.create(model='m', input='echo').output_text == 'echo'\n"
     )
     program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

@@ -7,7 +7,10 @@ import pytest
 from msgspec import Meta
 
 from gateway.errors import ConfigurationError
-from gateway.protocols import ToolResult
+from gateway.protocols import (
+    ToolCall,
+    ToolResult,
+)
 from gateway.tools.functions import FunctionServer, FunctionTool
 
 
@@ -31,7 +34,7 @@ def call(function: Any, **arguments: Any) -> ToolResult:
 
 
 def test_the_docstring_and_the_signature_are_what_the_model_is_told() -> None:
-    definition = FunctionTool(weather, time_limit=1).served.definition
+    definition = FunctionTool(weather, time_limit=1).server_tool.definition
     assert definition.description == "The weather in a city."
     assert definition.parameters == {
         "type": "object",
@@ -59,7 +62,7 @@ def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, Any]) -> Non
 
 
 def test_an_unknown_tool_is_a_failed_result() -> None:
-    assert asyncio.run(FunctionServer("x", []).call("nothing", {})).failed
+    assert asyncio.run(FunctionServer("x", []).call(ToolCall("nothing"))).failed
 
 
 def test_a_function_without_types_is_refused() -> None:

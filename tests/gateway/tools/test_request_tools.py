@@ -5,19 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.assembly.assembler import ResponseAssembler
 from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted
-from gateway.errors import InvalidRequest
-from gateway.protocols import NamedTool, ServedTool, ToolDefinition, ToolSession
-from gateway.responses.assembler import ResponseAssembler
+from gateway.errors import InvalidRequest, ParamPath
+from gateway.protocols import (
+    NamedTool,
+    ServerTool,
+    SessionContext,
+    ToolDefinition,
+    ToolServer,
+)
 from gateway.testing.grammar import fold
-from gateway.tools.offered import OfferedTools
+from gateway.tools.available import AvailableTools
 from gateway.tools.requested import (
     ListedServer,
     RequestTools,
@@ -35,7 +40,7 @@ from gateway.wire.tools import FunctionTool, McpChoice, McpTool
 pytestmark = pytest.mark.anyio
 
 
-class Shelf:
+class LruMapping(ToolServer):
     """A server with tools of given names."""
 
     def __init__(self, label: str, *names: str, failure: Exception | None = None) -> None:
@@ -43,28 +48,26 @@ class Shelf:
         self._names = names
         self._failure = failure
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         if self._failure is not None:
             raise self._failure
-        return [ServedTool(definition=ToolDefinition(name=name)) for name in self._names]
-
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        raise NotImplementedError
+        return [ServerTool(definition=ToolDefinition(name=name)) for name in self._names]
 
 
-class Shelves:
+class Shelves(ToolServer):
     """Servers by label."""
 
     request_type = "mcp"
 
-    def __init__(self, *shelves: Shelf, offered: Sequence[Shelf] = ()) -> None:
+    def __init__(self, *shelves: LruMapping, offered: Sequence[LruMapping] = ()) -> None:
         self._shelves = {shelf.label: shelf for shelf in shelves}
         self._offered = offered
 
-    def offered(self) -> Sequence[Shelf]:
+    def offered(self) -> Sequence[LruMapping]:
         return self._offered
 
-    def for_request(self, tool: wire.Tool, *, owner: str | None) -> Shelf:
+    def check(self, context: SessionContext) -> LruMapping:
+        tool = context.entry
         assert isinstance(tool, McpTool)
         if tool.server_label not in self._shelves:
             raise InvalidRequest("unknown", param="server_label")
@@ -73,8 +76,8 @@ class Shelves:
 
 def listed(label: str, *names: str, ask: Sequence[str] = ()) -> ListedServer:
     return ListedServer(
-        server=Shelf(label),
-        tools=[ServedTool(definition=ToolDefinition(name=name)) for name in names],
+        server=LruMapping(label),
+        tools=[ServerTool(definition=ToolDefinition(name=name)) for name in names],
         needs_approval=frozenset(ask),
     )
 
@@ -86,7 +89,7 @@ def mcp(label: str, **fields: Any) -> McpTool:
 def test_names_that_clash_are_told_apart_and_shown_as_they_are() -> None:
     entries = [mcp("a"), mcp("b"), FunctionTool(name="find")]
     requested = RequestTools(named={0: listed("a", "find", "add"), 1: listed("b", "add", "add!")})
-    toolset = build_toolset(entries, None, OfferedTools(), requested)
+    toolset = build_toolset(entries, None, AvailableTools(), requested)
     assert [each.name for each in toolset.definitions] == [
         "find",
         "a__find",
@@ -96,7 +99,7 @@ def test_names_that_clash_are_told_apart_and_shown_as_they_are() -> None:
     ]
     assert toolset.roles["find"].item_type == "function_call", "the client's own comes first"
     assert toolset.roles["b__add"].shown_name == "add"
-    assert toolset.served["b__add"].tool.definition.name == "add"
+    assert toolset.bound_tools["b__add"].tool.definition.name == "add"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.text(max_size=200)), max_size=12, unique=True))
@@ -107,7 +110,7 @@ def test_whatever_servers_call_their_tools_the_model_is_told_clean_and_distinct_
         index: listed(label, *[name for owner, name in pairs if owner == label])
         for index, label in enumerate("ab")
     }
-    toolset = build_toolset([mcp("a"), mcp("b")], None, OfferedTools(), RequestTools(named=named))
+    toolset = build_toolset([mcp("a"), mcp("b")], None, AvailableTools(), RequestTools(named=named))
     names = [each.name for each in toolset.definitions]
     assert len(names) == len(set(names)) == len(pairs)
     assert all(len(name) <= 128 and set(name) <= _CLEAN for name in names)
@@ -122,7 +125,7 @@ def test_a_choice_of_a_server_is_a_choice_among_its_tools() -> None:
     entries = [mcp("a"), mcp("b")]
 
     def chosen(choice: wire.ToolChoice) -> Any:
-        toolset = build_toolset(entries, choice, OfferedTools(), requested)
+        toolset = build_toolset(entries, choice, AvailableTools(), requested)
         return toolset.choice, {each.name for each in toolset.definitions}
 
     assert chosen(McpChoice(server_label="b")) == ("required", {"b__x", "y"})
@@ -136,9 +139,9 @@ def test_a_choice_of_a_server_is_a_choice_among_its_tools() -> None:
 
 
 async def test_servers_are_listed_and_one_that_fails_is_shown_with_its_error() -> None:
-    down = Shelf("down", failure=OSError("no way"))
-    shelves = Shelves(Shelf("a", "x"), down, offered=[Shelf("o", "z"), down])
-    found = await list_request_tools([mcp("a"), mcp("down")], {"mcp": shelves}, owner=None)
+    down = LruMapping("down", failure=OSError("no way"))
+    shelves = Shelves(LruMapping("a", "x"), down, offered=[LruMapping("o", "z"), down])
+    found = await list_request_tools([mcp("a"), mcp("down")], {"mcp": shelves}, SessionContext())
     assert found.named[1].error == "The tools could not be listed: no way"
     assert [tool.definition.name for tool in found.named[0].tools] == ["x"]
     assert [each.server.label for each in found.offered] == ["o"]
@@ -146,14 +149,16 @@ async def test_servers_are_listed_and_one_that_fails_is_shown_with_its_error() -
 
 async def test_an_entry_that_is_refused_is_named() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        await list_request_tools([mcp("a"), mcp("b")], {"mcp": Shelves(Shelf("a"))}, owner=None)
+        await list_request_tools(
+            [mcp("a"), mcp("b")], {"mcp": Shelves(LruMapping("a"))}, SessionContext()
+        )
     assert refused.value.param == "tools[1].server_label"
 
 
 async def test_without_any_servers_an_entry_is_an_unsupported_tool() -> None:
-    found = await list_request_tools([mcp("a")], {}, owner=None)
+    found = await list_request_tools([mcp("a")], {}, SessionContext())
     with pytest.raises(InvalidRequest, match="not available"):
-        build_toolset([mcp("a")], None, OfferedTools(), found)
+        build_toolset([mcp("a")], None, AvailableTools(), found)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_what_is_shown_of_an_entry_has_no_credentials(url: str, shown: str) -> N
 
 def assembler(ask: Sequence[str] = ("add",)) -> ResponseAssembler:
     requested = RequestTools(named={0: listed("a", "add", ask=ask)})
-    toolset = build_toolset([mcp("a")], None, OfferedTools(), requested)
+    toolset = build_toolset([mcp("a")], None, AvailableTools(), requested)
     number = itertools.count()
     response = Response(id="resp_1", created_at=0, status="in_progress", model="m")
     return ResponseAssembler(
@@ -215,8 +220,8 @@ def test_a_complete_approval_request_ends_the_clients_turn() -> None:
         CallEnded(),
     ]
     out = [made.start(), made.feed(deltas), made.end_generation("stop")]
-    assert made.calls_client
-    assert not made.pending_calls
+    assert made.items.calls_client
+    assert not made.items.pending_calls
     [asked] = folded(made, *out)["output"]
     assert (asked["arguments"], asked["name"], asked["server_label"]) == ('{"a": 1}', "add", "a")
 
@@ -233,9 +238,15 @@ def test_only_what_was_asked_and_not_yet_run_is_run() -> None:
     asked = items.McpApprovalRequest(id="mcpr_1", server_label="a", name="add", arguments="{}")
     yes = items.McpApprovalResponse(id="mcpa_1", approval_request_id="mcpr_1", approve=True)
     names = {("a", "add"): "a__add"}
-    [call] = approved_calls([yes], [asked], names)
+    checked: list[tuple[items.McpApprovalRequest, ParamPath]] = []
+
+    def check(request: items.McpApprovalRequest, param: ParamPath) -> None:
+        checked.append((request, param))
+
+    [call] = approved_calls([yes], [asked], names, check)
+    assert checked == [(asked, ("input", 0, "approval_request_id"))]
     assert (call.request_id, call.name, call.arguments) == ("mcpr_1", "a__add", "{}")
     run = items.McpCall(
         id="mcp_1", server_label="a", name="add", arguments="{}", approval_request_id="mcpr_1"
     )
-    assert approved_calls([yes], [asked, run], names) == []
+    assert approved_calls([yes], [asked, run], names, check) == []

@@ -19,7 +19,7 @@ from openai.types.responses.responses_server_event import ResponsesServerEvent, 
 from pydantic import BaseModel, TypeAdapter
 
 from gateway.errors import InvalidRequest
-from gateway.wire import content, events, items, response, text, tools
+from gateway.wire import content, events, items, listing, response, text, tools
 from gateway.wire.common import Tagged, encode, type_of
 from gateway.wire.events import EVENTS, decode_event, sse_frame
 from gateway.wire.items import ITEMS, decode_items
@@ -171,26 +171,25 @@ ITEM_SAMPLES: list[items.Item] = [
     ),
     items.McpApprovalRequest(id="mcpr_1", server_label="s", name="n", arguments="{}"),
     items.McpApprovalResponse(id="mcpa_1", approval_request_id="mcpr_1", approve=True),
-    items.web_search_call(
-        "ws_1",
-        "completed",
-        {"type": "search", "query": "q", "sources": [{"type": "url", "url": "u"}]},
+    items.WebSearchCall(
+        id="ws_1", action=items.SearchAction(query="q", sources=[items.UrlSource(url="u")])
     ),
-    items.web_search_call("ws_2", "searching", items.OpenPageAction(url="u")),
-    items.web_search_call("ws_3", "failed", items.FindInPageAction(url="u", pattern="p")),
+    items.WebSearchCall(id="ws_2", status="searching", action=items.OpenPageAction(url="u")),
+    items.WebSearchCall(
+        id="ws_3", status="failed", action=items.FindInPageAction(url="u", pattern="p")
+    ),
     items.FileSearchCall(
         id="fs_1",
         queries=["q"],
         results=[items.FileSearchResult(file_id="f", score=0.5, attributes={"a": 1})],
     ),
-    items.code_interpreter_call(
-        "ci_1",
-        "completed",
-        "print(1)",
-        "cntr_1",
-        [{"type": "logs", "logs": "1"}, items.InterpreterImage(url="u")],
+    items.CodeInterpreterCall(
+        id="ci_1",
+        code="print(1)",
+        container_id="cntr_1",
+        outputs=[items.InterpreterLogs(logs="1"), items.InterpreterImage(url="u")],
     ),
-    items.code_interpreter_call("ci_2", "interpreting", None, "cntr_1"),
+    items.CodeInterpreterCall(id="ci_2", status="interpreting", container_id="cntr_1"),
     items.LocalShellCall(
         id="lsh_1", call_id="c", action=items.LocalShellAction(command=["ls"], env={"A": "b"})
     ),
@@ -448,7 +447,7 @@ def test_an_item_of_a_list_is_the_sdks(item: items.Item) -> None:
         is_valid_to_the_sdk(item, sdk.ResponseInputItem)
         return
     is_valid_to_the_sdk(item, ResponseItem)
-    page = response.item_list([item], has_more=False)
+    page = listing.listing([item], has_more=False)
     sdk.ResponseItemList.model_validate(plain(page))
 
 
@@ -481,7 +480,10 @@ def test_the_small_resources_are_the_sdks() -> None:
     for model, value in (
         (Model, response.ModelObject(id="m", created=1, max_model_len=9)),
         (conversations.Conversation, conversation),
-        (conversations.ConversationDeletedResource, response.DeletedConversation(id="conv_1")),
+        (
+            conversations.ConversationDeletedResource,
+            listing.Deleted(id="conv_1", object="conversation.deleted"),
+        ),
         (InputTokenCountResponse, response.InputTokens(input_tokens=3)),
         (
             sdk.CompactedResponse,

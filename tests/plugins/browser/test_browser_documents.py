@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from gateway.protocols import CallRecord, Source
 from gateway_browser.documents import Document, document_of, is_readable, wrapped
-from gateway_browser.fetching import PageFailure, check_url, in_domains
+from gateway_browser.errors import PageFailure
+from gateway_browser.fetching import check_url, in_domains
 from gateway_browser.pages import Pages
-from gateway_browser.views import matches, view
+from gateway_browser.views import matches, matching_lines, view
+
+
+def found(page: Document, pattern: str, *, characters: int) -> str:
+    """What `find_in_page` shows."""
+    return matches(1, page, pattern, matching_lines(page.lines, pattern), characters=characters)
+
 
 PAGE = """<html><head><title> A &amp; \n B</title><base href="/docs/"><style>p { }</style></head><body>
 <nav><a href=one>Link <b>one</b><div>more</div></a> | <a href="#here">here</a></nav>
@@ -126,11 +133,11 @@ def test_a_view_shows_a_stretch_of_lines_with_their_numbers(
 
 def test_what_is_found_may_go_over_the_end_of_a_line() -> None:
     page = Document(url="", title="T", lines=("one", "the quick brown", "fox jumps", "end"))
-    shown = matches(1, page, "Brown  fox", characters=1000)
+    shown = found(page, "Brown  fox", characters=1000)
     assert "**1 matches for 'Brown  fox'**" in shown
     assert "L1: the quick brown\nL2: fox jumps" in shown
-    assert "**0 matches" in matches(1, page, "cat", characters=1000)
-    many = matches(1, document(200), "line", characters=500)
+    assert "**0 matches" in found(page, "cat", characters=1000)
+    many = found(document(200), "line", characters=500)
     assert "**200 matches" in many
     assert "matches are shown.)" in many
 

@@ -14,7 +14,13 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.plugins import load_plugins
-from gateway_browser import Place, SearchHit, SearchQuery
+from gateway.protocols import (
+    SearchDetails,
+    SessionContext,
+    ToolCall,
+)
+from gateway.wire.items import OpenPageAction, SearchAction
+from gateway_browser import QueryLocation, SearchHit, SearchQuery
 from gateway_browser.config import BrowserConfig
 from gateway_browser.plugin import open_browser
 from gateway_browser.providers.opening import open_provider
@@ -25,7 +31,7 @@ QUERY = SearchQuery(
     text="high towers",
     count=3,
     domains=("a.test", "b.test"),
-    place=Place(country="no", city="Oslo", timezone="Europe/Oslo"),
+    location=QueryLocation(country="no", city="Oslo", timezone="Europe/Oslo"),
 )
 
 
@@ -92,7 +98,9 @@ async def test_braves_limits_are_kept_and_the_domains_with_them(
     """400 characters and 50 words, and the countries that it knows: anything else is an error to it."""
     site.search = b"{}"
     names = tuple(f"host{n}.example.com" for n in range(domains))
-    query = SearchQuery(text="word " * words, count=99, domains=names, place=Place(country="is"))
+    query = SearchQuery(
+        text="word " * words, count=99, domains=names, location=QueryLocation(country="is")
+    )
     table = {"api_key": "k", "url": f"{site.url}/search"}
     async with open_provider(config(provider="brave", brave=table)) as provider:
         await provider.search(query)
@@ -132,15 +140,14 @@ async def test_an_index_finds_and_holds_pages(tmp_path: Path) -> None:
         "http://in.test/w/tower.html",
         "http://in.test/w/sub/a%20b.md",
     ]
-    async with open_browser(config(**table)) as server, server.session("resp_1") as session:  # type: ignore[union-attr]
-        searched = await session.call("web_search", {"query": 'tower" OR (* NEAR'})
+    async with open_browser(config(**table)) as server, server.session(SessionContext()) as session:
+        searched = await session.call(ToolCall("web_search", {"query": 'tower" OR (* NEAR'}))
         assert "【0†Tower†in.test】" in searched.text
-        opened = await session.call("open_page", {"id": 0})
+        opened = await session.call(ToolCall("open_page", {"id": 0}))
         assert "L0: A high tower." in opened.text
-        assert opened.details["action"] == {
-            "type": "open_page", "url": "http://in.test/w/tower.html",
-        }  # fmt: skip
-        nothing = await session.call("web_search", {"query": "?!"})
+        page = OpenPageAction(url="http://in.test/w/tower.html")
+        assert opened.details == SearchDetails(action=page)
+        nothing = await session.call(ToolCall("web_search", {"query": "?!"}))
         assert "No results were found." in nothing.text
 
 
@@ -178,10 +185,10 @@ async def test_a_provider_that_breaks_is_a_failed_search(monkeypatch: pytest.Mon
     module.open_broken = open_broken  # type: ignore[attr-defined]
     monkeypatch.setitem(__import__("sys").modules, "broken_search", module)
     broken = config(provider="broken_search:open_broken")
-    async with open_browser(broken) as server, server.session("resp_1") as session:  # type: ignore[union-attr]
-        result = await session.call("web_search", {"query": "x"})
+    async with open_browser(broken) as server, server.session(SessionContext()) as session:
+        result = await session.call(ToolCall("web_search", {"query": "x"}))
     assert result.failed
-    assert result.details["action"]["query"] == "x"
+    assert result.details == SearchDetails(action=SearchAction(query="x", queries=["x"]))
 
 
 @pytest.mark.parametrize(

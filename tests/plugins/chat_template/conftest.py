@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo, ToolDefinition, Turn
-from gateway.testing.chatml import CHAT_TEMPLATE
+from gateway.protocols import AddedToken, ModelInfo, Tokenizer, ToolDefinition, Turn
 from gateway.wire.items import decode_items
 from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_scripted.chatml import CHAT_TEMPLATE
 
 ROLES_ALTERNATE = """
 {%- if messages[0].role == 'system' -%}
@@ -126,6 +127,43 @@ class Characters:
         return chr(token_id).encode()
 
 
+class WithPlaceholders(Characters):
+    """A tokenizer of code points, and of tokens of its own for what stands for an image or sound in a prompt."""
+
+    added_tokens: ClassVar = {
+        text: AddedToken(id=0x110000 + index, special=special)
+        for index, (text, special) in enumerate(
+            {
+                "<image>": False,  # as in some vocabularies
+                "<|vision_start|>": True,
+                "<|image_pad|>": True,
+                "<|vision_end|>": True,
+                "<|audio|>": True,
+                "<|im_start|>": True,
+                "<|im_end|>": True,
+            }.items()
+        )
+    }
+    _texts: ClassVar = {token.id: text for text, token in added_tokens.items()}
+    _pattern: ClassVar = re.compile("|".join(map(re.escape, added_tokens)))
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids: list[int] = []
+        at = 0
+        for found in self._pattern.finditer(text):
+            ids += [*map(ord, text[at : found.start()]), self.added_tokens[found[0]].id]
+            at = found.end()
+        return [*ids, *map(ord, text[at:])]
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        return "".join(self._texts.get(each) or chr(each) for each in token_ids)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if token_id not in self._texts and token_id > 0x10FFFF:
+            raise ValueError(token_id)
+        return self.decode([token_id]).encode()
+
+
 class Render:
     """Renders plain JSON items with a template, by name or by its text."""
 
@@ -133,7 +171,12 @@ class Render:
 
     @staticmethod
     def with_template(
-        template: str, *, config: Config | None = None, trusted: bool = False
+        template: str,
+        *,
+        config: Config | None = None,
+        trusted: bool = False,
+        placeholders: Literal["template", "none"] = "template",
+        tokenizer: Tokenizer | None = None,
     ) -> ChatTemplateRenderer:
         info = ModelInfo(
             name="m",
@@ -141,9 +184,10 @@ class Render:
             chat_template=TEMPLATES.get(template, template),
             bos_token="<bos>",
             eos_token="<eos>",
+            placeholders=placeholders,
         )
         context = ModelContext(
-            info=info, tokenizer=Characters(), trust_request_chat_template=trusted
+            info=info, tokenizer=tokenizer or Characters(), trust_request_chat_template=trusted
         )
         return ChatTemplateRenderer(config or Config(), context)
 
@@ -171,6 +215,12 @@ class Render:
     @staticmethod
     def said(role: str, content: Any) -> dict[str, Any]:
         return {"role": role, "content": content}
+
+
+@pytest.fixture(scope="session")
+def with_placeholders() -> WithPlaceholders:
+    """A tokenizer with tokens that stand for images and sounds."""
+    return WithPlaceholders()
 
 
 @pytest.fixture(scope="session")

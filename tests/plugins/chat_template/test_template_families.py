@@ -134,45 +134,6 @@ def test_text_and_call_are_two_messages_where_a_template_takes_no_both(render: A
     assert '<assistant>Wait.<end><assistant><call>f<sep>{"a":  1}<end><output>one' in text
 
 
-def test_images_go_only_where_the_template_has_a_place_for_them(render: Any) -> None:
-    content = [
-        {"type": "input_text", "text": "what"},
-        {"type": "input_image", "image_url": "data:image/png;base64,AA"},
-        {"type": "input_text", "text": "is it"},
-    ]
-    turn = render.turn([render.said("user", content)])
-    rendered = render.with_template("parts").render(turn)
-    assert rendered.multi_modal == {"image": ["data:image/png;base64,AA"]}
-    assert render.with_template("parts").render_text(turn) == "<user>what<image>is it</user>"
-    with pytest.raises(InvalidRequest) as caught:
-        render.with_template("chatml").render(turn)
-    assert caught.value.param == "input[0].content[1].type"
-
-
-SEEING_AND_CALLING = (
-    "{% for m in messages %}<{{ m.role }}>"
-    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}"
-    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
-    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments }}{% endfor %}"
-    "{% endfor %}{% if tools %}{{ tools }}{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-def test_images_that_tools_gave_follow_all_results(render: Any) -> None:
-    """A model that sees none is told so: an agent whose tool has shown one could go on with no request otherwise."""
-    image = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
-    shown = {"type": "function_call_output", "call_id": "c1", "output": [image]}
-    items = [USER, render.call("c1"), render.call("c2"), shown, render.output("c2", "two")]
-    turn = render.turn([*items, render.said("user", "what is it")])
-    seeing = render.with_template(SEEING_AND_CALLING)
-    assert seeing.render(turn).multi_modal == {"image": [image["image_url"]]}
-    text = seeing.render_text(turn)
-    assert text.index("(The image follows.)") < text.index("two") < text.index("<image>")
-    assert text.index("<image>") < text.index("what is it")
-    blind = render.text("chatml", items)
-    assert blind.index("(An image, which this model cannot see.)") < blind.index("two")
-
-
 def test_a_template_that_takes_only_parts_gets_parts(render: Any) -> None:
     items = [USER, render.said("assistant", "yo")]
     text = render.text("parts", items, instructions="Be brief.")

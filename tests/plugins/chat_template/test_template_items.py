@@ -137,7 +137,7 @@ def test_items_about_the_request_are_not_shown(render: Any) -> None:
         ({"type": "computer_call", "id": "i", "call_id": "c", "status": "completed", "action": {}}, "input[1]"),
         ({"type": "item_reference", "id": "i"}, "input[1]"),
         ({"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}, "input[1].content[0].type"),
-        ({"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}, "input[1].content[0].file_id"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}, "input[1].content[0].type"),
         (
             {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file", "file_id": "u"}]},
             "input[1].output[0].type",

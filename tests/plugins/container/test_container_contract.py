@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.protocols import FittingToolServer, ToolServer
+from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import ShellTool
 from gateway_container.config import ContainerConfig, ContainersConfig
@@ -44,10 +44,9 @@ class TestShell(ToolServerContract):
     good_call = ("shell", {"commands": ["echo hello"]})
     bad_call = ("shell", {"commands": []})
     slow_call = ("shell", {"commands": ["sleep 30"]})
+    entry = ShellTool(environment={"type": "container_auto"})
 
     @pytest.fixture
     async def tool_server(self) -> AsyncIterator[ToolServer]:
         async for opened in server():
-            assert isinstance(opened, FittingToolServer)
-            tool = ShellTool(environment={"type": "container_auto"})
-            yield opened.for_entry(tool, owner="alice")
+            yield opened

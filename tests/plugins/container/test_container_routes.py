@@ -222,13 +222,13 @@ def test_there_are_limits(start_container: Callable[..., RunningGateway]) -> Non
             client.containers.files.create(one, file=("a", b"x" * 1_048_577))
         assert large.value.status_code == 413
         client.containers.files.create(one, file=("a", b"x" * 1_000_000))
-        with pytest.raises(openai.BadRequestError, match="those of the container are larger"):
+        with pytest.raises(openai.BadRequestError, match="for the files of a container"):
             client.containers.files.create(one, file=("b", b"x" * 100_000))
         client.containers.files.create(one, file=("b", b"x"))
         with pytest.raises(openai.BadRequestError, match="2 files, this server's limit"):
             client.containers.files.create(one, file=("c", b"x"))
         client.containers.files.create(one, file=("b", b"yy"))
-        with pytest.raises(openai.BadRequestError, match="those of your containers are larger"):
+        with pytest.raises(openai.BadRequestError, match="for the files of all your containers"):
             client.containers.files.create(two, file=("d", b"x" * 600_000))
         client.containers.delete(one)
         client.containers.files.create(two, file=("d", b"x" * 600_000))
@@ -263,9 +263,7 @@ def test_what_is_not_used_expires(
 def test_uploaded_files_are_copied_into_containers(
     start_container: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
-    gateway = start_container(
-        tools={"file_search": {"path": str(tmp_path / "files")}}, server={"api_keys": KEYS}
-    )
+    gateway = start_container(tools={"file_search": {}}, server={"api_keys": KEYS})
     with gateway.client(api_key="a" * 40) as alice, gateway.client(api_key="b" * 40) as bob:
         data = b"0123456789" * 150_000
         up = alice.files.create(file=("data.txt", data), purpose="user_data").id

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
-from gateway_container.jail.seccomp import make_filter, refused
+from gateway_container.jail.seccomp import make_filter, refused_syscalls
 from gateway_container.jail.spec import Limits
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Engine, Isolation, Jail
@@ -24,6 +24,7 @@ from gateway_container.sandbox.isolation import Engine, Isolation, Jail
 PROBE = """
     import asyncio, logging, sys
     from gateway.errors import ConfigurationError
+    from gateway.sdk import SessionContext, ToolCall
     from gateway_container.config import ContainerConfig, ContainersConfig
     from gateway_container.plugin import open_resource, open_shells
 
@@ -32,10 +33,10 @@ PROBE = """
         async with open_resource(config) as containers:
             async with (
                 open_shells(ContainerConfig(), containers=containers) as server,
-                server.session('resp_1') as session,
+                server.session(SessionContext()) as session,
             ):
                 command = 'id -u; sleep 1000 & setsid sleep 1001 & pwd'
-                print((await session.call('shell', {'commands': [command]})).text)
+                print((await session.call(ToolCall('shell', {'commands': [command]}))).text)
 
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(levelname)s %(message)s')
     try:
@@ -129,8 +130,8 @@ def test_an_engine_without_a_daemon_stops_the_start_with_its_own_words(tmp_path:
     with pytest.raises(ConfigurationError) as caught:
         asyncio.run(choose_isolation(config))
     assert str(caught.value) == (
-        f"[resources.containers]: the container engine '{tmp_path}/engine' starts no container (Cannot connect to the "
-        "daemon. Is it running?): have it run, or choose another `isolation`."
+        f"[resources.containers]: the container engine '{tmp_path}/engine' cannot start a container (Cannot connect to "
+        "the daemon. Is it running?). Start the engine, or choose another `isolation`."
     )
 
 
@@ -140,7 +141,9 @@ def test_docker_without_a_daemon_says_so() -> None:
     if subprocess.run(["docker", "version"], capture_output=True).returncode == 0:
         pytest.skip("docker has its daemon here")
     config = ContainersConfig(isolation="engine", engine="docker", image="python:3.12-slim")
-    with pytest.raises(ConfigurationError, match=r"'docker' starts no container \(.*[Dd]aemon"):
+    with pytest.raises(
+        ConfigurationError, match=r"'docker' cannot start a container \(.*[Dd]aemon"
+    ):
         asyncio.run(choose_isolation(config))
 
 
@@ -155,7 +158,13 @@ def test_an_engine_is_asked_for_a_closed_container() -> None:
         "--read-only",
         "--cap-drop ALL",
         "--security-opt no-new-privileges",
-        "--memory 1 --memory-swap 1 --pids-limit 3",
+        "--memory 1 --memory-swap 1",
+        "--pids-limit 4",
+        "--log-driver none",
+        "--pull never",
+        "--entrypoint python3",
+        "--ipc private",
+        "--cgroupns private",
         "--user 1000:1000",
     ):
         assert option in command
@@ -211,7 +220,7 @@ def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
     isolation: Isolation, tmp_path: Path
 ) -> None:
     """`python` names it; its packages can be imported."""
-    from gateway_container.sandbox.answers import CellRan
+    from gateway_container.sandbox.answers import CellResult
     from gateway_container.sandbox.process import start_sandbox
 
     home = tmp_path / "env"
@@ -228,7 +237,7 @@ def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
         )
         try:
             code = "import only_in_this_one as o; print(o.answer)"
-            return (await sandbox.ask("cell", CellRan, seconds=9, code=code, limit=1000)).logs
+            return (await sandbox.ask("cell", CellResult, seconds=9, code=code, limit=1000)).logs
         finally:
             await sandbox.close()
 
@@ -268,7 +277,7 @@ def test_the_filter_refuses_what_it_lists_and_nothing_else(
 ) -> None:
     program = make_filter(machine)
     allowed, no, later, kill = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
-    listed = set(refused(machine).values())
+    listed = set(refused_syscalls(machine).values())
     for number in range(451):
         expected = later if number == 435 else no if number in listed else allowed
         assert run_filter(program, number, architecture) == expected, number

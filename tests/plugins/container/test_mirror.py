@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigurationError
+from gateway.files.contents import content_of
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.spec import Limits
-from gateway_container.kept import files, records
-from gateway_container.kept.database import Database
-from gateway_container.kept.records import Wish
+from gateway_container.library import files, records
+from gateway_container.library.database import Database
+from gateway_container.library.records import ContainerSettings
 from gateway_container.mirror import Mirror
 from gateway_container.sandbox.isolation import Isolation, Launch
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
@@ -60,7 +61,9 @@ def mirrored(tmp_path: Path) -> Callable[[Isolation], Mirrored]:
     @asynccontextmanager
     async def opened(isolation: Isolation) -> AsyncIterator[tuple[Mirror, Sandbox, Database]]:
         database = Database(tmp_path / "kept")
-        await database.write(lambda c: records.insert(c, "", ID, Wish(minutes=20), CONFIG))
+        await database.write(
+            lambda c: records.insert(c, "", ID, ContainerSettings(minutes=20), CONFIG)
+        )
         sandbox = await start_sandbox(
             isolation, f"litegate-{tmp_path.name}"[:60], LIMITS, seconds=20
         )
@@ -84,10 +87,7 @@ async def kept(database: Database) -> dict[str, bytes]:
 
     def read(connection: Any) -> dict[str, bytes]:
         return {
-            row["path"]: b"".join(
-                files.part(connection, row["seq"], n) for n in files.parts(row["bytes"])
-            )
-            for row in files.all_of(connection, ID)
+            row["path"]: content_of(connection, row["seq"]) for row in files.rows_of(connection, ID)
         }
 
     return await database.read(read)
@@ -103,7 +103,7 @@ async def test_a_path_that_is_none_is_passed_over(
     liar = Lying(files={"files": [[path, 1, 3, 1], ["good", 2, 3, 1]]}, read={"data": "eHh4"})
     async with mirrored(liar) as (mirror, _, database):
         await mirror.fill()
-        found, notes = await mirror.keep()
+        found, notes = await mirror.store_changes()
         assert ([each.path for each in found], notes) == (["/mnt/data/good"], [])
         assert await kept(database) == {"good": b"xxx"}
 
@@ -113,10 +113,10 @@ async def test_a_size_that_is_none_is_refused_before_it_is_read(
 ) -> None:
     liar = Lying(files={"files": [["huge", 1, 2**60, 1]]}, read={"data": "eHh4"})
     async with mirrored(liar) as (mirror, _, _database):
-        found, [note] = await mirror.keep()
+        found, [note] = await mirror.store_changes()
         assert found == []
         assert "/mnt/data/huge could not be kept" in note
-        assert await mirror.keep() == ([], []), "it is said once"
+        assert await mirror.store_changes() == ([], []), "it is said once"
 
 
 async def test_a_file_that_gives_nothing_ends(
@@ -124,7 +124,7 @@ async def test_a_file_that_gives_nothing_ends(
 ) -> None:
     liar = Lying(files={"files": [["empty", 1, 1000, 1]]}, read={"data": ""})
     async with mirrored(liar) as (mirror, _, _database):
-        [file], _ = await mirror.keep()
+        [file], _ = await mirror.store_changes()
         assert file.bytes == 0
 
 
@@ -137,7 +137,7 @@ async def test_more_files_than_allowed_are_not_looked_at(
         _,
         database,
     ):
-        await mirror.keep()
+        await mirror.store_changes()
         assert len(await kept(database)) == CONFIG.max_files
 
 
@@ -157,7 +157,7 @@ async def test_nonsense_ends_the_sandbox(
 ) -> None:
     async with mirrored(Lying(**answers)) as (mirror, _, database):
         with pytest.raises(SandboxEnded):
-            await mirror.keep()
+            await mirror.store_changes()
         assert await kept(database) == {}
 
 
@@ -173,15 +173,15 @@ async def test_a_container_that_was_deleted_is_not_worked_in(
 async def test_changes_of_both_sides_meet(
     mirrored: Callable[[Isolation], Mirrored], isolation: Isolation
 ) -> None:
-    from gateway_container.sandbox.answers import Ran
+    from gateway_container.sandbox.answers import CommandResult
 
     async with mirrored(isolation) as (mirror, sandbox, database):
 
         async def run(line: str) -> str:
             await mirror.fill()
             command = ["/bin/sh", "-c", line]
-            ran = await sandbox.ask("run", Ran, seconds=10, command=command, limit=9999)
-            await mirror.keep()
+            ran = await sandbox.ask("run", CommandResult, seconds=10, command=command, limit=9999)
+            await mirror.store_changes()
             return ran.stdout
 
         big = bytes(range(256)) * 2500
@@ -200,7 +200,7 @@ async def test_changes_of_both_sides_meet(
         await put(database, "big", b"")
         assert await run("wc -c < big; ln -s /etc/passwd link; mkfifo pipe") == "0\n"
         assert await kept(database) == {"big": b"", ".hidden": b"h"}
-        [gone] = [row["id"] for row in await database.read(lambda c: files.all_of(c, ID)) if row["path"] == "big"]  # fmt: skip
+        [gone] = [row["id"] for row in await database.read(lambda c: files.rows_of(c, ID)) if row["path"] == "big"]  # fmt: skip
         await database.write(lambda c: files.delete(c, "", ID, gone))
         assert await run("ls") == "d\nlink\npipe\n"
 
@@ -208,18 +208,18 @@ async def test_changes_of_both_sides_meet(
 async def test_what_was_changed_outside_during_a_call_is_seen_by_the_next(
     mirrored: Callable[[Isolation], Mirrored], isolation: Isolation
 ) -> None:
-    from gateway_container.sandbox.answers import Ran
+    from gateway_container.sandbox.answers import CommandResult
 
     async with mirrored(isolation) as (mirror, sandbox, database):
         await mirror.fill()
         await sandbox.ask(
-            "run", Ran, seconds=10, command=["/bin/sh", "-c", "echo 1 > own"], limit=99
+            "run", CommandResult, seconds=10, command=["/bin/sh", "-c", "echo 1 > own"], limit=99
         )
         await put(database, "other", b"2")
-        await mirror.keep()
+        await mirror.store_changes()
         await mirror.fill()
         ran = await sandbox.ask(
-            "run", Ran, seconds=10, command=["/bin/cat", "own", "other"], limit=99
+            "run", CommandResult, seconds=10, command=["/bin/cat", "own", "other"], limit=99
         )
         assert ran.stdout == "1\n2"
 

@@ -16,7 +16,7 @@ import pytest
 import gateway
 from gateway_container.config import MIB
 from gateway_container.jail.spec import Limits
-from gateway_container.sandbox.answers import CellRan, Ran
+from gateway_container.sandbox.answers import CellResult, CommandResult
 from gateway_container.sandbox.isolation import Isolation
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
 
@@ -34,9 +34,9 @@ async def sandbox(isolation: Isolation, tmp_path: Path) -> AsyncIterator[Sandbox
         await sandbox.close()
 
 
-async def cell(sandbox: Sandbox, code: str, *, seconds: float = 10.0) -> CellRan:
+async def cell(sandbox: Sandbox, code: str, *, seconds: float = 10.0) -> CellResult:
     return await sandbox.ask(
-        "cell", CellRan, seconds=seconds, code=textwrap.dedent(code), limit=20_000
+        "cell", CellResult, seconds=seconds, code=textwrap.dedent(code), limit=20_000
     )
 
 
@@ -47,7 +47,7 @@ async def said(sandbox: Sandbox, code: str) -> str:
     return ran.logs.strip()
 
 
-async def refused(sandbox: Sandbox, code: str) -> str:
+async def refused_syscalls(sandbox: Sandbox, code: str) -> str:
     """The name of the error that a piece of code meets."""
     body = textwrap.indent(textwrap.dedent(code), "    ")
     tried = f"try:\n{body}\nexcept BaseException as e:\n    print(type(e).__name__)\nelse:\n    print('escaped')"
@@ -89,7 +89,7 @@ PATHS = (
 
 async def test_the_hosts_files_are_not_there(sandbox: Sandbox) -> None:
     met = {
-        await refused(sandbox, way)
+        await refused_syscalls(sandbox, way)
         for path in PATHS
         for way in (f"open({path!r}).read()", f"__import__('os').listdir({path!r})")
     }
@@ -124,16 +124,16 @@ async def test_a_secret_of_the_host_is_not_found_by_looking_everywhere(
     ],
 )
 async def test_nothing_is_written_but_in_its_own_folders(sandbox: Sandbox, path: str) -> None:
-    assert await refused(sandbox, f"open({path!r}, 'w')") in {"OSError", "PermissionError"}
+    assert await refused_syscalls(sandbox, f"open({path!r}, 'w')") in {"OSError", "PermissionError"}
 
 
 async def test_links_out_of_the_folder_lead_nowhere(sandbox: Sandbox, tmp_path: Path) -> None:
     target = tmp_path / "outside"
     target.write_text("secret")
     code = f"import os; os.symlink({str(target)!r}, '/mnt/data/a'); open('/mnt/data/a').read()"
-    assert await refused(sandbox, code) == "FileNotFoundError"
+    assert await refused_syscalls(sandbox, code) == "FileNotFoundError"
     code = "import os; os.link('/usr/bin/env', '/mnt/data/b')"
-    assert await refused(sandbox, code) in {"OSError", "PermissionError"}
+    assert await refused_syscalls(sandbox, code) in {"OSError", "PermissionError"}
 
 
 async def test_the_environment_is_its_own(
@@ -182,7 +182,7 @@ async def test_devices_are_harmless_and_few(sandbox: Sandbox) -> None:
         )
     )
     code = "import os, stat; os.mknod('/mnt/data/sda', 0o600 | stat.S_IFBLK, os.makedev(8, 0))"
-    assert await refused(sandbox, code) == "PermissionError"
+    assert await refused_syscalls(sandbox, code) == "PermissionError"
 
 
 # The network.
@@ -193,17 +193,17 @@ async def test_devices_are_harmless_and_few(sandbox: Sandbox) -> None:
 )
 async def test_there_are_no_sockets(sandbox: Sandbox, family: str) -> None:
     code = f"import socket; socket.socket(socket.{family}, socket.SOCK_STREAM)"
-    assert await refused(sandbox, code) == "PermissionError"
+    assert await refused_syscalls(sandbox, code) == "PermissionError"
 
 
 async def test_a_server_of_the_host_is_not_reached(sandbox: Sandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=2)"
-        assert await refused(sandbox, code) in {"PermissionError", "OSError"}
+        assert await refused_syscalls(sandbox, code) in {"PermissionError", "OSError"}
         shell = await sandbox.ask(
             "run",
-            Ran,
+            CommandResult,
             seconds=5.0,
             command=["/bin/bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"],
             limit=1000,
@@ -305,7 +305,7 @@ async def test_other_processes_are_not_seen(sandbox: Sandbox) -> None:
     )
     assert len(numbers.split(",")) <= 3, numbers
     code = f"import os; os.kill({os.getpid() if os.getpid() > 40 else 99999}, 0)"
-    assert await refused(sandbox, code) == "ProcessLookupError"
+    assert await refused_syscalls(sandbox, code) == "ProcessLookupError"
 
 
 async def test_signals_to_its_parents_stay_within(sandbox: Sandbox) -> None:
@@ -361,7 +361,7 @@ async def test_forged_answers_harm_only_the_sandbox(sandbox: Sandbox, answer: st
 async def test_a_fork_bomb_is_bounded_and_ends_with_its_call(sandbox: Sandbox) -> None:
     ran = await sandbox.ask(
         "run",
-        Ran,
+        CommandResult,
         seconds=2.0,
         command=["/bin/sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 5"],
         limit=1000,
@@ -442,9 +442,9 @@ async def test_disk_is_bounded(sandbox: Sandbox, folder: str) -> None:
 
 async def test_numbers_of_files_are_bounded(sandbox: Sandbox) -> None:
     code = "files = [open('/dev/null') for _ in range(1000)]"
-    assert await refused(sandbox, code) == "OSError"
+    assert await refused_syscalls(sandbox, code) == "OSError"
     code = "[open('/mnt/data/%d' % n, 'w').close() for n in range(100_000)]"
-    assert await refused(sandbox, code) == "OSError"
+    assert await refused_syscalls(sandbox, code) == "OSError"
 
 
 async def test_processor_time_is_bounded(isolation: Isolation) -> None:
@@ -514,7 +514,7 @@ async def test_a_killed_gateway_takes_its_sandboxes_with_it(tmp_path: Path) -> N
     code = f"""
         import asyncio, os, signal
         from gateway_container.config import ContainersConfig
-        from gateway_container.sandbox.answers import Ran
+        from gateway_container.sandbox.answers import CommandResult
         from gateway_container.sandbox.choice import choose_isolation, limits_of
         from gateway_container.sandbox.process import start_sandbox
 
@@ -522,7 +522,7 @@ async def test_a_killed_gateway_takes_its_sandboxes_with_it(tmp_path: Path) -> N
             config = ContainersConfig()
             isolation = await choose_isolation(config)
             sandbox = await start_sandbox(isolation, 'litegate-killed', limits_of(config), seconds=20)
-            asyncio.create_task(sandbox.ask('run', Ran, seconds=60.0, command=['/bin/sleep', '{mark}'], limit=100))
+            asyncio.create_task(sandbox.ask('run', CommandResult, seconds=60.0, command=['/bin/sleep', '{mark}'], limit=100))
             await asyncio.sleep(0.5)
             print('ready', flush=True)
             await asyncio.sleep(60)

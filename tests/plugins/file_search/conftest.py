@@ -51,6 +51,7 @@ def configuration(**file_search: Any) -> dict[str, Any]:
             for family in FAMILIES
         },
         "tools": {"file_search": file_search},
+        "resources": {"files": {"max_file_bytes": 3_000_000}},
     }
 
 
@@ -67,7 +68,7 @@ def with_keys(config: dict[str, Any], *names: str) -> dict[str, Any]:
 def searching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway for a whole file of tests, with keys of Ada and Bob."""
     folder = tmp_path_factory.mktemp("file_search")
-    config = configuration(max_file_bytes=3_000_000, max_text=2_000_000)
+    config = configuration(max_text=2_000_000)
     with run_gateway(with_keys(config, "ada", "bob"), Path(folder)) as gateway:
         yield gateway
 

@@ -42,7 +42,8 @@ def configured(
                 "scripted": {"task": "embed", "synonyms": SYNONYMS, **(embed or {})},
             },
         },
-        "tools": {"file_search": {"path": str(folder), "embeddings": "any", **tool}},
+        "tools": {"file_search": {"embeddings": "any", **tool}},
+        "resources": {"files": {"path": str(folder)}},
     }
 
 

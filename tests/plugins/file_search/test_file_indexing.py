@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.assembly.citations import CitationReader, FileCitation, by_mark
 from gateway.errors import ConfigurationError, InvalidRequest, NotFound
-from gateway.tools.citations import CitationReader, FileCitation, by_mark
+from gateway.files.form import Upload
+from gateway.files.uploaded import UploadedFiles
+from gateway.protocols import FileSearchDetails, SessionContext, ToolCall
 from gateway.wire.tools import FileSearchTool
-from gateway_file_search import files, store_files, stores
+from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import FILE, Database
 from gateway_file_search.embedding import Embedding
@@ -23,6 +27,8 @@ from gateway_file_search.library import Library, open_library
 from gateway_file_search.objects import VectorStore
 from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
 from gateway_file_search.server import FileSearchServer
+from gateway_files.config import FilesConfig
+from gateway_files.files import open_files
 
 
 @pytest.fixture
@@ -33,30 +39,38 @@ def anyio_backend() -> str:
 pytestmark = pytest.mark.anyio
 
 
+@asynccontextmanager
+async def opened(folder: Path, **keys: Any) -> AsyncIterator[Library]:
+    """A library in a folder, with `keys` of `[tools.file_search]`."""
+    async with (
+        open_files(FilesConfig(path=str(folder))) as files,
+        open_library(FileSearchConfig(**keys), files) as library,
+    ):
+        yield library
+
+
 async def filled(
-    database: Database, config: FileSearchConfig, *contents: bytes, name: str = "a.txt"
+    database: Database,
+    files: UploadedFiles,
+    config: FileSearchConfig,
+    *contents: bytes,
+    name: str = "a.txt",
 ) -> tuple[str, list[str]]:
     """A vector store with files that wait to be read: its id, and theirs."""
+    uploads = [
+        Upload(content=io.BytesIO(content), filename=name, purpose="user_data")
+        for content in contents
+    ]
+    added = [await files.add("", each) for each in uploads]
+    made = [each.id for each in added]
 
     def fill(connection: Any) -> tuple[str, list[str]]:
-        made = [
-            files.insert(
-                connection,
-                "",
-                io.BytesIO(content),
-                filename=name,
-                purpose="user_data",
-                seconds=None,
-                config=config,
-            ).id
-            for content in contents
-        ]
         row = stores.insert(connection, "", CreateStore(), {}, config)
         wanted = [
             Attachment(file_id=each, param="file_id", attributes={}, sizes=DEFAULT_SIZES)
             for each in made
         ]
-        store_files.attach(connection, "", row, wanted, config)
+        store_files.attach(connection, row, wanted, {each.id: each for each in added}, config)
         return row["id"], made
 
     return await database.write(fill)
@@ -80,9 +94,10 @@ async def found(library: Library, store_id: str, query: str) -> list[str]:
 
 
 async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
-    config = FileSearchConfig(path=str(tmp_path), reading_time=0.01)
+    config = FileSearchConfig(reading_time=5.0)
     database = Database(tmp_path)
-    store_id, _ = await filled(database, config, b"one", b"two")
+    async with open_files(FilesConfig(path=str(tmp_path))) as files:
+        store_id, _ = await filled(database, files, config, b"one", b"two")
     # One of the files was claimed by a process that has died, whose claim has just run out.
     await database.write(
         lambda c: c.execute(
@@ -90,7 +105,7 @@ async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
         )
     )
     database.close()
-    async with open_library(config) as library:
+    async with opened(tmp_path, reading_time=5.0) as library:
 
         async def is_done() -> bool:
             return (await store_of(library, store_id)).status == "completed"
@@ -100,12 +115,12 @@ async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
 
 
 async def test_what_kills_its_reader_each_time_is_given_up(tmp_path: Path) -> None:
-    config = FileSearchConfig(path=str(tmp_path))
     database = Database(tmp_path)
-    store_id, [file_id] = await filled(database, config, b"one")
+    async with open_files(FilesConfig(path=str(tmp_path))) as files:
+        store_id, [file_id] = await filled(database, files, FileSearchConfig(), b"one")
     await database.write(lambda c: c.execute("UPDATE store_files SET attempts = 3"))
     database.close()
-    async with open_library(config) as library:
+    async with opened(tmp_path) as library:
 
         async def is_done() -> bool:
             return (await store_of(library, store_id)).status == "completed"
@@ -118,10 +133,9 @@ async def test_what_kills_its_reader_each_time_is_given_up(tmp_path: Path) -> No
 
 
 async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path) -> None:
-    config = FileSearchConfig(path=str(tmp_path))
     page = b"<p>word</p>" * 400_000
-    async with open_library(config) as library:
-        await filled(library.database, config, page, name="a.html")
+    async with opened(tmp_path) as library:
+        await filled(library.database, library.files, library.config, page, name="a.html")
         library.indexer.wake()
 
         async def is_begun() -> bool:
@@ -137,16 +151,23 @@ async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path
     database.close()
 
 
-async def test_a_file_that_is_taken_out_while_it_is_read_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["taken out", "deleted", "deleted unheard"])
+async def test_a_file_that_goes_while_it_is_read_leaves_nothing(tmp_path: Path, how: str) -> None:
     config = FileSearchConfig()
     database = Database(tmp_path)
-    indexer = Indexer(database, config, Embedding(database, config))
-    store_id, [file_id] = await filled(database, config, b"one")
-    job = await database.write(indexer._claim)
-    assert job is not None
-    assert await database.write(indexer._claim) is None, "it is claimed once"
-    await database.write(lambda c: store_files.delete(c, "", store_id, file_id))
-    await indexer._index(job)
+    async with open_files(FilesConfig(path=str(tmp_path))) as files:
+        indexer = Indexer(database, files, config, Embedding(database, config))
+        store_id, [file_id] = await filled(database, files, config, b"one")
+        job = await database.write(indexer._claim)
+        assert job is not None
+        assert await database.write(indexer._claim) is None, "it is claimed once"
+        if how == "taken out":
+            await database.write(lambda c: store_files.delete(c, "", store_id, file_id))
+        else:
+            await files.delete("", file_id)
+        if how == "deleted":
+            await database.write(lambda c: store_files.forget(c, [file_id]))
+        await indexer._index(job)
     for table in ("chunks", "store_files", "index_1"):
         [left] = await database.read(
             lambda c, table=table: c.execute(f"SELECT count(*) FROM {table}").fetchone()  # type: ignore[misc]
@@ -156,22 +177,23 @@ async def test_a_file_that_is_taken_out_while_it_is_read_leaves_nothing(tmp_path
 
 
 async def test_what_has_expired_is_gone(tmp_path: Path) -> None:
-    config = FileSearchConfig(path=str(tmp_path))
-    async with open_library(config) as library:
+    async with opened(tmp_path) as library:
         database = library.database
-        store_id, [kept, gone] = await filled(database, config, b"one", b"two")
+        store_id, [kept, gone] = await filled(
+            database, library.files, library.config, b"one", b"two"
+        )
         library.indexer.wake()
 
         async def is_done() -> bool:
             return (await store_of(library, store_id)).status == "completed"
 
         await until(is_done)
-        await database.write(
+        await library.files.database.write(
             lambda c: c.execute("UPDATE files SET expires_at = 1 WHERE id = ?", (gone,))
         )
         with pytest.raises(NotFound):
-            await database.read(lambda c: files.get(c, "", gone))
-        await database.write(files.remove_expired)
+            await library.files.get("", gone)
+        await library.files.remove_expired()
         assert await found(library, store_id, "one two") == ["one"]
 
         await database.write(
@@ -184,12 +206,12 @@ async def test_what_has_expired_is_gone(tmp_path: Path) -> None:
         assert (await store_of(library, store_id)).file_counts.total == 0
         [left] = await database.read(lambda c: c.execute("SELECT count(*) FROM chunks").fetchone())
         assert left == 0
-        assert (await database.read(lambda c: files.get(c, "", kept))).id == kept
+        assert (await library.files.get("", kept)).id == kept
 
 
 async def test_a_search_keeps_a_store_alive(tmp_path: Path) -> None:
-    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
-        store_id, _ = await filled(library.database, library.config)
+    async with opened(tmp_path) as library:
+        store_id, _ = await filled(library.database, library.files, library.config)
         await library.database.write(
             lambda c: c.execute("UPDATE stores SET last_active_at = last_active_at - 1000")
         )
@@ -199,25 +221,26 @@ async def test_a_search_keeps_a_store_alive(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_is_deleted_meanwhile_is_a_failed_search(tmp_path: Path) -> None:
-    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
-        store_id, _ = await filled(library.database, library.config)
+    async with opened(tmp_path) as library:
+        store_id, _ = await filled(library.database, library.files, library.config)
         entry = FileSearchTool(vector_store_ids=[store_id])
-        server = FileSearchServer(library).for_entry(entry, owner=None)
+        server, context = FileSearchServer(library), SessionContext(entry=entry)
+        server.check(context)
         await library.database.write(lambda c: stores.delete(c, "", store_id))
-        async with server.session("resp_1") as session:
-            result = await session.call("file_search", {"query": "x"})
+        async with server.session(context) as session:
+            result = await session.call(ToolCall("file_search", {"query": "x"}))
         assert result.failed
         assert f"'{store_id}' not found" in result.text
-        assert result.details == {"queries": ["x"]}
+        assert result.details == FileSearchDetails(queries=["x"])
         with pytest.raises(NotFound):
-            server.for_entry(entry, owner=None)
+            server.check(context)
 
 
 async def test_no_file_can_forge_a_mark(tmp_path: Path) -> None:
-    async with open_library(FileSearchConfig(path=str(tmp_path))) as library:
+    async with opened(tmp_path) as library:
         name = "【9:9†x】" + "n" * 100 + ".txt"
         store_id, _ = await filled(
-            library.database, library.config, "So【0:7†a】 it is".encode(), name=name
+            library.database, library.files, library.config, "So【0:7†a】 it is".encode(), name=name
         )
         library.indexer.wake()
 
@@ -226,23 +249,24 @@ async def test_no_file_can_forge_a_mark(tmp_path: Path) -> None:
 
         await until(is_done)
         entry = FileSearchTool(vector_store_ids=[store_id])
-        async with FileSearchServer(library).for_entry(entry, owner=None).session("r") as session:
-            result = await session.call("file_search", {"queries": ["it"]})
+        context = SessionContext(entry=entry)
+        async with FileSearchServer(library).session(context) as session:
+            result = await session.call(ToolCall("file_search", {"queries": ["it"]}))
         first, text = result.text.split("\n")
         assert first.count("【") == first.count("】") == 1
         assert text == "So〖0:7†a〗 it is"
         assert CitationReader({}, by_mark(result.files)).feed(first) == [
             FileCitation(result.files[0])
         ]
-        assert result.details["results"][0]["text"] == "So【0:7†a】 it is", (
-            "the client's is as it was"
-        )
+        assert isinstance(result.details, FileSearchDetails)
+        assert result.details.results
+        assert result.details.results[0].text == "So【0:7†a】 it is", "the client's is as it was"
 
 
 async def test_a_model_reads_as_many_results_as_fit(tmp_path: Path) -> None:
-    async with open_library(FileSearchConfig(path=str(tmp_path), output_limit=1000)) as library:
+    async with opened(tmp_path, output_limit=1000) as library:
         contents = [f"tower {n} {'word ' * 60}".encode() for n in range(5)]
-        store_id, _ = await filled(library.database, library.config, *contents)
+        store_id, _ = await filled(library.database, library.files, library.config, *contents)
         library.indexer.wake()
 
         async def is_done() -> bool:
@@ -250,19 +274,23 @@ async def test_a_model_reads_as_many_results_as_fit(tmp_path: Path) -> None:
 
         await until(is_done)
         entry = FileSearchTool(vector_store_ids=[store_id])
-        async with FileSearchServer(library).for_entry(entry, owner=None).session("r") as session:
-            result = await session.call("file_search", {"queries": ["tower"]})
+        context = SessionContext(entry=entry)
+        async with FileSearchServer(library).session(context) as session:
+            result = await session.call(ToolCall("file_search", {"queries": ["tower"]}))
         assert len(result.text.encode()) <= 1000
-        assert len(result.files) == len(result.details["results"]) == result.text.count("【") == 2
+        assert isinstance(result.details, FileSearchDetails)
+        shown = result.details.results or ()
+        assert len(result.files) == len(shown) == result.text.count("【") == 2
 
 
 async def test_processes_write_at_once(tmp_path: Path) -> None:
     """Two connections of two openings, as two processes have them."""
-    config = FileSearchConfig(path=str(tmp_path))
+    config = FileSearchConfig()
     one, other = Database(tmp_path), Database(tmp_path)
-    await asyncio.gather(
-        *(filled(database, config, b"x") for _ in range(40) for database in (one, other))
-    )
+    async with open_files(FilesConfig(path=str(tmp_path))) as files:
+        await asyncio.gather(
+            *(filled(database, files, config, b"x") for _ in range(40) for database in (one, other))
+        )
     [number] = await one.read(lambda c: c.execute("SELECT count(*) FROM stores").fetchone())
     assert number == 80
     one.close()
@@ -278,10 +306,10 @@ async def test_what_is_given_up_ends_in_its_thread(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await asyncio.gather(
-                *(database.snapshot(lambda c: c.execute(endless).fetchone()) for _ in range(6))
+                *(database.read(lambda c: c.execute(endless).fetchone()) for _ in range(6))
             )
     async with asyncio.timeout(5):
-        [one] = await database.snapshot(lambda c: c.execute("SELECT 1").fetchone())
+        [one] = await database.read(lambda c: c.execute("SELECT 1").fetchone())
         await asyncio.to_thread(database.close)
     assert one == 1
 
@@ -295,11 +323,10 @@ async def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> Non
         Database(tmp_path)
 
 
-async def test_without_a_path_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "gateway.file_search")
-    async with open_library(FileSearchConfig()) as library:
-        folder = library.database._path.parent
-        assert folder.exists()
-    assert not folder.exists()
-    [said] = caplog.messages
-    assert "gone with it" in said
+async def test_an_index_that_would_outlive_its_files_is_refused(tmp_path: Path) -> None:
+    async with open_files(FilesConfig()) as files:
+        with pytest.raises(ConfigurationError, match=r"resources\.files\.path: it is not set"):
+            async with open_library(FileSearchConfig(path=str(tmp_path)), files):
+                pass
+        async with open_library(FileSearchConfig(), files) as library:
+            assert library.database._path.parent == files.folder

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.engines.vectors import normalized
+from gateway.files.database import transaction
 from gateway_file_search import vectors
-from gateway_file_search.database import FILE, Database, transaction
+from gateway_file_search.database import FILE, Database
 from gateway_file_search.numbering import span_of
 from gateway_file_search.ranking import fused
 

@@ -1,8 +1,7 @@
-"""/v1/files and /v1/vector_stores by the official SDK."""
+"""/v1/vector_stores, and the files in them, by the official SDK."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import httpx
 import openai
 import pytest
 from litestar.testing import TestClient
-from openai.types import FileObject, VectorStore
+from openai.types import VectorStore
 
 from gateway.app import create_app
 from gateway.config import Config, ModelConfig, ServerConfig
@@ -24,86 +23,6 @@ def raw(searching: Any, method: str, path: str, **more: Any) -> httpx.Response:
     """A request of Ada's."""
     headers = {"authorization": "Bearer key-ada", **more.pop("headers", {})}
     return httpx.request(method, f"{searching.base_url}{path}", headers=headers, **more)
-
-
-def test_a_file_is_kept_listed_read_and_deleted(ada: Any) -> None:
-    made = ada.files.create(file=("päper.txt", TEXT), purpose="user_data")
-    assert isinstance(made, FileObject)
-    assert (made.filename, made.bytes, made.purpose, made.expires_at) == ("päper.txt", 13, "user_data", None)  # fmt: skip
-    assert abs(made.created_at - time.time()) < 10
-    assert ada.files.retrieve(made.id) == made
-    assert ada.files.content(made.id).read() == TEXT
-    assert made in list(ada.files.list())
-    assert ada.files.delete(made.id).deleted
-    for use in (ada.files.retrieve, ada.files.content, ada.files.delete):
-        with pytest.raises(openai.NotFoundError):
-            use(made.id)
-
-
-def test_a_large_file_comes_back_as_it_was(ada: Any) -> None:
-    content = bytes(range(256)) * 8200 + b"end"
-    made = ada.files.create(file=("large.bin", content), purpose="assistants")
-    assert made.bytes == len(content)
-    answer = ada.files.content(made.id)
-    assert answer.read() == content
-    assert answer.response.headers["content-type"] == "application/octet-stream"
-    ada.files.delete(made.id)
-
-
-def test_lists_are_paged_ordered_and_chosen_from(ada: Any) -> None:
-    made = [
-        ada.files.create(file=(f"{n}.txt", TEXT), purpose="batch" if n == 1 else "vision").id
-        for n in range(4)
-    ]
-    pages = ada.files.list(limit=2, order="asc", purpose="vision")
-    assert (pages.has_more, [file.id for file in pages.data]) == (True, [made[0], made[2]])
-    assert [file.id for file in pages] == [made[0], made[2], made[3]], "all pages"
-    latest = ada.files.list(limit=1).data[0].id
-    assert latest == made[3], "the newest first, where nothing is said"
-    assert [f.id for f in ada.files.list(after=made[3], limit=3)][:3] == made[2::-1]
-    for file_id in made:
-        ada.files.delete(file_id)
-
-
-def test_a_file_lives_as_long_as_it_was_asked_to(ada: Any) -> None:
-    made = ada.files.create(
-        file=("a.txt", TEXT), purpose="user_data", expires_after={"anchor": "created_at", "seconds": 3600}
-    )  # fmt: skip
-    assert made.expires_at == made.created_at + 3600
-    with pytest.raises(openai.BadRequestError, match="from 3600 to 2592000") as raised:
-        ada.files.create(
-            file=("a.txt", TEXT), purpose="user_data", expires_after={"anchor": "created_at", "seconds": 5}
-        )  # fmt: skip
-    assert raised.value.param == "expires_after.seconds"
-
-
-@pytest.mark.parametrize(
-    ("form", "status", "param"),
-    [
-        ({"data": {"purpose": "user_data"}, "files": {"other": ("a", b"x")}}, 400, "file"),
-        ({"files": {"file": ("a.txt", b"x")}}, 400, "purpose"),
-        ({"files": {"file": ("a.txt", b"x")}, "data": {"purpose": "fun"}}, 400, "purpose"),
-        ({"files": {"file": ("a.txt", b"x" * 3_000_001)}, "data": {"purpose": "vision"}}, 413, "file"),
-        ({"files": {"file": ("a.txt", b"x" * 4_000_000)}, "data": {"purpose": "vision"}}, 413, None),
-        ({"files": {"file": ("../..", b"x")}, "data": {"purpose": "x" * 5000}}, 400, "purpose"),
-        ({"json": {"purpose": "vision"}}, 415, None),
-        ({"content": b"nothing", "headers": {"content-type": "multipart/form-data"}}, 400, None),
-        ({"content": b"nothing", "headers": {"content-type": "multipart/form-data; boundary=x"}}, 400, None),
-        ({"content": b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\ncut", "headers": {"content-type": "multipart/form-data; boundary=x"}}, 400, None),
-    ],
-)  # fmt: skip
-def test_a_bad_form_is_refused(searching: Any, form: Any, status: int, param: str | None) -> None:
-    answer = raw(searching, "POST", "/files", **form)
-    assert answer.status_code == status, answer.text
-    error = answer.json()["error"]
-    assert (error["param"], error["type"]) == (param, "invalid_request_error")
-    assert error["message"]
-
-
-def test_a_name_is_the_last_part_of_a_path(ada: Any) -> None:
-    assert (
-        ada.files.create(file=("../../etc/pass\nwd", TEXT), purpose="vision").filename == "passwd"
-    )
 
 
 def test_a_vector_store_is_made_changed_listed_and_deleted(ada: Any) -> None:
@@ -260,8 +179,9 @@ def test_without_a_key_nothing_is_told(searching: Any) -> None:
 
 
 def test_limits_are_kept_and_told(gateway_server: Any) -> None:
-    from_files = {"max_files": 2, "max_vector_stores": 1, "max_files_per_store": 1, "max_total_bytes": 20}  # fmt: skip
-    gateway = gateway_server({"tools": {"file_search": from_files}, **_model()})
+    tools = {"file_search": {"max_vector_stores": 1, "max_files_per_store": 1}}
+    resources = {"files": {"max_files": 2, "max_total_bytes": 20}}
+    gateway = gateway_server({"tools": tools, "resources": resources, **_model()})
     with gateway.client() as client:
         first = client.files.create(file=("a", b"x" * 15), purpose="vision")
         with pytest.raises(openai.BadRequestError, match="limit of 20 bytes"):
@@ -279,7 +199,8 @@ def test_limits_are_kept_and_told(gateway_server: Any) -> None:
 
 
 def test_a_folder_outlives_its_server_and_is_shared(gateway_server: Any, tmp_path: Path) -> None:
-    config = {"tools": {"file_search": {"path": str(tmp_path / "kept")}}, **_model()}
+    kept = {"files": {"path": str(tmp_path / "kept")}}
+    config = {"tools": {"file_search": {}}, "resources": kept, **_model()}
     one, other = gateway_server(config), gateway_server(config)
     with one.client() as first, other.client() as second:
         store = first.vector_stores.create()
@@ -293,13 +214,13 @@ def test_a_folder_outlives_its_server_and_is_shared(gateway_server: Any, tmp_pat
 def test_the_routes_come_with_the_tool_and_not_without(gateway_server: Any) -> None:
     without = gateway_server(_model())
     assert httpx.get(f"{without.base_url}/files").status_code == 404
-    named = gateway_server({"tools": {"file_search": {}}, "server": {"routes": []}, **_model()})
+    named = gateway_server({"tools": {"file_search": {}}, "server": {"apis": []}, **_model()})
     assert httpx.get(f"{named.base_url}/files").status_code == 404
 
 
 def test_the_routes_alone_are_a_mistake_that_is_told(gateway_server: Any) -> None:
     with pytest.raises(library.ConfigurationError, match=r"add a table \[tools.file_search\]"):
-        gateway_server({"server": {"routes": ["file_search"]}, **_model()})
+        gateway_server({"server": {"apis": ["file_search"]}, **_model()})
 
 
 def test_an_app_for_any_server_has_the_files_too() -> None:
@@ -308,7 +229,7 @@ def test_an_app_for_any_server_has_the_files_too() -> None:
         models={"m": ModelConfig(engine="scripted")},
         tools={"file_search": {}},
     )
-    with TestClient(create_app(config, load_plugins())) as client:
+    with TestClient(create_app(config, load_plugins()), base_url="http://127.0.0.1") as client:
         made = client.post("/v1/files", files={"file": ("a.txt", TEXT)}, data={"purpose": "vision"})
         assert made.json()["bytes"] == len(TEXT)
 

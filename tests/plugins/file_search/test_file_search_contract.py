@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.protocols import FittingToolServer, ToolServer
+from gateway.files.form import Upload
+from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import FileSearchTool
-from gateway_file_search import files, store_files, stores
+from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.library import library_here
+from gateway_file_search.library import running_library
 from gateway_file_search.plugin import open_file_search
 from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
+from gateway_files.config import FilesConfig
+from gateway_files.files import open_files
 
 
 class TestFileSearch(ToolServerContract):
@@ -24,24 +27,20 @@ class TestFileSearch(ToolServerContract):
     @pytest.fixture
     async def tool_server(self) -> AsyncIterator[ToolServer]:
         config = FileSearchConfig()
-        async with open_file_search(config) as server:
-            library = library_here()
+        async with (
+            open_files(FilesConfig()) as files,
+            open_file_search(config, files=files) as server,
+        ):
+            library = running_library()
+            upload = Upload(content=io.BytesIO(b"A tower."), filename="a.txt", purpose="user_data")
+            file = await files.add("", upload)
 
             def fill(connection: object) -> str:
-                file = files.insert(
-                    connection,  # type: ignore[arg-type]
-                    "",
-                    io.BytesIO(b"A tower."),
-                    filename="a.txt",
-                    purpose="user_data",
-                    seconds=None,
-                    config=config,
-                )
                 row = stores.insert(connection, "", CreateStore(), {}, config)  # type: ignore[arg-type]
                 wanted = Attachment(
                     file_id=file.id, param="file_id", attributes={}, sizes=DEFAULT_SIZES
                 )
-                store_files.attach(connection, "", row, [wanted], config)  # type: ignore[arg-type]
+                store_files.attach(connection, row, [wanted], {file.id: file}, config)  # type: ignore[arg-type]
                 return str(row["id"])
 
             store_id = await library.database.write(fill)
@@ -52,5 +51,5 @@ class TestFileSearch(ToolServerContract):
                     await asyncio.sleep(0.02)
                     found = await library.database.read(lambda c: stores.get(c, "", store_id))
                     status = found.status
-            assert isinstance(server, FittingToolServer)
-            yield server.for_entry(FileSearchTool(vector_store_ids=[store_id]), owner=None)
+            TestFileSearch.entry = FileSearchTool(vector_store_ids=[store_id])
+            yield server

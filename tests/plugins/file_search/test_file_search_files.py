@@ -79,7 +79,7 @@ def test_the_text_of_a_file_is_read(ada: Any, name: str, content: bytes, text: s
         ("empty.txt", b"", "invalid_file", "empty"),
         ("blank.md", b" \n\t\n", "invalid_file", "no text"),
         ("blank.html", b"<script>x()</script>", "invalid_file", "no text"),
-        ("a.docx", b"PK\x03\x04\x14\x00\x06\x00", "unsupported_file", "kind"),
+        ("a.docx", b"PK\x03\x04\x14\x00\x06\x00", "invalid_file", "is broken"),
         ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00", "unsupported_file", "kind"),
         ("latin.txt", b"\xe4\xf6\xfc\xdf" * 9, "unsupported_file", "not text"),
         ("broken.pdf", b"%PDF-1.7\n1 0 obj <<", "invalid_file", "PDF is broken"),

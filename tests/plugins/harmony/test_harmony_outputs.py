@@ -166,7 +166,7 @@ def test_messages_carry_their_phase() -> None:
         (CALL, "stop", True),
         (CALL.removesuffix("<|call|>"), "stop", True),
         (CALL.removesuffix("<|call|>"), "length", True),
-        (CALL.removesuffix("}<|call|>"), "stop", False),
+        (CALL.removesuffix("}<|call|>"), "stop", True),  # the model is told that they are broken
         (CALL.removesuffix("}<|call|>"), "length", False),
         ("<|channel|>analysis to=python code<|message|>1 +", "length", False),
         ("<|channel|>analysis to=python code<|message|>1 + 1", "stop", True),
@@ -208,9 +208,18 @@ def test_calls_are_words_where_none_may_be_made() -> None:
     deltas, recoveries = parse([THINK + NEXT + CALL], parse_tools=False)
     assert blocks(deltas) == [reasoning, Block("text", '{"a":1}')]
     assert recoveries == 1
-    thought = CALL.replace("commentary", "analysis")
+    thought = CALL.replace("commentary", "analysis").replace("functions.f", "myself")
     deltas, _ = parse([thought], tools={"other": ToolDefinition(name="other")})
     assert blocks(deltas) == [Block("reasoning", '{"a":1}')]
+
+
+@pytest.mark.parametrize("recipient", ["functions.f", "browser.search", "python"])
+def test_a_call_of_an_unknown_tool_is_a_call_on_any_channel(recipient: str) -> None:
+    for channel in ("analysis", "commentary"):
+        output = f'<|channel|>{channel} to={recipient} <|constrain|>json<|message|>{{"a":1}}'
+        deltas, _ = parse([output], tools={"other": ToolDefinition(name="other")})
+        name = recipient.removeprefix("functions.")
+        assert blocks(deltas) == [Block("call", '{"a":1}', name)]
 
 
 WORDS = st.sampled_from(

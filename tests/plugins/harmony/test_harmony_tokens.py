@@ -162,4 +162,4 @@ def test_a_long_output_keeps_no_tokens() -> None:
         parser.feed(EngineOutput(text="a word ", token_ids=SCRIPTED.encode("a word ")))
     track = parser._track
     assert not track._starts
-    assert len(track._borders) + len(track._unseen) == 0
+    assert len(track._reasoning_changes) + len(track._unseen) == 0

@@ -102,18 +102,18 @@ def make_model(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-Ask = Callable[..., tuple[list[Block], list[EngineOutput]]]
+GenerationRequest = Callable[..., tuple[list[Block], list[EngineOutput]]]
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenerationRequest]:
     """Renders a turn, has vLLM answer it, and reads the answer as it came and at once."""
     pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
-    from gateway_vllm import Config, open_engine
+    from gateway_vllm import VllmConfig, open_engine
 
     os.environ.update(ENVIRONMENT)
     folder = tmp_path_factory.mktemp("gpt_oss")
-    config = Config(
+    config = VllmConfig(
         dtype="bfloat16", max_num_seqs=4, enforce_eager=True, seed=0, max_json_whitespace=2
     )
     context = EngineContext(name="tiny", path=str(folder), max_model_len=2048)
@@ -182,7 +182,7 @@ def turn(*tools: ToolDefinition, **more: Any) -> Turn:
     return Turn(items=decode_items("Hi"), tools=tools, **more)
 
 
-def test_noise_is_read_as_something(ask: Ask) -> None:
+def test_noise_is_read_as_something(ask: GenerationRequest) -> None:
     found, outputs = ask(turn(F), max_tokens=200)
     assert "".join(block.text for block in found)
     assert outputs[-1].finish_reason in ("length", "stop")
@@ -199,7 +199,7 @@ def test_noise_is_read_as_something(ask: Ask) -> None:
     ids=["required", "named", "json"],
 )
 def test_what_is_forced_comes_unless_thinking_takes_all_tokens(
-    ask: Ask, asked: Turn, seed: int
+    ask: GenerationRequest, asked: Turn, seed: int
 ) -> None:
     found, outputs = ask(asked, seed=seed)
     last = found[-1]
@@ -211,14 +211,14 @@ def test_what_is_forced_comes_unless_thinking_takes_all_tokens(
     assert last.whole
 
 
-def test_a_call_that_the_prompt_begins_comes_at_once(ask: Ask) -> None:
+def test_a_call_that_the_prompt_begins_comes_at_once(ask: GenerationRequest) -> None:
     asked = turn(F, G, tool_choice=NamedTool("g"), reasoning_effort="none")
     found, outputs = ask(asked, max_tokens=60)
     assert outputs[-1].finish_reason == "stop"
     assert [(block.kind, block.name, block.whole) for block in found] == [("call", "g", True)]
 
 
-def test_a_strict_tool_does_not_disturb_other_text(ask: Ask) -> None:
+def test_a_strict_tool_does_not_disturb_other_text(ask: GenerationRequest) -> None:
     strict = ToolDefinition(name="s", parameters=SCHEMA, strict=True)
     try:
         found, _ = ask(turn(strict), max_tokens=60)

@@ -48,6 +48,14 @@ async def hang() -> str:
 
 
 @server.tool()
+async def steps(number: int, context: Context[Any, Any]) -> str:
+    """Report progress many times."""
+    for step in range(number):
+        await context.report_progress(step, number, "going on")
+    return f"{number} steps."
+
+
+@server.tool()
 def die() -> str:
     """End the process in the middle of the call."""
     os._exit(1)

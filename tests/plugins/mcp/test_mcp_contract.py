@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ToolServer, ToolServers
+from gateway.protocols import SessionContext, ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
@@ -26,8 +26,7 @@ class _Contract(ToolServerContract):
 
 async def one_server(config: ServerConfig) -> AsyncIterator[ToolServer]:
     async with McpServers(McpConfig(servers={"ex": config})) as servers:
-        assert isinstance(servers, ToolServers)
-        yield servers.for_request(McpTool(server_label="ex"), owner=None)
+        yield servers.check(SessionContext(entry=McpTool(server_label="ex")))
 
 
 class TestStdio(_Contract):
@@ -62,4 +61,4 @@ class TestRemote(_Contract):
         remote = RemoteConfig(enabled=True, allow_hosts=["127.0.0.1"], allow_private=True)
         async with McpServers(McpConfig(remote=remote)) as servers:
             tool = McpTool(server_label="far", server_url=url, authorization="secret")
-            yield servers.for_request(tool, owner=None)
+            yield servers.check(SessionContext(entry=tool))

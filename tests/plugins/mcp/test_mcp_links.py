@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 from mcp.types import TextContent, Tool
 
-from gateway.protocols import ServedTool, ToolDefinition
+from gateway.protocols import ServerTool, ToolCall, ToolDefinition
+from gateway.tools.output import with_notes
 from gateway_mcp.config import ServerConfig
+from gateway_mcp.connecting import configured_transport
 from gateway_mcp.connection import Connection, ConnectionLost, ServerFailure
-from gateway_mcp.content import result_of, served_tool
-from gateway_mcp.dialling import dial_configured
+from gateway_mcp.content import result_of, server_tool
 from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, Link
 from gateway_mcp.tool_list import ToolList
 
 pytestmark = pytest.mark.anyio
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
-EXAMPLE = dial_configured(ServerConfig(command=COMMAND))
+EXAMPLE = configured_transport(ServerConfig(command=COMMAND))
 
 
 class Clock:
@@ -75,9 +76,9 @@ async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ
         first = await link.connected()
         assert await link.connected() is first
         with pytest.raises(ConnectionLost):
-            await link.call("die", {})
+            await link.call(ToolCall("die", {}))
         before = len(changes)
-        result = await link.call("add", {"a": 1, "b": 1})
+        result = await link.call(ToolCall("add", {"a": 1, "b": 1}))
         assert isinstance(result.content[0], TextContent)
         assert result.content[0].text == "The sum is 2."
         assert await link.connected() is not first
@@ -89,10 +90,10 @@ async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ
 async def test_all_calls_under_way_end_when_the_server_dies() -> None:
     connection = Connection(EXAMPLE)
     await connection.open(seconds=30)
-    calls = [asyncio.create_task(connection.call("hang", {})) for _ in range(5)]
+    calls = [asyncio.create_task(connection.call(ToolCall("hang", {}))) for _ in range(5)]
     await asyncio.sleep(0.2)
     with pytest.raises(ConnectionLost):
-        await connection.call("die", {})
+        await connection.call(ToolCall("die", {}))
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(each) for each in ended] == [ConnectionLost] * 5
     assert connection.lost
@@ -100,7 +101,7 @@ async def test_all_calls_under_way_end_when_the_server_dies() -> None:
 
 
 async def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
-    silent = dial_configured(ServerConfig(command=["sleep", "60"]))
+    silent = configured_transport(ServerConfig(command=["sleep", "60"]))
     connection = Connection(silent)
     with pytest.raises(ServerFailure, match=r"did not answer within 0\.5 seconds"):
         await connection.open(seconds=0.5)
@@ -111,7 +112,7 @@ async def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
 
 async def test_cancelling_who_connects_leaves_nothing_open() -> None:
     connecting = asyncio.create_task(
-        Connection(dial_configured(ServerConfig(command=["sleep", "60"]))).open(seconds=30)
+        Connection(configured_transport(ServerConfig(command=["sleep", "60"]))).open(seconds=30)
     )
     await asyncio.sleep(0.3)
     connecting.cancel()
@@ -121,14 +122,14 @@ async def test_cancelling_who_connects_leaves_nothing_open() -> None:
     assert not left
 
 
-def named(*names: str) -> list[ServedTool]:
-    return [ServedTool(definition=ToolDefinition(name=name)) for name in names]
+def named(*names: str) -> list[ServerTool]:
+    return [ServerTool(definition=ToolDefinition(name=name)) for name in names]
 
 
 async def test_a_list_is_fetched_once_until_it_is_old_or_changed() -> None:
     clock, fetched = Clock(), 0
 
-    async def fetch() -> Sequence[ServedTool]:
+    async def fetch() -> Sequence[ServerTool]:
         nonlocal fetched
         fetched += 1
         await asyncio.sleep(0)
@@ -148,7 +149,7 @@ async def test_a_list_is_fetched_once_until_it_is_old_or_changed() -> None:
 async def test_a_change_while_the_list_is_on_its_way_is_not_missed() -> None:
     fetched = 0
 
-    async def fetch() -> Sequence[ServedTool]:
+    async def fetch() -> Sequence[ServerTool]:
         nonlocal fetched
         fetched += 1
         if fetched == 1:
@@ -164,7 +165,7 @@ async def test_a_change_while_the_list_is_on_its_way_is_not_missed() -> None:
 async def test_the_old_list_serves_while_the_server_is_away() -> None:
     away = True
 
-    async def fetch() -> Sequence[ServedTool]:
+    async def fetch() -> Sequence[ServerTool]:
         if away:
             raise ServerFailure("away")
         return named("tool")
@@ -191,7 +192,10 @@ def test_what_is_no_text_is_named() -> None:
         ]
     }
     result = result_of(CallToolResult.model_validate(raw))
-    assert result.text == (
+    assert result.text == "See:\n[paper: https://a.net/p]\ninside"
+    [image] = result.images
+    assert (image.data, image.media_type) == (b"\0\0\0", "image/png")
+    assert with_notes(result.text, result.images) == (
         "See:\n[image/png, 3 bytes: cannot be shown here]\n[paper: https://a.net/p]\ninside"
     )
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {"n": 1}})
@@ -203,5 +207,5 @@ def test_what_is_no_text_is_named() -> None:
 
 def test_a_schema_is_always_of_an_object() -> None:
     tool = Tool.model_validate({"name": "t", "inputSchema": {"properties": {"a": {}}}})
-    served = served_tool(tool, time_limit=1, output_limit=9, needs_approval=False, counted_as=None)
+    served = server_tool(tool, time_limit=1, output_limit=9, needs_approval=False, counted_as=None)
     assert served.definition.parameters == {"type": "object", "properties": {"a": {}}}

@@ -12,11 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.process_pool import ProcessPool
 from gateway.testing.grammar import fold, parse_sse
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteConfig
 from gateway_mcp.guard import RemoteGuard
-from gateway_mcp.links import Farewells
+from gateway_mcp.links import ClosingConnections
 from gateway_mcp.remote import KEPT_LISTS, RemoteServers
 
 HERE = {"enabled": True, "allow_hosts": ["127.0.0.1"], "allow_private": True}
@@ -238,7 +239,7 @@ def test_a_server_with_too_many_tools_is_refused(
 
 def test_lists_are_kept_apart_by_owner_and_credentials_and_not_for_ever() -> None:
     config = RemoteConfig(enabled=True, allow_hosts=["*"])
-    servers = RemoteServers(config, RemoteGuard(config), Farewells())
+    servers = RemoteServers(config, RemoteGuard(config), ClosingConnections(), ProcessPool())
 
     def kept(owner: str | None, token: str) -> object:
         tool = McpTool(server_label="x", server_url="https://a.net/mcp", authorization=token)

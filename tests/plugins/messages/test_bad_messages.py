@@ -169,7 +169,7 @@ def test_what_the_model_cannot_take_is_told_by_its_block(raw: httpx.Client) -> N
     eyes = block("user", {"type": "text", "text": "a"}, image(type="url", url="https://a.example"))
     ears = block("assistant", USE)
     ears["messages"].append({"role": "user", "content": [{**RESULT, "content": [image(type="url", url="u")]}]})  # fmt: skip
-    for body, where in ((eyes, "messages[1].content[0]"), (ears, "messages[2].content[0]")):
+    for body, where in ((eyes, "messages[1].content[1]"), (ears, "messages[2].content[0]")):
         answer = raw.post("/v1/messages", json=body)
         assert answer.status_code == 400
         message = answer.json()["error"]["message"]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.testing import ScriptedEngine
-from gateway_messages.grammar import fold_events, parse_events
+from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 HEADERS = {
     "anthropic-version": "2023-06-01",

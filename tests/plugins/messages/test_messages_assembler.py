@@ -32,9 +32,9 @@ from gateway.wire.response import Usage as GatewayUsage
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import EventWriter
-from gateway_messages.grammar import GrammarError, fold_events, parse_events
 from gateway_messages.message import INVALID_JSON, MessageWriter
-from gateway_messages.signatures import Digest, Sealed
+from gateway_messages.signatures import Digest, SealingSigner
+from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 BEGUN = Message(id="msg_1", model="m", usage=Usage(input_tokens=11, output_tokens=0))
@@ -216,7 +216,7 @@ def test_omitted_thinking_is_in_its_signature_alone() -> None:
     deltas = [ReasoningDelta("se"), ReasoningDelta("cret"), TextDelta("a")]
     options: dict[str, Any] = {
         "shows_thinking": False,
-        "new_signer": lambda: Sealed(lambda text: f"sealed {text[::-1]}"),
+        "new_signer": lambda: SealingSigner(lambda text: f"sealed {text[::-1]}"),
     }
     for message in (
         plain(deltas, outcome("stop"), **options),

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import Ask, Turn
+from gateway.errors import InvalidRequest, ParamPath, param_text
+from gateway.protocols import GenerationRequest, Turn
 from gateway.wire import content, items
-from gateway_messages.ask import Asked, in_own_words
 from gateway_messages.blocks import decode_messages
 from gateway_messages.conversation import Conversation, conversation
-from gateway_messages.server_tools import Wanted
+from gateway_messages.generation_request import ConvertedRequest
+from gateway_messages.params import request_params, request_path
+from gateway_messages.request import MessagesRequest, decode_request
+from gateway_messages.server_tools import ToolOrigin, ToolSelection
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+
+
+FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
+
+
+def request(**sent: Any) -> MessagesRequest:
+    message = {"role": "user", "content": "hi"}
+    body = {"model": "m", "max_tokens": 9, "messages": [message], **sent}
+    return decode_request(json.dumps(body).encode())[0]
 
 
 def read(*messages: Any) -> Conversation:
@@ -51,14 +64,14 @@ def test_each_block_is_an_item_of_its_kind_and_neighbouring_texts_are_one_messag
         items.Message(role="user", content=[picture, content.InputText(text="e")]),
     ]
     assert said.origins == [
-        "messages[0].content[0]",
-        "messages[1].content[0]",
-        "messages[1].content[2]",
-        "messages[1].content[3]",
-        "messages[1].content[4]",
-        "messages[2].content[0]",
-        "messages[2].content[1]",
-        "messages[2].content[1]",
+        ("messages", 0, "content", 0),
+        ("messages", 1, "content", 0),
+        ("messages", 1, "content", 2),
+        ("messages", 1, "content", 3),
+        ("messages", 1, "content", 4),
+        ("messages", 2, "content", 0),
+        ("messages", 2, "content", 1),
+        ("messages", 2, "content", 1),
     ]
 
 
@@ -69,26 +82,59 @@ def test_texts_keep_their_order_and_their_roles(messages: list[tuple[str, str]])
     assert found == [(role, text) for role, text in messages if text]
 
 
-def test_parameters_of_the_gateway_are_told_as_this_apis() -> None:
-    origins = ["messages[0].content[0]", "messages[3].content[2]"]
-    words = {
-        "input[1].content[0].type": "messages[3].content[2]",
-        "input": "messages",
-        "max_output_tokens": "max_tokens",
-        "reasoning.effort": "thinking",
-        "text.format.schema": "output_config.format",
-        "tools[0].parameters": "tools[1].input_schema",
-        "tools[1].filters.allowed_domains[2]": "tools[0].allowed_domains[2]",
-        "tools[2].authorization": "mcp_servers[0].authorization_token",
-        "tools[3].server_label": "tools[2].mcp_server_name",
-        "model": "model",
+def test_places_in_the_generation_request_are_those_of_the_client_s_request() -> None:
+    places: dict[ParamPath, str | None] = {
+        ("input", 1, "content", 0, "type"): "messages[3].content[2]",
+        ("input", 2): None,  # written since
+        ("input",): "messages",
+        ("instructions",): "system",
+        ("max_output_tokens",): "max_tokens",
+        ("stop", 1): "stop_sequences[1]",
+        ("reasoning", "effort"): "thinking",
+        ("text", "format", "schema"): "output_config.format",
+        ("tools", 0, "parameters"): "tools[1].input_schema",
+        ("tools", 0, "name"): "tools[1].name",
+        ("tools", 1, "filters", "allowed_domains", 2): "tools[0].allowed_domains[2]",
+        ("tools", 1, "environment"): "tools[0]",
+        ("tools", 2, "authorization"): "mcp_servers[0].authorization_token",
+        ("tools", 3, "server_label"): "tools[2].mcp_server_name",
+        ("model",): "model",
+        (): None,
     }
-    tools = Wanted(
+    tools = ToolSelection(
         tools=(),
-        places=["tools[1]", "tools[0]", "mcp_servers[0]", "tools[2]"],
-        types=["custom", "web_search_20250305", "mcp", "mcp"],
+        origins=[
+            ToolOrigin(param=("tools", 1), type="custom"),
+            ToolOrigin(param=("tools", 0), type="web_search_20250305", plugin="browser"),
+            ToolOrigin(param=("mcp_servers", 0), type="mcp", plugin="mcp"),
+            ToolOrigin(param=("tools", 2), type="mcp", plugin="mcp"),
+        ],
     )
-    wanted = Asked(Ask(model=None, turn=Turn(items=[])), origins, tools)
-    for param, own in words.items():
-        assert in_own_words(InvalidRequest("x", param=param), wanted).param == own
-    assert in_own_words(InvalidRequest("x"), wanted).param is None
+    origins: list[ParamPath] = [("messages", 0, "content", 0), ("messages", 3, "content", 2)]
+    wanted = ConvertedRequest(GenerationRequest(model=None, turn=Turn(items=[])), origins, tools)
+    for place, own in places.items():
+        with pytest.raises(InvalidRequest) as raised, request_params(request(), wanted):
+            raise InvalidRequest("x", param=place)
+        assert raised.value.param == own
+
+
+@pytest.mark.parametrize(
+    ("sent", "place", "param"),
+    [
+        ({"output_format": FORMAT}, ("text", "format", "schema"), "output_format"),
+        ({"output_config": {"format": FORMAT}}, ("text", "format"), "output_config.format"),
+        ({"output_config": {"effort": "low"}}, ("reasoning", "effort"), "output_config.effort"),
+        (
+            {"output_config": {"effort": "low"}, "thinking": {"type": "disabled"}},
+            ("reasoning", "effort"),
+            "thinking",
+        ),
+    ],
+)
+def test_of_two_parameters_the_one_that_was_sent_is_named(
+    sent: dict[str, Any], place: ParamPath, param: str
+) -> None:
+    wanted = ConvertedRequest(
+        GenerationRequest(model=None, turn=Turn(items=[])), [], ToolSelection(tools=(), origins=[])
+    )
+    assert param_text(request_path(place, request(**sent), wanted)) == param

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_messages.ask import HIGH_BUDGET, MEDIUM_BUDGET
 from gateway_messages.config import Config
+from gateway_messages.generation_request import HIGH_BUDGET, MEDIUM_BUDGET
 
 README = (Path(__file__).parents[3] / "plugins" / "messages" / "README.md").read_text("utf-8")
 
@@ -19,4 +19,4 @@ def test_each_key_is_in_the_readme_with_its_default() -> None:
 
 
 def test_the_readme_names_the_budgets_that_count() -> None:
-    assert f"less than {MEDIUM_BUDGET} tokens are low, less than {HIGH_BUDGET}" in README
+    assert f"budget below {MEDIUM_BUDGET} tokens is low, below {HIGH_BUDGET}" in README

@@ -16,7 +16,7 @@ from gateway.errors import ServerShuttingDown
 from gateway.testing import ScriptedEngine
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
-from gateway_messages.grammar import fold_events, parse_events
+from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 
 def body(text: str, **changes: Any) -> dict[str, Any]:
@@ -149,13 +149,13 @@ def test_a_key_is_taken_from_either_header_and_a_wrong_one_is_told_in_this_api(l
 
 
 def test_hidden_thinking_is_opened_for_its_owner_alone(locked: str) -> None:
-    asked = body("think first", thinking={"type": "adaptive", "display": "omitted"})
+    convert_request = body("think first", thinking={"type": "adaptive", "display": "omitted"})
     counts = {}
     with Anthropic(base_url=locked, api_key="sk-alice", max_retries=0) as alice:
-        first = alice.messages.create(**asked)
+        first = alice.messages.create(**convert_request)
     # ChatML's template shows earlier thinking of a turn that goes on with a tool's result.
     history: Any = [
-        *asked["messages"],
+        *convert_request["messages"],
         {
             "role": "assistant",
             "content": [

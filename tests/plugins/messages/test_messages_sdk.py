@@ -16,7 +16,7 @@ from gateway.protocols import NamedTool
 from gateway.testing import ScriptedEngine
 from gateway.testing.server import RunningGateway
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Message, Reasoning
-from gateway_messages.grammar import fold_events, parse_events
+from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 WEATHER: Any = {
     "name": "get_weather",
@@ -279,9 +279,9 @@ def test_structured_output_is_parsed(claude: Anthropic, engine: ScriptedEngine) 
 
 
 def test_tokens_are_counted_as_the_prompt_has_them(claude: Anthropic) -> None:
-    asked: Any = {"model": "scripted", "messages": user("hello"), "tools": [WEATHER], "system": "Be brief."}  # fmt: skip
-    counted = claude.messages.count_tokens(**asked)
-    answered = claude.messages.create(max_tokens=10, **asked)
+    convert_request: Any = {"model": "scripted", "messages": user("hello"), "tools": [WEATHER], "system": "Be brief."}  # fmt: skip
+    counted = claude.messages.count_tokens(**convert_request)
+    answered = claude.messages.create(max_tokens=10, **convert_request)
     assert counted.input_tokens == answered.usage.input_tokens
     less = claude.messages.count_tokens(model="scripted", messages=user("hello"))
     assert less.input_tokens < counted.input_tokens

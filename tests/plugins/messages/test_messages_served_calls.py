@@ -23,10 +23,10 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import (
+    AvailableTool,
     FileSource,
-    OfferedTool,
     Outcome,
-    ServedTool,
+    ServerTool,
     Source,
     ToolDefinition,
     ToolResult,
@@ -35,19 +35,19 @@ from gateway.wire.response import Usage as GatewayUsage
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import EventWriter
-from gateway_messages.grammar import GrammarError, fold_events, parse_events
 from gateway_messages.message import MessageWriter
 from gateway_messages.signatures import Digest
+from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
 
 
-def offered(item_type: Any, argument: str) -> OfferedTool:
+def offered(item_type: Any, argument: str) -> AvailableTool:
     definition = ToolDefinition(
         name="t", parameters={"type": "object", "properties": {argument: {"type": "string"}}}
     )
-    return OfferedTool(
-        server_label="s", tool=ServedTool(definition=definition, item_type=item_type)
+    return AvailableTool(
+        server_label="s", tool=ServerTool(definition=definition, item_type=item_type)
     )
 
 

@@ -65,19 +65,19 @@ def test_it_thinks_when_asked_to_and_not_otherwise(tiny: Anthropic) -> None:
 
 
 def test_it_may_think_of_a_stop_sequence_and_stops_at_it_in_the_answer(tiny: Anthropic) -> None:
-    asked: Any = {
+    convert_request: Any = {
         "model": "tiny",
         "max_tokens": 1100,
         "messages": user("What is the capital of France?"),
         "thinking": {"type": "enabled", "budget_tokens": 1024},
     }
-    thought, said = tiny.messages.create(**asked).content
+    thought, said = tiny.messages.create(**convert_request).content
     assert thought.type == "thinking"
     assert said.type == "text"
     shared = next(
         word for word in thought.thinking.split() if word.isalpha() and f" {word}" in said.text
     )
-    stopped = tiny.messages.create(**asked, stop_sequences=[shared])
+    stopped = tiny.messages.create(**convert_request, stop_sequences=[shared])
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", shared)
     again, text = stopped.content
     assert again.to_dict()["thinking"] == thought.thinking
@@ -85,15 +85,15 @@ def test_it_may_think_of_a_stop_sequence_and_stops_at_it_in_the_answer(tiny: Ant
 
 
 def test_it_calls_a_tool_and_answers_from_the_result(tiny: Anthropic) -> None:
-    asked: Any = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER]}
+    convert_request: Any = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER]}
     question = user("What is the weather in Paris?")
-    first = tiny.messages.create(messages=question, **asked)
+    first = tiny.messages.create(messages=question, **convert_request)
     call = first.content[-1]
     assert call.type == "tool_use"
     assert (call.name, call.input, first.stop_reason) == ("get_weather", {"city": "Paris"}, "tool_use")  # fmt: skip
     result = {"type": "tool_result", "tool_use_id": call.id, "content": '{"temperature": 18}'}
     history = [*question, first.to_param(), {"role": "user", "content": [result]}]
-    second = tiny.messages.create(messages=history, **asked)
+    second = tiny.messages.create(messages=history, **convert_request)
     assert "18" in second.content[-1].to_dict()["text"]  # type: ignore[operator]
 
 
@@ -118,9 +118,9 @@ def test_a_schema_and_a_choice_are_kept_even_by_a_toy(tiny: Anthropic) -> None:
 
 def test_what_was_said_before_is_read_from_the_cache(tiny: Anthropic) -> None:
     question = user("Count the words of this long question, which is here to be remembered.")
-    asked: Any = {"model": "tiny", "max_tokens": 4, "messages": question}
-    tiny.messages.create(**asked)
-    again = tiny.messages.create(**asked)
+    convert_request: Any = {"model": "tiny", "max_tokens": 4, "messages": question}
+    tiny.messages.create(**convert_request)
+    again = tiny.messages.create(**convert_request)
     assert again.usage.cache_read_input_tokens
     counted = tiny.messages.count_tokens(model="tiny", messages=question)
     total = again.usage.input_tokens + again.usage.cache_read_input_tokens

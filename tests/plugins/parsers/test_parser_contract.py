@@ -53,7 +53,12 @@ class NestedContract(FormatContract):
 def contract_of(spec: FormatSpec) -> type[FormatContract]:
     base = NestedContract if spec.name == "minimax_m3" else FormatContract
     name = "Test" + spec.name.title().replace("_", "").replace("-", "")
-    halves = {"reasons": spec.reasoning is not None, "calls": spec.calls is not None}
+    halves: dict[str, Any] = {
+        "reasons": spec.reasoning is not None,
+        "calls": spec.calls is not None,
+    }
+    if spec.lead:
+        halves["tails"] = ("text",)  # elsewhere it shows what the prompt contains
     examples = 15 if spec.name in SHAPES else 5  # so many that all formats together take seconds
     more = {"spec": spec, "max_examples": examples, "__doc__": spec.summary}
     return type(name, (base,), {**more, **halves})

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+import gateway_harmony
 import gateway_parsers
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import ModelContext
 from gateway.protocols import CallPiece, ModelInfo, ReasoningPiece
-from gateway.testing.chatml import CHAT_TEMPLATE
+from gateway.testing import load_plugins
 from gateway_parsers import (
     BY_NAME,
     FORMATS,
@@ -20,6 +21,7 @@ from gateway_parsers import (
     gateway_model_profile,
     gateway_register_parsers,
 )
+from gateway_scripted.chatml import CHAT_TEMPLATE
 
 JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\": " }}'
 
@@ -120,16 +122,39 @@ def test_calls_that_no_format_reads_are_told_of() -> None:
     assert "harmony" in profile.why
 
 
-def test_names_of_vllm_and_sglang_are_known() -> None:
-    vllm = """deepseek_r1 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3
-        cohere_command4 ernie45 gemma4 glm45 glm47 ling3 granite granite-20b-fc granite4 granite_thinking_parser holo2
-        hunyuan_a13b hy_v3 kimi_k2 kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral
-        nemotron_v3 olmo3 plamo3 qwen3 seed_oss step3 step3p5 inkling hermes internlm jamba lfm2 llama3_json llama4_json
-        llama4_pythonic longcat minicpm5 phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml xlam gigachat3
-        functiongemma apertus dots"""
-    sglang = """deepseek-r1 deepseek-v3 deepseekv3 deepseekv31 deepseekv32 deepseekv4 glm kimi llama3 llama4 qwen qwen25
-        qwen3-thinking minimax minimax-m2 minimax-append-think nemotron_3 hunyuan interns1 trinity"""
-    assert not set((vllm + " " + sglang).split()) - set(BY_NAME)
+VLLM_TOOLS = """dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 cohere_command3 cohere_command4
+    ernie45 glm45 glm47 ling3 granite-20b-fc granite granite4 hermes hf poolside_v1 hunyuan_a13b hy_v3 hy_v4 internlm
+    jamba lfm2 kimi_k2 kimi_k3 k2_horizon llama3_json llama4_json llama4_pythonic longcat mimo minimax_m2 minimax_m3
+    minicpm5 mistral olmo3 plamo3 muse_glimmer openai phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml seed_oss
+    step3 step3p5 inkling xlam gigachat3 functiongemma gemma4 apertus solar_open2"""
+VLLM_REASONING = """deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3 cohere_command4 ernie45
+    gemma4 glm45 glm47 ling3 openai_gptoss granite granite_thinking_parser hf holo2 hunyuan_a13b hy_v3 hy_v4 kimi_k2
+    kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral nemotron_v3 olmo3 plamo3
+    muse_glimmer qwen3 seed_oss step3 step3p5 inkling solar_open2"""
+SGLANG_TOOLS = """apertus2509 cohere_command4 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots glm glm45
+    glm47 gpt-oss k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3 mimo minicpm5 mistral muse poolside_v1 pythonic qwen
+    qwen25 qwen3_coder spark25 step3 step3p5 minimax-m2 minimax-m3 trinity interns1 hermes hunyuan gigachat3 gigachat35
+    gemma4 inkling"""
+SGLANG_REASONING = """apertus2509 deepseek-r1 deepseek-v3 deepseek-v4 deepseek-v41 glm45 hunyuan gpt-oss kimi kimi_k2
+    kimi_k3 mimo poolside_v1 qwen3 qwen3-thinking minimax minimax-append-think minimax-m3 step3 step3p5 mistral
+    nemotron_3 nano_v3 interns1 gemma4 inkling cohere_command4 telechat4"""
+SMG = "sarashina"
+
+
+def test_names_of_other_servers_are_known() -> None:
+    """The names of vLLM 0.32, SGLang and SMG, of tool and reasoning parsers."""
+    plugins = load_plugins(extra=[gateway_parsers, gateway_harmony], installed=False)
+    known = set(plugins.names("parser"))
+    for names in (VLLM_TOOLS, VLLM_REASONING, SGLANG_TOOLS, SGLANG_REASONING, SMG):
+        assert not set(names.split()) - known
+
+
+def test_a_name_of_a_reasoning_parser_has_reasoning_and_one_of_a_tool_parser_has_calls() -> None:
+    elsewhere = {"hf", "openai", "openai_gptoss", "gpt-oss"}
+    for names in (VLLM_TOOLS, SGLANG_TOOLS, SMG):
+        assert not [n for n in set(names.split()) - elsewhere if not BY_NAME[n].has("calls")]
+    for names in (VLLM_REASONING, SGLANG_REASONING):
+        assert not [n for n in set(names.split()) - elsewhere if not BY_NAME[n].has("reasoning")]
 
 
 def test_a_name_belongs_to_one_format() -> None:
@@ -144,7 +169,7 @@ def formatted(name: str, template: str) -> MarkupFormat:
     def register(offer: str, make: Any, **rest: Any) -> None:
         offers[offer] = (make, rest["config"])
 
-    gateway_register_parsers(register)
+    gateway_register_parsers(register)  # type: ignore[arg-type]  # takes any offer
     make, config = offers[name]
     made: MarkupFormat = make(config(), ModelContext(info=info, tokenizer=None))
     return made

@@ -102,13 +102,14 @@ CALLS = {
     ),
     "a string that is no object": (
         '<tool_call>{"name": "f", "arguments": "say \\"hi\\""}</tool_call>',
-        [("call", "f"), ("arguments", '"say \\"hi\\""')],
+        [("text", '{"name": "f", "arguments": "say \\"hi\\""}')],
     ),
     "a list as arguments": (
         '<tool_call>{"name": "f", "arguments": [1, {"b": "]"}]}</tool_call>',
-        [("call", "f"), ("arguments", '[1, {"b": "]"}]')],
+        [("text", '{"name": "f", "arguments": [1, {"b": "]"}]}')],
     ),
-    "a number as arguments": ('<tool_call>{"name": "f", "arguments": 12}</tool_call>', [("call", "f"), ("arguments", "12")]),
+    "a number as arguments": ('<tool_call>{"name": "f", "arguments": 12}</tool_call>', [("text", '{"name": "f", "arguments": 12}')]),
+    "an empty list as arguments": ('<tool_call>{"name": "f", "arguments": [ ]}</tool_call>', [("call", "f"), ("arguments", "{}")]),
     "markers inside strings": (
         '<tool_call>{"name": "f", "arguments": {"a": "</tool_call><tool_call><think>"}}</tool_call>ok',
         [("call", "f"), ("arguments", '{"a": "</tool_call><tool_call><think>"}'), ("text", "ok")],
@@ -151,16 +152,16 @@ BROKEN = {
     ),
     "the start marker twice": (f"<tool_call>\n{F}", CALL_F),
     "the end marker twice": (f"{F}\n</tool_call>\nok", [*CALL_F, ("text", "ok")]),
-    "no JSON": ("<tool_call>f(1)</tool_call>", [("text", "<tool_call>f(1)</tool_call>")]),
-    "nothing in the tag": ("<tool_call></tool_call>", [("text", "<tool_call></tool_call>")]),
-    "no name": ('<tool_call>{"arguments": {}}</tool_call>', [("text", '<tool_call>{"arguments": {}}</tool_call>')]),
-    "a name that is no string": ('<tool_call>{"name": 1}</tool_call>', [("text", '<tool_call>{"name": 1}</tool_call>')]),
+    "no JSON": ("<tool_call>f(1)</tool_call>", [("text", "f(1)")]),
+    "nothing in the tag": ("<tool_call></tool_call>", []),
+    "no name": ('<tool_call>{"arguments": {}}</tool_call>', [("text", '{"arguments": {}}')]),
+    "a name that is no string": ('<tool_call>{"name": 1}</tool_call>', [("text", '{"name": 1}')]),
     "the marker in prose, then a call": (f"Use <tool_call> so:\n{F}", [("text", "Use <tool_call> so:"), *CALL_F]),
     "the second of two without a name": (
         '<tool_call>{"name": "f", "arguments": {"a": 1}}\n{"x": 1}\n</tool_call>',
         [*CALL_F, ("text", '{"x": 1}')],
     ),
-    "cut off before the name": ('<tool_call>\n{"na', [("text", '<tool_call>\n{"na')]),
+    "cut off before the name": ('<tool_call>\n{"na', [("text", '{"na')]),
     "cut off after the name": ('<tool_call>\n{"name": "f", "arg', [("call", "f"), ("cut arguments", "")]),
     "cut off inside arguments": (
         '<tool_call>\n{"name": "f", "arguments": {"a": "b',
@@ -233,13 +234,14 @@ def test_call_syntax_is_text_where_no_call_may_come(reading: Any) -> None:
     assert reading.read(f"a\n{F}", "plain") == [("text", f"a\n{F}")]
 
 
-def test_a_call_starts_when_its_name_is_known_and_streams_its_arguments(reading: Any) -> None:
+def test_a_call_starts_when_its_arguments_do_and_streams_them(reading: Any) -> None:
     parser = reading.parser_of()
     pieces = ["<tool_call>\n{", '"name": "f"', ', "arguments": {"a', '": "x', " y", '"', "}", "}"]
     said = [[type(delta).__name__ for delta in reading.fed(parser, piece)] for piece in pieces]
     argument = ["CallArgumentsDelta"]
     # A quotation mark waits for what follows: it may be one of the string's own.
-    assert said == [[], ["CallStarted"], *[argument] * 3, [], argument, ["CallEnded"]]
+    started = ["CallStarted", *argument]  # what is not an object would be text
+    assert said == [[], [], started, argument, argument, [], argument, ["CallEnded"]]
 
 
 def test_nothing_is_held_but_what_may_become_a_marker(reading: Any) -> None:

@@ -130,12 +130,12 @@ def test_an_annotation_is_told_behind_the_text_that_it_is_about(start: Start) ->
     events = parse_sse(httpx.post(f"{gateway.base_url}/responses", json=body, timeout=60).content)
     kinds = [event["type"] for event in events]
     added = events[kinds.index("response.output_text.annotation.added")]
-    told = "".join(
+    text = "".join(
         event["delta"]
         for event in events[: events.index(added)]
         if event["type"] == "response.output_text.delta"
     )
-    assert len(told) == added["annotation"]["end_index"]
+    assert len(text) == added["annotation"]["end_index"]
     assert fold(events)["output"][-1]["content"][0]["annotations"] == [added["annotation"]]
 
 
@@ -178,7 +178,7 @@ GO_ON = {
 
 
 def test_a_conversation_goes_on_in_its_container(start: Start, tmp_path: Path) -> None:
-    gateway = start(GO_ON, tools={"file_search": {"path": str(tmp_path / "files")}})
+    gateway = start(GO_ON, tools={"file_search": {}})
     with gateway.client() as client:
         up = client.files.create(file=("own", b"another"), purpose="user_data").id
         new = client.files.create(file=("new", b"2"), purpose="user_data").id
@@ -250,7 +250,7 @@ def test_python_and_the_shell_share_a_container(start: Start) -> None:
 def test_an_auto_container_has_the_files_that_were_asked_for(start: Start, tmp_path: Path) -> None:
     gateway = start(
         {"count": ("print(len(open('/mnt/data/data.bin', 'rb').read()), 'bytes')", "1000000 bytes", "Many.")},
-        tools={"file_search": {"path": str(tmp_path / "files")}},
+        tools={"file_search": {}},
     )  # fmt: skip
     with gateway.client() as client:
         up = client.files.create(file=("data.bin", bytes(1_000_000)), purpose="user_data").id

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.protocols import FittingToolServer, ToolServer
+from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import CodeInterpreterTool
 from gateway_container.config import ContainersConfig
@@ -44,8 +44,9 @@ class TestForEachResponse(_Contract):
 
 
 class TestForOneRequest(_Contract):
+    entry = CodeInterpreterTool()
+
     @pytest.fixture
     async def tool_server(self) -> AsyncIterator[ToolServer]:
         async for opened in server():
-            assert isinstance(opened, FittingToolServer)
-            yield opened.for_entry(CodeInterpreterTool(), owner="alice")
+            yield opened

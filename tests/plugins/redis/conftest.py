@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway_redis.testing import RedisProcess
+from gateway.testing.redis_process import RedisProcess
 
 StartRedis = Callable[..., RedisProcess]
 

@@ -22,7 +22,7 @@ from gateway.protocols import UNFINISHED, NoConfig
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.serving.served import Services
+from gateway.runtime.services import Services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer, parse_scenario
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
@@ -135,7 +135,7 @@ class Plugin:
 
     @asynccontextmanager
     async def _open_store(self, config: NoConfig) -> AsyncIterator[FaultyStore]:
-        redis = RedisConfig(url=self._url, outage=0)
+        redis = RedisConfig(url=self._url, outage=0, connect_timeout=30)
         async with open_redis(redis) as store:
             yield FaultyStore(store._server, redis)
 
@@ -202,7 +202,7 @@ async def test_whenever_the_store_fails_there_is_one_end(services: Services, kin
 async def test_whenever_it_is_cancelled_there_is_one_end(services: Services, redis_process) -> None:
     """From another replica, at every step that the run takes in the store."""
     store: Any = services.store
-    async with open_redis(RedisConfig(url=redis_process.url)) as elsewhere:
+    async with open_redis(RedisConfig(url=redis_process.url, connect_timeout=30)) as elsewhere:
         replica = BackgroundRuns(elsewhere, lease_seconds=LEASE_SECONDS)
         cancelling: list[asyncio.Task[Any]] = []
 

@@ -49,10 +49,24 @@ async def all_events(store: RedisStore, response_id: str, after: int = -1) -> li
         return [event async for batch in log for event in batch]
 
 
-async def settled(client: Redis, number: int) -> None:
-    """Wait until Redis has that many keys."""
+async def stored_keys(client: Redis) -> set[bytes]:
+    """All keys but those of the ledger, which is empty only once nothing is stored."""
+    return {key for key in await client.keys() if not key.startswith(b"litegate:{ledger}")}
+
+
+async def wait_until_written(client: Redis, number: int) -> None:
+    """Wait until Redis has that many keys, but for those of the ledger."""
     for _ in range(500):
-        if await client.dbsize() == number:
+        if len(await stored_keys(client)) == number:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(await client.keys())
+
+
+async def emptied(client: Redis) -> None:
+    """Wait until Redis has no key at all."""
+    for _ in range(500):
+        if not await client.dbsize():
             return
         await asyncio.sleep(0.02)
     raise AssertionError(await client.keys())
@@ -75,7 +89,7 @@ async def test_what_nobody_used_is_forgotten_as_a_whole(open_store: Open, client
     assert await all_events(store, done.id) == []
     assert await store.get_conversation("conv_1") is None
     assert await store.list_items("conv_1") is None
-    assert set(await client.keys()) == {b"litegate:{index}"}
+    assert not await stored_keys(client)
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
@@ -112,8 +126,8 @@ async def test_the_oldest_go_first(open_store: Open, client: Redis) -> None:
         ids.append(each.id)
         await store.put(each)
         await store.append_events(each.id, [b"0"], last=True)
-    # The record, its log and two items each, and the index.
-    await settled(client, 10 * 4 + 1)
+    # The record, its log and two items each.
+    await wait_until_written(client, 10 * 4)
     kept = [each for each in ids if await store.get(each) is not None]
     assert kept == ids[-10:]
 
@@ -134,7 +148,7 @@ async def test_deletion_leaves_nothing(open_store: Open, client: Redis) -> None:
         await asyncio.sleep(0.1)
         for each_id in chain[::order]:
             assert await store.delete(each_id)
-        assert await client.keys() == [b"litegate:{index}"]
+        await emptied(client)
 
 
 async def test_a_branch_keeps_what_it_needs_and_no_more(open_store: Open, client: Redis) -> None:
@@ -251,8 +265,8 @@ async def test_memory_is_bounded(open_store: Open, client: Redis) -> None:
     async def run(count: int) -> int:
         for _ in range(count // 100):
             await asyncio.gather(*(_one_response(store) for _ in range(100)))
-        # The record, its log and two items each, and the index.
-        await settled(client, 500 * 4 + 1)
+        # The record, its log and two items each.
+        await wait_until_written(client, 500 * 4)
         info = await client.info("memory")
         used: int = info["used_memory"]
         return used
@@ -285,7 +299,7 @@ async def test_chat_completions_are_forgotten_after_their_time(
     await asyncio.sleep(0.3)
     assert await store.get_completion(kept.id, owner="ada") is None, "an update adds no time"
     assert await store.list_completions(owner="ada") == CompletionPage(completions=[], has_more=False)  # fmt: skip
-    assert set(await client.keys()) <= {b"litegate:{completions}"}
+    assert not await stored_keys(client)
 
 
 async def test_the_oldest_chat_completions_go_first(open_store: Open, client: Redis) -> None:
@@ -293,16 +307,17 @@ async def test_the_oldest_chat_completions_go_first(open_store: Open, client: Re
     made = [completion(owner=f"owner-{number % 2}") for number in range(20)]
     for each in made:
         await store.put_completion(each)
-    await settled(client, 5 + 2 + 1)
-    for each in made[:-5]:
-        assert await store.get_completion(each.id, owner=each.owner) is None
-    listed = []
+    await wait_until_written(client, 5 + 2)
+    kept = 0
     for owner in ("owner-0", "owner-1"):
         page = await store.list_completions(owner=owner)
         assert page is not None
         assert not page.has_more
-        listed += [each.id for each in page.completions]
-    assert sorted(listed) == sorted(each.id for each in made[-5:])
+        listed = [each.id for each in page.completions]
+        assert listed == [each.id for each in made if each.owner == owner][-len(listed) :]
+        assert len(listed) >= 2
+        kept += len(listed)
+    assert kept == 5
 
 
 async def test_completions_are_shared_by_gateways_of_one_prefix(open_store: Open) -> None:

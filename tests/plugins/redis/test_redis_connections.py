@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from redis.asyncio import Redis
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.testing.redis_process import RedisProcess, free_port, redis_server
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.location import shown
 from gateway_redis.server import through_outage
 from gateway_redis.store import RedisStore
-from gateway_redis.testing import RedisProcess, free_port, redis_server
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 class TestRedisStore(ResponseStoreContract):
     @pytest.fixture(scope="class")
     async def store(self, redis_process) -> AsyncIterator[RedisStore]:
-        async with open_redis(RedisConfig(url=redis_process.url)) as store:
+        async with open_redis(RedisConfig(url=redis_process.url, connect_timeout=30)) as store:
             yield store
 
 
@@ -25,7 +25,7 @@ class TestRedisStoreInACluster(ResponseStoreContract):
 
     @pytest.fixture(scope="class")
     async def store(self, redis_cluster) -> AsyncIterator[RedisStore]:
-        async with open_redis(RedisConfig(url=redis_cluster)) as store:
+        async with open_redis(RedisConfig(url=redis_cluster, connect_timeout=30)) as store:
             yield store
 
 

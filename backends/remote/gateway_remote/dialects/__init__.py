@@ -1,8 +1,8 @@
-"""One module for each kind of server that is spoken to."""
+"""One module for each kind of server."""
 
 from __future__ import annotations
 
-from gateway_remote.dialects.base import Dialect, Served
+from gateway_remote.dialects.base import Dialect, ServedModelInfo
 from gateway_remote.dialects.completions import SglangDialect, TrtllmDialect, VllmDialect
 from gateway_remote.dialects.generate import VllmGenerateDialect
 from gateway_remote.dialects.llamacpp import LlamaCppDialect
@@ -12,4 +12,4 @@ DIALECTS: dict[str, type[Dialect]] = {
     for dialect in (VllmGenerateDialect, VllmDialect, SglangDialect, TrtllmDialect, LlamaCppDialect)
 }
 
-__all__ = ["DIALECTS", "Dialect", "Served"]
+__all__ = ["DIALECTS", "Dialect", "ServedModelInfo"]

@@ -1,4 +1,4 @@
-"""What every kind of server has in common: a request becomes a body, events become tokens."""
+"""Base of the dialects: converts requests to bodies, and events to tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import Capability, EngineRequest, FinishReason, Sampling, TokensPrompt
+from gateway.sdk import (
+    Capability,
+    EngineRequest,
+    FinishReason,
+    InvalidRequest,
+    Sampling,
+    TokensPrompt,
+    Unsupported,
+)
+from gateway_remote.compiling import PreparedStructures
 from gateway_remote.output import OutputBuilder
 from gateway_remote.structure import Structures
 from gateway_remote.tokenizer import JsonTokenizer
@@ -24,36 +32,36 @@ FINISH: dict[str, FinishReason] = {
     "timeout": "error",
     "repetition": "stop",
 }
-"""The servers' finish reasons in the gateway's words."""
+"""Maps the servers' finish reasons to the gateway's."""
 
 
-class Served(Struct, frozen=True, kw_only=True):
-    """What is served there, as far as requests depend on it."""
+class ServedModelInfo(Struct, frozen=True, kw_only=True):
+    """Facts about the served model that requests depend on."""
 
     model: str
-    """As the servers name it."""
+    """The model's name on the servers."""
     max_model_len: int | None
     vocabulary: int
-    """Token ids are smaller than this."""
+    """Exclusive upper bound of token ids."""
     adapters: tuple[str, ...] = ()
 
 
 class Dialect(ABC):
-    """One kind of server. Stateless but for what is served."""
+    """One kind of server. Its only state is `served`."""
 
     name: ClassVar[str]
     title: ClassVar[str]
-    """As people call it."""
+    """Display name."""
     path: ClassVar[str]
     capabilities: frozenset[Capability]
     eos_is_last: ClassVar[bool] = False
-    """Whether the last token ids end with the token that ended the output, whichever it is."""
+    """Whether the final token ids include the token that ended the output."""
     needs_length: ClassVar[bool] = False
-    """Whether a request must say its limit, because the server's default is too small to be useful."""
+    """Whether requests must set a token limit because the server's default is too small."""
 
     def __init__(
         self,
-        served: Served,
+        served: ServedModelInfo,
         tokenizer: JsonTokenizer,
         structures: Structures,
         *,
@@ -66,26 +74,29 @@ class Dialect(ABC):
         if tokens_only:
             self.capabilities = self.capabilities & {"tokens", "logprobs", "adapters"}
 
+    async def prepare(self, request: EngineRequest) -> None:
+        """Do the slow part of `body`, in a way that can be cancelled. Raises `InvalidRequest`."""
+        if request.constraint is not None and isinstance(self._structures, PreparedStructures):
+            await self._structures.prepare(request.constraint, request.owner)
+
     @abstractmethod
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
         """The JSON body of `request`. Raises `InvalidRequest` or `Unsupported`, naming the parameter."""
 
     @abstractmethod
     def read(self, event: bytes, builder: OutputBuilder) -> None:
-        """Hand what an event says to `builder`.
+        """Pass an event to `builder`.
 
-        Raises `msgspec.DecodeError` for what is none of this server's events, and what `failures` has for errors.
+        Raises `msgspec.DecodeError` for a malformed event, and the exceptions of `failures` for errors.
         """
 
     def prompt(self, request: EngineRequest) -> list[int]:
-        """The prompt's tokens, checked. Raises `InvalidRequest`."""
+        """The validated prompt tokens. Raises `InvalidRequest`."""
         prompt = request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
                 "This engine takes prompts as tokens, not as messages.", param="input"
             )
-        if request.multi_modal:
-            raise Unsupported("This engine takes text only.", param="input")
         ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
         if not ids:
             raise InvalidRequest("The prompt is empty.", param="input")
@@ -106,7 +117,8 @@ class Dialect(ABC):
         return ids
 
     def limit(self, sampling: Sampling, prompt: list[int]) -> int | None:
-        """The most tokens to generate: what is asked for, within what the context has left; None: unknown."""
+        """Maximum number of tokens to generate: the requested limit, capped by the remaining context. None if
+        unknown."""
         wanted = sampling.max_tokens
         if wanted is not None and wanted < 1:
             raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
@@ -117,7 +129,7 @@ class Dialect(ABC):
         return room if wanted is None else min(wanted, room)
 
     def model(self, request: EngineRequest) -> str:
-        """The server's name of what `request` asks for: the model, or one of its adapters."""
+        """The server's name of the requested model or adapter."""
         adapter = request.adapter
         if adapter is None:
             return self.served.model
@@ -131,7 +143,8 @@ class Dialect(ABC):
         return adapter
 
     def refuse(self, request: EngineRequest, names: Iterable[str]) -> None:
-        """Raise `Unsupported` for the first of the parameters that `request` uses. Nothing is dropped in silence."""
+        """Raise `Unsupported` for the first of the named parameters that `request` uses. Parameters are never dropped
+        silently."""
         for name in names:
             holder = request if name in ("cache_salt", "priority", "adapter") else request.sampling
             value = getattr(holder, name)
@@ -142,11 +155,11 @@ class Dialect(ABC):
                 )
 
     def stops(self, sampling: Sampling) -> list[str]:
-        """The stop strings that the server is told; they are looked for here in any case."""
+        """Stop strings sent to the server. The gateway matches them in any case."""
         return [] if self._tokens_only else [stop for stop in sampling.stop if stop]
 
     def constrain(self, request: EngineRequest) -> dict[str, Any]:
-        """The fields that enforce the request's constraint."""
+        """Body fields that enforce the request's constraint."""
         if request.constraint is None:
             return {}
         if self._tokens_only:
@@ -159,8 +172,8 @@ class Dialect(ABC):
         return self._structures.fields(request.constraint)
 
 
-def given(sampling: Sampling, names: Iterable[str]) -> dict[str, Any]:
-    """The parameters that are set, under their own names."""
+def set_parameters(sampling: Sampling, names: Iterable[str]) -> dict[str, Any]:
+    """The parameters that are set, by name."""
     return {
         name: value
         for name in names
@@ -182,4 +195,4 @@ COMMON = (
     "logit_bias",
     "ignore_eos",
 )
-"""What vLLM, SGLang and TensorRT-LLM name as vLLM's `SamplingParams` do."""
+"""Parameters that vLLM, SGLang and TensorRT-LLM name as vLLM's `SamplingParams` does."""

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import Capability, EngineRequest
-from gateway_remote.dialects.base import COMMON, FINISH, Dialect, given
+from gateway.sdk import Capability, EngineRequest
+from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
 from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
-from gateway_remote.output import OutputBuilder, Scored
+from gateway_remote.output import OutputBuilder, SampledToken
 
 XGRAMMAR: frozenset[Capability] = frozenset(
     {"json_schema", "json_object", "regex", "gbnf", "structure", "triggered"}
@@ -18,7 +18,7 @@ XGRAMMAR: frozenset[Capability] = frozenset(
 
 
 class Logprobs(Struct):
-    """OpenAI's legacy shape; only what is read."""
+    """OpenAI's legacy log probabilities; only the fields that are read."""
 
     tokens: list[str] = []
     token_logprobs: list[float | None] = []
@@ -26,7 +26,7 @@ class Logprobs(Struct):
 
 
 class Choice(Struct):
-    """A piece of the one choice. SGLang's `matched_stop` is vLLM's and TensorRT-LLM's `stop_reason`."""
+    """A piece of the single choice. `matched_stop` of SGLang is `stop_reason` of vLLM and TensorRT-LLM."""
 
     text: str = ""
     token_ids: list[int] | None = None
@@ -46,7 +46,7 @@ class Usage(Struct):
 
 
 class Chunk(Struct):
-    """One event; unread fields are skipped."""
+    """One event; other fields are ignored."""
 
     choices: list[Choice] = []
     usage: Usage | None = None
@@ -57,11 +57,11 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 class CompletionsDialect(Dialect):
-    """What the three servers share."""
+    """Shared part of the three servers."""
 
     path = "/v1/completions"
     refused: ClassVar[tuple[str, ...]]
-    """Parameters that this server has no field for."""
+    """Parameters that this server does not support."""
 
     def read(self, event: bytes, builder: OutputBuilder) -> None:
         chunk = _decode(event)
@@ -83,7 +83,7 @@ class CompletionsDialect(Dialect):
                 raise ReplicaFailure(f"its finish reason is {choice.finish_reason!r}")
         reason = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
         if choice.token_ids is None and (choice.text or finish is not None):
-            # A server too old to tell token ids.
+            # An old server that returns no token ids.
             builder.add_text(choice.text)
             if finish is not None:
                 builder.end(finish, reason)
@@ -93,16 +93,16 @@ class CompletionsDialect(Dialect):
         if ids or finish is not None:
             builder.add(ids, scored, finish=finish, stop_reason=reason)
 
-    def _scored(self, ids: list[int] | tuple[int, ...], logprobs: Logprobs) -> list[Scored]:
+    def _scored(self, ids: list[int] | tuple[int, ...], logprobs: Logprobs) -> list[SampledToken]:
         values, tops = logprobs.token_logprobs, logprobs.top_logprobs or []
-        scored: list[Scored] = []
+        scored: list[SampledToken] = []
         for place, token_id in enumerate(ids):
             value = values[place] if place < len(values) else None
             top = tops[place] if place < len(tops) else None
             ranked = sorted((top or {}).items(), key=lambda entry: -entry[1])
             found = [(self._token_id(text), each) for text, each in ranked]
             scored.append(
-                Scored(
+                SampledToken(
                     token_id,
                     -9999.0 if value is None else value,
                     [(index, each) for index, each in found if index is not None],
@@ -111,14 +111,14 @@ class CompletionsDialect(Dialect):
         return scored
 
     def _token_id(self, text: str) -> int | None:
-        """The id of a token that a server names by its text; None where the text is several tokens, or part of one."""
+        """The id of a token given as text; None if the text is not exactly one token."""
         if text.startswith("token_id:"):
             return int(text[9:])
         ids = self.tokenizer.encode(text)
         return ids[0] if len(ids) == 1 else None
 
     def _common(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
-        """The body as far as all three agree."""
+        """Body fields common to all three servers."""
         self.refuse(request, self.refused)
         sampling = request.sampling
         body: dict[str, Any] = {
@@ -126,10 +126,10 @@ class CompletionsDialect(Dialect):
             "prompt": prompt,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **given(sampling, COMMON),
+            **set_parameters(sampling, COMMON),
             **self.constrain(request),
         }
-        # `given` passes over zeros that mean something.
+        # `set_parameters` skips zeros, which are meaningful here.
         for name in ("temperature", "presence_penalty", "frequency_penalty", "seed", "top_k"):
             if getattr(sampling, name) is not None:
                 body[name] = getattr(sampling, name)
@@ -162,15 +162,15 @@ class VllmDialect(CompletionsDialect):
         if sampling.logprobs is not None:
             body["logprobs"] = sampling.logprobs
             body["return_tokens_as_token_ids"] = True
-        if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
+        if request.prefix_salt:
+            body["cache_salt"] = request.prefix_salt
         if request.priority:
             body["priority"] = request.priority
         return body
 
 
 class SglangDialect(CompletionsDialect):
-    """SGLang's `/v1/completions`. Read from its public source, not run."""
+    """SGLang's `/v1/completions`. Written from its public source; not run."""
 
     name = "sglang"
     title = "SGLang"
@@ -189,15 +189,15 @@ class SglangDialect(CompletionsDialect):
             body |= {"model": self.served.model, "lora_path": self.model(request)}
         if request.sampling.logprobs is not None:
             body["logprobs"] = request.sampling.logprobs
-        if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
+        if request.prefix_salt:
+            body["cache_salt"] = request.prefix_salt
         return body
 
 
 class TrtllmDialect(CompletionsDialect):
-    """trtllm-serve's `/v1/completions`, which refuses fields that it does not know. Read from its public source, not run.
+    """trtllm-serve's `/v1/completions`, which rejects unknown fields. Written from its public source; not run.
 
-    Token ids come only without `detokenize`, so that stop strings are looked for here alone.
+    Token ids are returned only without `detokenize`, so only the gateway matches stop strings.
     """
 
     name = "trtllm"
@@ -211,6 +211,6 @@ class TrtllmDialect(CompletionsDialect):
         if body.get("top_k", 0) < 0:
             body["top_k"] = 0
         if request.sampling.logprobs is not None:
-            # 0 would mean: none.
+            # 0 would disable them
             body["logprobs"] = max(1, request.sampling.logprobs)
         return body

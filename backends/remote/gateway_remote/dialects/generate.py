@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import EngineRequest
-from gateway_remote.dialects.base import COMMON, FINISH, Dialect, given
+from gateway.sdk import EngineRequest
+from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
 from gateway_remote.dialects.completions import XGRAMMAR, Usage
 from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
-from gateway_remote.output import OutputBuilder, Scored
+from gateway_remote.output import OutputBuilder, SampledToken
 
 
 class Candidate(Struct, gc=False):
@@ -20,7 +20,7 @@ class Candidate(Struct, gc=False):
 
 
 class Position(Struct):
-    """A sampled token; vLLM puts it first among its own alternatives too."""
+    """A sampled token; vLLM lists it first among its alternatives."""
 
     token_id: int
     logprob: float
@@ -39,7 +39,7 @@ class Choice(Struct):
 
 
 class Chunk(Struct):
-    """One event; unread fields are skipped."""
+    """One event; other fields are ignored."""
 
     choices: list[Choice] = []
     usage: Usage | None = None
@@ -65,9 +65,9 @@ class VllmGenerateDialect(Dialect):
         sampling = request.sampling
         stops = self.stops(sampling)
         params: dict[str, Any] = {
-            **given(sampling, (*COMMON, "bad_words")),
+            **set_parameters(sampling, (*COMMON, "bad_words")),
             **self.constrain(request),
-            # Text is made here; vLLM needs it only to find its stop strings.
+            # The gateway detokenizes; vLLM needs text only to match stop strings.
             "detokenize": bool(stops),
         }
         for name in ("temperature", "top_k", "seed", "logprobs"):
@@ -87,10 +87,10 @@ class VllmGenerateDialect(Dialect):
             "stream_options": {"include_usage": True},
         }
         if request.constraint is not None:
-            # Trees say themselves where reasoning ends: a reasoning parser of vLLM's has no say.
+            # The constraint itself covers the reasoning, so vLLM's reasoning parser must not delay it.
             body["reasoning_ended"] = True
-        if request.cache_salt:
-            body["cache_salt"] = request.cache_salt
+        if request.prefix_salt:
+            body["cache_salt"] = request.prefix_salt
         if request.priority:
             body["priority"] = request.priority
         return body
@@ -116,9 +116,9 @@ class VllmGenerateDialect(Dialect):
             raise failure_in_stream(chunk.error)
 
 
-def _scored(logprobs: Logprobs) -> list[Scored]:
+def _scored(logprobs: Logprobs) -> list[SampledToken]:
     return [
-        Scored(
+        SampledToken(
             position.token_id,
             position.logprob,
             sorted(

@@ -1,4 +1,4 @@
-"""llama-server's `/completion`: its own route, which tells the token ids that `/v1/completions` keeps to itself."""
+"""llama-server's native `/completion`, which returns token ids (`/v1/completions` does not)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import EngineRequest
+from gateway.sdk import EngineRequest
 from gateway_remote.dialects.base import Dialect
 from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
-from gateway_remote.output import OutputBuilder, Scored
+from gateway_remote.output import OutputBuilder, SampledToken
 
 _SEEDS = 2**32 - 1
-"""Seeds are 32 bits wide, and the highest means: random."""
+"""Seeds are 32-bit, and the highest value means random."""
 _NAMES = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -41,10 +41,10 @@ class Timings(Struct, gc=False):
 
 
 class Chunk(Struct):
-    """One event; unread fields are skipped.
+    """One event; other fields are ignored.
 
-    There is none for a token that ends inside a UTF-8 character: it is counted in the next one's `tokens_predicted`, and
-    its bytes are in that one's `content`.
+    A token that ends inside a UTF-8 character has no event. It is counted in `tokens_predicted` of the next event,
+    whose `content` includes its bytes.
     """
 
     content: str = ""
@@ -62,7 +62,8 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 class LlamaCppDialect(Dialect):
-    """llama-server. Stop strings and stop tokens are looked for here alone: the server tells no ids of what it holds."""
+    """llama-server. Only the gateway matches stop strings and stop tokens, because the server returns no ids for text
+    that it holds back."""
 
     name = "llamacpp"
     title = "llama-server"
@@ -89,9 +90,9 @@ class LlamaCppDialect(Dialect):
             "stream": True,
             "return_tokens": True,
             "n_predict": -1 if limit is None else limit,
-            # A salted request must not find others' prefixes, and llama-server has no salts; a seeded one would not be
-            # repeatable, since a cached prefix changes the last bits of the logits.
-            "cache_prompt": request.cache_salt is None and sampling.seed is None,
+            # Prefixes must not be shared across salts or owners, and llama-server has no salts. A seeded request must
+            # be repeatable, and a cached prefix changes the last bits of the logits.
+            "cache_prompt": request.prefix_salt is None and sampling.seed is None,
             **self.constrain(request),
         }
         for name, theirs in _NAMES.items():
@@ -123,7 +124,7 @@ class LlamaCppDialect(Dialect):
     def _read_tokens(self, chunk: Chunk, builder: OutputBuilder) -> None:
         ids: list[int] = chunk.tokens
         scored = [
-            Scored(
+            SampledToken(
                 each.id,
                 each.logprob,
                 [(candidate.id, candidate.logprob) for candidate in each.top_logprobs],
@@ -136,7 +137,9 @@ class LlamaCppDialect(Dialect):
             recovered, before = self._recover(chunk, lost)
             ids = [*recovered, *ids]
             builder.count += lost - len(recovered)
-            scored = [*(Scored(index, -9999.0) for index in recovered), *scored] if scored else []
+            scored = (
+                [*(SampledToken(index, -9999.0) for index in recovered), *scored] if scored else []
+            )
         stop_ids = builder.stop_token_ids
         if stop_ids and ids[-1] in stop_ids:
             builder.add(ids, scored or None, before=before, finish="stop", stop_reason=ids[-1])
@@ -145,7 +148,7 @@ class LlamaCppDialect(Dialect):
             builder.add(ids, scored or None, before=before)
 
     def _recover(self, chunk: Chunk, lost: int) -> tuple[list[int], bytes]:
-        """The ids of `lost` tokens ahead of the event's own, or else their bytes."""
+        """Ids of the `lost` tokens that precede the event's own, or else their bytes."""
         own = chunk.tokens[-1]
         again = self.tokenizer.encode(chunk.content)
         if len(again) == lost + 1 and again[-1] == own:

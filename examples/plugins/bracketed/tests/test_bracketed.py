@@ -1,10 +1,9 @@
-"""The format proves itself by the kit that comes with Litegate."""
+"""Runs Litegate's contract tests on the format."""
 
 import pytest
 
 import gateway_bracketed
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo, NoConfig, OutputFormat, ParserContext
+from gateway.sdk import ModelContext, ModelInfo, NoConfig, OutputFormat, ParserContext
 from gateway.testing import OutputParserContract
 from gateway.testing.reading import Block, read
 

@@ -1,13 +1,13 @@
-"""The plugin proves itself by the kit that comes with Litegate."""
+"""Runs Litegate's contract tests on the plugin."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 import gateway_dice
-from gateway.protocols import NoConfig, ToolServer
+from gateway.sdk import NoConfig, ToolServer
+from gateway.sdk.tools import functions
 from gateway.testing import ToolServerContract
-from gateway.tools.functions import functions
 
 
 class TestDice(ToolServerContract):

@@ -1,12 +1,11 @@
-"""The engine proves itself by the kit that comes with Litegate."""
+"""Runs Litegate's contract tests on the engine."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 import gateway_shout
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.sdk import Engine, EngineContext
 from gateway.testing import EngineContract
 
 

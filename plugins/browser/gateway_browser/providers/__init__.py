@@ -1,4 +1,4 @@
-"""Search providers: who finds pages. Each is chosen by the configuration; others can be added from outside."""
+"""Search providers. The configuration selects one; other distributions can add more."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from msgspec import Struct
 
 
 class ProviderFailure(Exception):
-    """A search did not succeed. The message is for the model and the client: without URLs and keys."""
+    """A search failed. The message is shown to the model and the client, so it contains no URLs and keys."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """Where the user is, as far as the request says (`user_location`)."""
+class QueryLocation(Struct, frozen=True, kw_only=True):
+    """The user's location, as far as the request gives it (`user_location`)."""
 
     country: str | None = None
-    """Two letters."""
+    """Two-letter country code."""
     region: str | None = None
     city: str | None = None
     timezone: str | None = None
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """What to look for."""
+    """A search query."""
 
     text: str
     count: int
-    """How many results are wanted."""
+    """Number of results wanted."""
     domains: tuple[str, ...] = ()
-    """Only pages of these and their subdomains; empty: of all. Other results are dropped, whoever returns them."""
-    place: Place = Place()
+    """Restricts results to pages of these domains and their subdomains; empty: unrestricted. The gateway drops other
+    results."""
+    location: QueryLocation = QueryLocation()
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
-    """A page that was found."""
+    """A search result."""
 
     url: str
     title: str
@@ -47,7 +48,7 @@ class SearchProvider(Protocol):
     """Finds pages."""
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
-        """The best first. Raises `ProviderFailure`. May be called at once; cancelling stops it."""
+        """The results, best first. Raises `ProviderFailure`. May be called concurrently; cancelling stops the search."""
         ...
 
 
@@ -56,17 +57,17 @@ class StoredPage(Struct, frozen=True, kw_only=True):
 
     content: bytes
     content_type: str
-    """As in HTTP: `text/html; charset=utf-8`."""
+    """As in HTTP, such as `text/html; charset=utf-8`."""
 
 
 @runtime_checkable
 class StoringProvider(Protocol):
-    """A `SearchProvider` that has pages itself."""
+    """A `SearchProvider` that stores pages itself."""
 
     async def page(self, url: str) -> StoredPage | None:
-        """The page at `url`; None: it has to be fetched."""
+        """The page at `url`, or None if it has to be fetched."""
         ...
 
 
 OpenProvider: TypeAlias = Callable[[Any], AbstractAsyncContextManager[SearchProvider]]
-"""From the options of `[tools.browser.options]` to an open provider."""
+"""Creates a provider from the options of `[tools.browser.options]`."""

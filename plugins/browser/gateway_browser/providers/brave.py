@@ -10,19 +10,19 @@ from msgspec import Struct
 
 from gateway_browser.config import BraveConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import api_client, ask, plain, restricted
+from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain, restricted
 
 _MOST = 20
 _LONGEST = 400
-"""Characters of a query."""
+"""Maximum characters of a query."""
 _MOST_WORDS = 50
 _MOST_DOMAINS = 12
-"""Each is a word, and so is the `OR` between two: half of a query."""
+"""Each domain counts as a word, and so does the `OR` between two: half of a query."""
 _COUNTRIES = frozenset((
     "AR", "AT", "AU", "BE", "BR", "CA", "CH", "CL", "CN", "DE", "DK", "ES", "FI", "FR", "GB", "HK", "ID", "IN",
     "IT", "JP", "KR", "MX", "MY", "NL", "NO", "NZ", "PH", "PL", "PT", "RU", "SA", "SE", "TR", "TW", "US", "ZA",
 ))  # fmt: skip
-"""Others are answered with an error."""
+"""Other countries are rejected by the API."""
 
 
 class _Result(Struct):
@@ -48,19 +48,19 @@ class Brave:
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         parameters = {
-            "q": _fitting(query.text, query.domains),
+            "q": _truncated(query.text, query.domains),
             "count": str(min(query.count, _MOST)),
             "result_filter": "web",
             "text_decorations": "false",
         }
-        country = (query.place.country or "").upper()
+        country = (query.location.country or "").upper()
         if country:
             parameters["country"] = country if country in _COUNTRIES else "ALL"
         headers = {
             "X-Loc-Country": country,
-            "X-Loc-City": query.place.city,
-            "X-Loc-State-Name": query.place.region,
-            "X-Loc-Timezone": query.place.timezone,
+            "X-Loc-City": query.location.city,
+            "X-Loc-State-Name": query.location.region,
+            "X-Loc-Timezone": query.location.timezone,
         }
         given = {
             name: value
@@ -71,13 +71,13 @@ class Brave:
         answer = await ask(self._client, request, _Answer)
         return [
             SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.description))
-            for each in (answer.web and answer.web.results) or ()
+            for each in ((answer.web and answer.web.results) or [])[:MOST_RESULTS]
             if each.url
         ]
 
 
-def _fitting(text: str, domains: tuple[str, ...]) -> str:
-    """A query within the API's limits: it is the words that are left out, and domains beyond some."""
+def _truncated(text: str, domains: tuple[str, ...]) -> str:
+    """A query within the API's limits: excess words and domains are dropped."""
     operators = ""
     for number in range(min(len(domains), _MOST_DOMAINS), 0, -1):
         operators = restricted("", domains[:number])

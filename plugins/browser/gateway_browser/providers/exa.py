@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from gateway_browser.config import ExaConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import api_client, ask, plain
+from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain
 
 _MOST = 100
 _SNIPPET = 600
-"""Characters of the excerpts of each page."""
+"""Characters of excerpts per page."""
 
 
 class _Result(Struct):
@@ -43,8 +43,8 @@ class Exa:
         }
         if query.domains:
             body["includeDomains"] = list(query.domains)
-        if query.place.country:
-            body["userLocation"] = query.place.country.upper()
+        if query.location.country:
+            body["userLocation"] = query.location.country.upper()
         request = self._client.build_request("POST", self._url, json=body)
         answer = await ask(self._client, request, _Answer)
         return [
@@ -53,7 +53,7 @@ class Exa:
                 title=plain(each.title),
                 snippet=plain(" … ".join(each.highlights or ()))[:_SNIPPET],
             )
-            for each in answer.results or ()
+            for each in (answer.results or [])[:MOST_RESULTS]
             if each.url
         ]
 

@@ -1,4 +1,4 @@
-"""Asking a search engine's API."""
+"""Requests to the API of a search engine."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from typing import TypeVar
 import httpx2
 import msgspec
 
-from gateway.net.http import LimitedTransport, TooLarge
+from gateway.sdk.http import LimitedTransport, TooLarge
 from gateway_browser.providers import ProviderFailure
 
 T = TypeVar("T")
 
 _MAX_BYTES = 4_194_304
+MOST_RESULTS = 100
+"""Maximum number of results that are read; the rest is ignored."""
+_LONGEST_TEXT = 4000
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
 @asynccontextmanager
 async def api_client(headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client for one API. Whoever asks limits the time."""
+    """A client for one API. Callers apply the timeout."""
     transport = LimitedTransport(httpx2.AsyncHTTPTransport(), _MAX_BYTES)
     async with httpx2.AsyncClient(
         transport=transport,
         headers={"accept": "application/json", "accept-encoding": "identity", **headers},
-        timeout=None,  # the session has a limit for the whole search
+        timeout=None,  # the session limits the whole search
     ) as client:
         yield client
 
@@ -39,7 +42,8 @@ async def ask(
     *,
     hints: Mapping[int, str] = {},
 ) -> T:
-    """The API's answer. Raises `ProviderFailure`, whatever goes wrong; `hints` say what a status is likely to mean."""
+    """The decoded answer of the API. Raises `ProviderFailure` on any error; `hints` explain likely causes of a status
+    code."""
     try:
         response = await client.send(request)
     except (httpx2.HTTPError, TooLarge) as error:
@@ -59,12 +63,12 @@ async def ask(
 
 
 def plain(text: str | None) -> str:
-    """A snippet without markup, in one line."""
-    return " ".join(html.unescape(_TAG.sub("", text or "")).split())
+    """A snippet without markup, on one line."""
+    return " ".join(html.unescape(_TAG.sub("", (text or "")[:_LONGEST_TEXT])).split())
 
 
 def restricted(text: str, domains: tuple[str, ...]) -> str:
-    """A query with the operators that most engines know for domains."""
+    """A query with `site:` operators for domains, which most engines support."""
     if not domains:
         return text
     sites = " OR ".join(f"site:{domain}" for domain in domains)

@@ -1,4 +1,4 @@
-"""An index over a folder, for intranets and tests: SQLite's full-text search, in memory, ranked by BM25."""
+"""A full-text index over a folder, for intranets and tests: SQLite FTS in memory, ranked by BM25."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from urllib.parse import quote
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_browser.config import LocalConfig
 from gateway_browser.documents import document_of
 from gateway_browser.providers import SearchHit, SearchQuery, StoredPage
@@ -36,7 +36,7 @@ class LocalIndex:
         self._base = config.base_url.rstrip("/") + "/"
 
     def build(self, folder: Path) -> None:
-        """Read all files. Raises `ConfigurationError` where there is no folder."""
+        """Index all files. Raises `ConfigurationError` if the folder does not exist."""
         if not folder.is_dir():
             raise ConfigurationError(
                 f"tools.browser.local.path: there is no folder {str(folder)!r}"
@@ -57,7 +57,7 @@ class LocalIndex:
             )
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
-        """Pages with any of the words, those with more and rarer ones first."""
+        """Pages that contain any of the words, ranked by BM25: more and rarer words rank higher."""
         words = _WORD.findall(query.text)[:_MOST_WORDS]
         if not words:
             return []
@@ -84,7 +84,7 @@ class LocalIndex:
         try:
             content = await asyncio.to_thread(file.read_bytes)
         except OSError:
-            return None  # it was taken away since
+            return None  # the file was removed since
         return StoredPage(content=content, content_type=_TYPES[file.suffix.lower()])
 
 

@@ -1,17 +1,17 @@
-"""The provider that the configuration names."""
+"""Opens the configured provider."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_browser.config import BrowserConfig
 from gateway_browser.providers import OpenProvider, SearchProvider
 
 
 def open_provider(config: BrowserConfig) -> AbstractAsyncContextManager[SearchProvider]:
-    """Raises `ConfigurationError` for a provider of another distribution that is not there."""
+    """Open the provider. Raises `ConfigurationError` if a provider of another distribution cannot be imported."""
     match config.provider:
         case "searxng":
             from gateway_browser.providers.searxng import open_searxng

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gateway_browser.config import SearxngConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import api_client, ask, plain, restricted
+from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain, restricted
 
 _HINTS = {
     403: "its settings must allow the format json",
@@ -20,7 +20,7 @@ _HINTS = {
 
 class _Result(Struct):
     url: str | None = None
-    """Not every kind of result has one."""
+    """Not every kind of result has a URL."""
     title: str | None = None
     content: str | None = None
 
@@ -44,14 +44,14 @@ class Searxng:
         }
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
-        """SearXNG takes no number of results, and no place."""
+        """SearXNG supports neither a number of results nor a location."""
         parameters = {"q": restricted(query.text, query.domains), **self._parameters}
         given = {name: value for name, value in parameters.items() if value}
         request = self._client.build_request("GET", self._url, params=given)
         answer = await ask(self._client, request, _Answer, hints=_HINTS)
         return [
             SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.content))
-            for each in answer.results or ()
+            for each in (answer.results or [])[:MOST_RESULTS]
             if each.url
         ]
 

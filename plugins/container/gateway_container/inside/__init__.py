@@ -1,1 +1,1 @@
-"""Programs that run inside a sandbox: each is handed into it as text, and needs Python 3.9 and nothing else."""
+"""Programs that run inside a sandbox. They are passed in as text and need only Python 3.9."""

@@ -1,14 +1,19 @@
-"""The agent: the sandbox's one program, which runs commands, sessions and cells for the gateway.
+"""The agent: the program inside the sandbox that runs commands, sessions and cells for the gateway.
 
-It reads requests from its standard input and writes answers to its standard output, one JSON object to a line, in any
-order; `id` says what belongs together. One thread, so that it answers also where no process or thread can be made. It has
-no rights that the code it runs does not have: what it answers is to be doubted.
+It reads requests from its standard input and writes answers to its standard output, one JSON object per line.
+Answers may come in any order; `id` matches them to requests. It is single-threaded, so that it also answers when
+no process or thread can be created.
+
+The code it runs has the same user: it can kill or stop the agent, but cannot read or write its memory or open its
+descriptors. The gateway does not rely on that: it treats every answer as if that code had written it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +21,9 @@ from .cells import Interpreter
 from .files import Folder
 from .processes import CHUNK, Loop, Process
 
+_LONGEST_REASON = 500
 TO_GIVE_IN = 2.0
-"""Seconds between the interruption of a cell and the end of its interpreter."""
+"""Seconds between interrupting a cell and killing its interpreter."""
 
 
 class Agent:
@@ -29,16 +35,16 @@ class Agent:
         self._requests, self._answers = requests, answers
         self._buffer = bytearray()
         self._running: dict[int, Callable[[], None]] = {}
-        """What ends a request before its time, by its id."""
+        """Functions that end a request early, by request id."""
         self._sessions: dict[str, Process] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
-        """Who waits to hear a session's output: at most one."""
+        """Callbacks for output of a session; at most one per session."""
         self._interpreter: Interpreter | None = None
         self._cell: tuple[int, str | None] | None = None
-        """The request whose cell runs, and why it was stopped, if it was."""
+        """The request whose cell is running, and the reason if it was stopped."""
         self._queue: list[tuple[int, dict[str, Any]]] = []
         self._lost: str | None = None
-        """How an interpreter has ended between two cells, until the next answer tells of it."""
+        """How an interpreter ended between two cells; reported with the next answer."""
         self._folder = Folder(os.getcwd())
         loop.watch(requests, self._read)
 
@@ -55,7 +61,7 @@ class Agent:
         except BlockingIOError:
             return
         if not data:
-            os._exit(0)  # the gateway has left
+            os._exit(0)  # the gateway has closed the connection
         self._buffer += data
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
@@ -76,10 +82,10 @@ class Agent:
         try:
             work()
         except (OSError, ValueError) as failure:  # ValueError: a null character in a command
-            self.answer(number, failed=str(failure))
+            self.answer(number, failed=str(failure)[:_LONGEST_REASON])
 
     def _do_run(self, number: int, request: dict[str, Any]) -> None:
-        """A command, until it ends or its time is over."""
+        """Run a command until it ends or its time limit expires."""
         timed_out = False
 
         def over() -> None:
@@ -117,7 +123,8 @@ class Agent:
         self.answer(number, **self._folder.remove(request["path"]))
 
     def _do_session(self, number: int, request: dict[str, Any]) -> None:
-        """A named process that may outlive the request: start it if it is new, feed it, and tell what it says for a while."""
+        """Use a named process that may outlive the request: start it if it is new, write to its input, and report its
+        output for a while."""
         name = request["session"]
         process = self._sessions.get(name)
         if process is None:
@@ -139,7 +146,7 @@ class Agent:
             self.answer(number, stdout=running.out.take(), code=running.code)
             self._listeners.get(name, []).clear()
 
-        # What another request waits to hear, this one hears.
+        # Output goes to this request, so other requests that wait for it are answered now.
         for listener in list(self._listeners[name]):
             listener()
         self._listeners[name].append(tell)
@@ -152,9 +159,9 @@ class Agent:
         self._sessions.pop(name, None)
 
     def _do_cell(self, number: int, request: dict[str, Any]) -> None:
-        """Python, in the interpreter that keeps its variables: one cell at a time.
+        """Run Python in the interpreter that keeps its variables, one cell at a time.
 
-        The gateway sends one at a time, but does not wait for one that it has stopped.
+        The gateway sends one cell at a time, but does not wait for a cell that it has stopped.
         """
         if self._cell is not None:
             self._queue.append((number, request))
@@ -197,7 +204,7 @@ class Agent:
             lost=lost,
         )
         if self._queue:
-            # Not from here: the interpreter that has answered may be the one that has died.
+            # Deferred: the interpreter that answered may be the one that died.
             self._loop.at(self, 0.0, self._next_cell)
 
     def _next_cell(self) -> None:
@@ -206,8 +213,38 @@ class Agent:
             self._answering(number, lambda: self._do_cell(number, request))
 
 
+_PR_SET_DUMPABLE = 4
+
+
+def _hide() -> None:
+    """Deny the sandboxed code, which has the same user, access to this process's memory and descriptors."""
+    if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise SystemExit("prctl: the agent cannot be kept apart from the code that it runs")
+
+
+def _fork_from_init() -> None:
+    """Fork and return in the child. The parent, the first process of the PID namespace, reaps orphans and exits with
+    the agent.
+
+    The parent closes its descriptors: the agent alone holds them.
+    """
+    agent = os.fork()
+    if agent == 0:
+        return
+    os.closerange(0, 256)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: os._exit(1))
+    while True:
+        ended, _ = os.wait()
+        if ended == agent:
+            os._exit(0)
+
+
 def main(interpreter: list[str]) -> None:
-    """Answer until the gateway leaves. `interpreter` is the command of the interpreter of cells."""
+    """Answer requests until the gateway closes the connection. `interpreter` is the command of the cell interpreter."""
+    _hide()
+    if os.getpid() == 1:
+        _fork_from_init()
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

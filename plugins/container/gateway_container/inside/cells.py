@@ -1,4 +1,4 @@
-"""The interpreter of cells, as the agent sees it: a process that is asked, and that may be interrupted or die."""
+"""The interpreter of cells from the agent's side: a process that answers requests and may be interrupted or die."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from .processes import CHUNK, Loop, Text
 
 MAX_ANSWER = 16 * 1024 * 1024
-"""Bytes of one answer; an interpreter that says more is ended."""
+"""Maximum size of one answer in bytes; an interpreter that exceeds it is killed."""
 
 
 class Interpreter:
@@ -51,7 +51,7 @@ class Interpreter:
         self.text = Text(limit)
         self._answered = answered
         data = json.dumps({"code": code}).encode() + b"\n"
-        os.set_blocking(self._requests, True)  # it waits for nothing else
+        os.set_blocking(self._requests, True)  # blocking is fine: it waits for nothing else
         try:
             while data:
                 data = data[os.write(self._requests, data) :]
@@ -65,10 +65,10 @@ class Interpreter:
     def kill(self) -> None:
         with contextlib.suppress(OSError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        self._loop.at(self, 0.1, self._end)  # its pipes may be held open by what it has forked
+        self._loop.at(self, 0.1, self._end)  # its pipes may be held open by processes it has forked
 
     def _read_output(self) -> None:
-        """All that is there: what a cell has written is there before its answer is."""
+        """Read all available output. The output of a cell is available before its answer is."""
         while True:
             try:
                 data = os.read(self._output, CHUNK)
@@ -95,7 +95,7 @@ class Interpreter:
         self._buffer = bytearray(rest)
         answered, self._answered = self._answered, None
         if answered is None:
-            return  # nobody asked: written by the cell's own code
+            return  # unsolicited: written by the cell's own code
         try:
             answer = json.loads(line)
         except ValueError:
@@ -106,7 +106,7 @@ class Interpreter:
         answered(answer if isinstance(answer, dict) else {})
 
     def _read_rest(self) -> None:
-        for _ in range(64):  # a pipe holds less; what is left behind may write for ever
+        for _ in range(64):  # a pipe holds less; processes left running may write forever
             try:
                 data = os.read(self._output, CHUNK)
             except BlockingIOError:
@@ -116,7 +116,7 @@ class Interpreter:
             self.text.add(data)
 
     def _kill_children(self) -> None:
-        """End what the cell has left running, so far as it is still in the interpreter's session."""
+        """Kill processes that the cell has left running, if they are still in the interpreter's session."""
         own = self._popen.pid
         try:
             numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -1,4 +1,4 @@
-"""The files of the working folder, as the gateway asks for them: what there is, and parts of it."""
+"""The files of the working folder: listing them, and reading and writing parts of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import stat
 from typing import Any
 
 PASSED_OVER = "__pycache__"
+MAX_DEPTH = 32
+"""Maximum folder depth that is listed."""
+MAX_NAMES = 2 * 1024 * 1024
+"""Maximum total length of the paths in a list, in characters."""
 
 
 class Folder:
@@ -17,23 +21,43 @@ class Folder:
         self._root = root
 
     def list(self, limit: int) -> dict[str, Any]:
-        """Up to `limit` regular files, each with its path, inode, size and time of change; none that is hidden."""
+        """Up to `limit` regular files, each with its path, inode, size and modification time. Hidden files are left
+        out.
+
+        `unread` is a folder that was skipped, if any: it is too deep or unreadable.
+        """
         found: list[tuple[str, int, int, int]] = []
+        unread: str | None = None
+        room = MAX_NAMES
         folders = [""]
         while folders:
             folder = folders.pop()
-            for entry in sorted(os.scandir(os.path.join(self._root, folder)), key=_name):
+            if folder.count("/") > MAX_DEPTH:
+                unread = unread or folder
+                continue
+            try:
+                entries = sorted(os.scandir(os.path.join(self._root, folder)), key=_name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # running processes may change it meanwhile
+            except OSError:
+                unread = unread or folder
+                continue
+            for entry in entries:
                 if entry.name.startswith(".") or entry.name == PASSED_OVER or not _is_text(entry):
                     continue
                 path = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(path + "/")
                 elif entry.is_file(follow_symlinks=False):
-                    if len(found) == limit:
-                        return {"files": found, "more": True}
-                    about = entry.stat(follow_symlinks=False)
+                    room -= len(path)
+                    if len(found) == limit or room < 0:
+                        return {"files": found, "more": True, "unread": unread}
+                    try:
+                        about = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
                     found.append((path, about.st_ino, about.st_size, about.st_mtime_ns))
-        return {"files": found, "more": False}
+        return {"files": found, "more": False, "unread": unread}
 
     def read(self, path: str, offset: int, size: int) -> dict[str, Any]:
         descriptor = os.open(
@@ -47,7 +71,7 @@ class Folder:
             os.close(descriptor)
 
     def write(self, path: str, offset: int, data: str) -> dict[str, Any]:
-        """At offset 0 the file is made anew. Answers what `list` says of it."""
+        """Write part of a file. Offset 0 creates the file anew. Answers with the file's entry as in `list`."""
         whole = os.path.join(self._root, path)
         if offset == 0:
             os.makedirs(os.path.dirname(whole), exist_ok=True)
@@ -77,7 +101,7 @@ def _name(entry: os.DirEntry[str]) -> str:
 
 
 def _is_text(entry: os.DirEntry[str]) -> bool:
-    """Whether its name is Unicode: others cannot be told of."""
+    """Whether the name is valid Unicode; other names cannot be reported."""
     try:
         entry.name.encode()
     except UnicodeEncodeError:

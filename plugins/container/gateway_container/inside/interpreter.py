@@ -1,13 +1,14 @@
-"""The interpreter of cells: runs code in one namespace, for as long as it lives.
+"""The interpreter of cells: runs code in one namespace for as long as it lives.
 
-Its arguments are two open pipes: one to read cells from, one to write answers to, one JSON object to a line. What cells
-write to the standard streams goes where those lead.
+Its arguments are two open pipes, one to read cells from and one to write answers to, one JSON object per line.
+Output of cells goes to the standard streams.
 """
 
 from __future__ import annotations
 
 import ast
 import base64
+import ctypes
 import io
 import json
 import linecache
@@ -36,27 +37,27 @@ class Interpreter:
         signal.signal(signal.SIGINT, self._interrupted)
 
     def _interrupted(self, number: int, frame: object) -> None:
-        """An interruption is for a cell; between cells there is nothing to interrupt."""
+        """Handle an interrupt. Interrupts between cells are ignored."""
         if self._running:
             raise KeyboardInterrupt
 
     def run(self, code: str) -> list[str]:
-        """Run a cell; returns the images that it showed, as PNG in base64."""
+        """Run a cell. Returns the images it displayed, as base64-encoded PNG."""
         shown: list[bytes] = []
-        _bury()
+        _reap_children()
         try:
             self._running = True
             self._run(code, shown)
             self._running = False
         except KeyboardInterrupt:
             self._running = False
-            self._tell_failure()
-        except BaseException:  # whatever the cell raises is its output, SystemExit included
+            self._print_traceback()
+        except BaseException:  # whatever the cell raises is its output, including SystemExit
             self._running = False
-            self._tell_failure()
+            self._print_traceback()
         try:
-            shown += _figures()
-        except Exception:  # the cell may have put anything in place of the library
+            shown += _figure_pngs()
+        except Exception:  # the cell may have replaced the library
             traceback.print_exc(limit=1)
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a cell may close or replace its streams
@@ -74,14 +75,14 @@ class Interpreter:
             value = eval(compile(ast.Expression(last.value), name, "eval"), self._names)  # noqa: S307
             if value is not None:
                 self._names["_"] = value
-                picture = _picture(value)
+                picture = _png_of(value)
                 if picture is None:
                     print(repr(value))
                 else:
                     shown.append(picture)
 
-    def _tell_failure(self) -> None:
-        """As Python does, without the frames that are not the cell's."""
+    def _print_traceback(self) -> None:
+        """Print the traceback as Python does, without frames outside the cell."""
         kind, error, frames = sys.exc_info()
         try:
             told = traceback.TracebackException(kind, error, frames)  # type: ignore[arg-type]
@@ -90,26 +91,26 @@ class Interpreter:
             print("".join(told.format()), end="", file=sys.stderr)
         except (
             Exception
-        ):  # an exception's own __str__ may fail, and the cell may have taken the stream
+        ):  # an exception's own __str__ may fail, and the cell may have replaced the stream
             os.write(2, f"{kind}\n".encode())
 
 
-def _bury() -> None:
-    """Forget the children that were ended when their cell had ended: the dead count as processes too."""
+def _reap_children() -> None:
+    """Reap children that were killed when their cell ended: zombies count towards the process limit."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def _picture(value: Any) -> bytes | None:
-    """What a value looks like, where it says so as notebooks ask for it."""
+def _png_of(value: Any) -> bytes | None:
+    """The PNG of a value that supports `_repr_png_`, as in notebooks; else None."""
     make = getattr(type(value), "_repr_png_", None)
     picture = make(value) if callable(make) else None
     return picture if isinstance(picture, bytes) else None
 
 
-def _figures() -> list[bytes]:
-    """The open figures of matplotlib, which are closed."""
+def _figure_pngs() -> list[bytes]:
+    """PNGs of the open matplotlib figures, which are closed."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return []
@@ -135,7 +136,13 @@ def _encoded(shown: list[bytes]) -> list[str]:
     return kept
 
 
+_PR_SET_DUMPABLE = 4
+
+
 def main() -> None:
+    # What earlier cells have left running has the same user: it gets neither the memory nor the pipes of later cells.
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     requests, answers = int(sys.argv[1]), int(sys.argv[2])
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)

@@ -1,4 +1,4 @@
-"""Programs, their output, and the loop that waits for both."""
+"""Child processes, their output, and the event loop that waits for both."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 CHUNK = 65_536
-"""Bytes that are read at once."""
+"""Maximum number of bytes per read."""
 AFTER_EXIT = 0.2
-"""Seconds for which the output of a process is read on, where what it left behind holds it open."""
+"""Seconds for which output is still read after a process has exited, if its children hold the pipe open."""
 
 
 class Text:
-    """Output, of which so many bytes are kept: the first half, and the last."""
+    """Output with a size limit: keeps the first half and the last half of the limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -46,7 +46,7 @@ class Text:
 
 
 class Loop:
-    """What is waited for, and until when."""
+    """A minimal event loop over file descriptors and timers."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -70,7 +70,7 @@ class Loop:
         due = min((when for when, _ in self._timers.values()), default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         for key, _ in self._selector.select(wait):
-            # One that was ready may have been forgotten for what another said.
+            # A ready descriptor may have been unregistered by an earlier callback.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         now = time.monotonic()
@@ -80,10 +80,10 @@ class Loop:
 
 
 class Process:
-    """A program, with its output."""
+    """A child process and its output."""
 
     def __init__(self, loop: Loop, request: dict[str, Any], changed: Callable[[], None]) -> None:
-        """Raises `OSError` where it cannot be started. `changed` is called when it ends."""
+        """Raises `OSError` if it cannot be started. `changed` is called when it ends."""
         self._loop = loop
         self._changed = changed
         self.code: int | None = None
@@ -105,7 +105,7 @@ class Process:
                 self._watch(os.dup(pipe.fileno()), text)
                 pipe.close()
         self._pause = 0.005
-        self._look_after(0.0)
+        self._poll_later(0.0)
 
     def _watch(self, descriptor: int, text: Text) -> None:
         self._open.add(descriptor)
@@ -123,22 +123,22 @@ class Process:
         self._loop.forget(descriptor)
         if not self._open:
             self._pause = 0.005
-            self._look_after(0.0)
+            self._poll_later(0.0)
 
-    def _look_after(self, seconds: float) -> None:
-        self._loop.at(self, seconds, self._look)
+    def _poll_later(self, seconds: float) -> None:
+        self._loop.at(self, seconds, self._poll)
 
-    def _look(self) -> None:
-        """Look whether it has ended: soon at first, later now and then."""
-        if self.code is not None:  # and its output was waited for
+    def _poll(self) -> None:
+        """Poll whether it has ended: frequently at first, rarely later."""
+        if self.code is not None:  # and its remaining output was read
             self._ended()
             return
         self.code = self._popen.poll()
         if self.code is None:
-            self._look_after(self._pause)
+            self._poll_later(self._pause)
             self._pause = min(0.5, 2 * self._pause)
         else:
-            self._look_after(AFTER_EXIT if self._open else 0.0)
+            self._poll_later(AFTER_EXIT if self._open else 0.0)
 
     def _ended(self) -> None:
         self._loop.cancel(self)
@@ -151,7 +151,7 @@ class Process:
         self._changed()
 
     def feed(self, text: str) -> bool:
-        """Write to its standard input, as much as it takes at once; False where it takes none."""
+        """Write to its standard input as much as fits. Returns False if it accepts no input."""
         assert self._popen.stdin is not None
         descriptor = self._popen.stdin.fileno()
         os.set_blocking(descriptor, False)

@@ -1,4 +1,5 @@
-"""A control group for one sandbox, where this process may make one: it bounds memory and processes together."""
+"""A control group for one sandbox, if this process may create one. Limits memory and the number of processes
+together."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ class ControlGroups:
     """The groups of one sandbox: one in version 2, one for each controller in version 1."""
 
     def __init__(self, folders: dict[str, str]) -> None:
-        """`folders` are those of the groups, by what they bound (`memory`, `pids`)."""
+        """`folders` maps each controller (`memory`, `pids`) to the folder of its group."""
         self._folders = folders
 
     @property
     def bounds(self) -> list[str]:
-        """What is bounded: `memory`, `pids`."""
+        """The controllers in use: `memory`, `pids`."""
         return sorted(self._folders)
 
     def add(self, process: int) -> None:
@@ -29,7 +30,7 @@ class ControlGroups:
             _write(folder, "cgroup.procs", process)
 
     def remove(self) -> None:
-        """Remove the groups, once their processes are gone. Does not raise: an empty group costs nothing."""
+        """Remove the groups after their processes have ended. Does not raise: an empty group costs nothing."""
         for folder in set(self._folders.values()):
             for _ in range(50):
                 try:
@@ -37,15 +38,15 @@ class ControlGroups:
                 except FileNotFoundError:
                     break
                 except OSError:
-                    time.sleep(0.02)  # the kernel is a little behind
+                    time.sleep(0.02)  # the kernel updates with a delay
                 else:
                     break
 
 
 def make_groups(given: str | None, limits: Limits) -> ControlGroups:
-    """Groups with `limits`; of those controllers that can be had.
+    """Create groups with `limits`, for the controllers that are available.
 
-    `given` is a group of version 2 to make others in; None: where this process is now.
+    `given` is a version 2 group in which to create others; None means the group of this process.
     """
     name = f"{_PREFIX}{os.getpid()}"
     made: dict[str, str] = {}
@@ -74,14 +75,16 @@ def sweep(given: str | None) -> None:
 
 
 def _parents(given: str | None) -> dict[str, str]:
-    """Where groups can be made, by controller."""
+    """The folders in which groups can be created, by controller."""
     if given is not None:
         return dict.fromkeys(("memory", "pids"), given)
     found: dict[str, str] = {}
     with suppress(OSError), open("/proc/self/cgroup", encoding="ascii") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
-            if not controllers:  # version 2; its own processes forbid it to pass controllers on
+            if (
+                not controllers
+            ):  # version 2; its own processes prevent it from delegating controllers
                 continue
             for controller in controllers.split(","):
                 if controller in ("memory", "pids"):
@@ -111,7 +114,7 @@ def _write(folder: str, name: str, value: int) -> None:
 
 
 def bounded_by(given: str | None) -> list[str]:
-    """What groups bound here, found by making one."""
+    """The controllers that can be limited here, determined by creating a group."""
     groups = make_groups(
         given, Limits(memory=2**28, disk=0, processes=16, open_files=0, cpu_seconds=0)
     )

@@ -1,4 +1,5 @@
-"""The last step before foreign code runs: no privileges, limits, and a filter of system calls."""
+"""The last step before untrusted code runs: dropping privileges, setting limits and installing the system call
+filter."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .spec import Limits
 
 
 def give_up_privileges() -> None:
-    """Become the sandbox's user, without capabilities and without a way to get any."""
+    """Switch to the sandbox's user, without capabilities and with no way to regain any."""
     bound_capabilities()
     if os.getuid() != USER:
         os.setgroups([])
@@ -33,11 +34,11 @@ def give_up_privileges() -> None:
 
 def refuse_privileges() -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # forgotten by the kernel when the user changes
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel resets this when the user changes
 
 
 def set_limits(limits: Limits, *, memory_each: int) -> None:
-    """`memory_each` is the address space of one process."""
+    """Set the resource limits. `memory_each` is the address space of one process."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_each),
         (resource.RLIMIT_FSIZE, limits.disk),
@@ -49,11 +50,15 @@ def set_limits(limits: Limits, *, memory_each: int) -> None:
         (resource.RLIMIT_RTPRIO, 0),
     ):
         _lower(kind, value, value)
-    # At the soft limit a process is told to stop, a second later it is killed.
+    # The process is signalled at the soft limit and killed one second later.
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
     os.nice(10)
+
+
+def prefer_oom_kill() -> None:
+    """Make sandboxes the first to be killed when the machine runs out of memory."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # where memory runs out, sandboxes go first
+        file.write("1000")
 
 
 def _lower(kind: int, soft: int, hard: int) -> None:
@@ -64,6 +69,6 @@ def _lower(kind: int, soft: int, hard: int) -> None:
 
 
 def filter_calls() -> None:
-    """From here on, refused system calls fail. Where no filter is known for the machine there is none."""
+    """Make refused system calls fail from here on. Does nothing if no filter is known for the architecture."""
     if is_known():
         set_seccomp(make_filter())

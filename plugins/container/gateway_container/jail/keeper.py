@@ -1,4 +1,4 @@
-"""The keeper: builds a sandbox, runs a program in it, and ends it. See the package's docstring."""
+"""The keeper: builds a sandbox, runs a program in it, and ends it. See the docstring of the package."""
 
 from __future__ import annotations
 
@@ -10,29 +10,42 @@ from contextlib import suppress
 from typing import NoReturn
 
 from .cgroup import ControlGroups, make_groups, sweep
-from .confine import filter_calls, give_up_privileges, refuse_privileges, set_limits
+from .confine import (
+    filter_calls,
+    give_up_privileges,
+    prefer_oom_kill,
+    refuse_privileges,
+    set_limits,
+)
 from .libc import (
     CLONE_NEWNS,
     OUTER_NAMESPACES,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
+    close_from,
+    hide,
     prctl,
+    set_host_name,
     unshare,
 )
+from .memory import require_measurable, watch_memory
 from .rootfs import USER, build_root
 from .spec import Spec, read_spec
 
 _NOBODY = 65_534
 _ADDRESS_SPACE_FACTOR = 8
-"""Programs reserve more than they use; where a cgroup counts what they use, they may."""
+"""Programs reserve more memory than they use. Where a cgroup counts what is used, they may reserve this many times
+the limit."""
 
 
 def main() -> int:
-    """Returns the program's exit code; 128 and the signal where one ended it."""
+    """Run the keeper. Returns the program's exit code, or 128 plus the signal that ended it."""
+    close_from(3)  # descriptors that the gateway left inheritable must not reach a sandbox
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prefer_oom_kill()  # set here, where root may set it: then no process of the sandbox can undo it
     spec = read_spec()
     if os.getppid() != spec.parent:
-        return 1  # the gateway died before it could be watched
+        return 1  # the gateway died before it could be monitored
     if not spec.namespaces:
         return _run_unsafe(spec)
     sweep(spec.cgroup)
@@ -40,13 +53,13 @@ def main() -> int:
     try:
         return _run(spec, groups)
     except OSError as failure:
-        _tell({"failed": str(failure)})
+        _report({"failed": str(failure)})
         return 1
     finally:
         groups.remove()
 
 
-def _tell(message: dict[str, object]) -> None:
+def _report(message: dict[str, object]) -> None:
     with suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
 
@@ -68,28 +81,36 @@ def _run(spec: Spec, groups: ControlGroups) -> int:
         try:
             os.read(joined, 1)
             os.close(joined)
-            _be_first(spec, groups.bounds)
-        except OSError as failure:
+            _run_init(spec, groups.bounds)
+        except Exception as failure:  # any failure is reported
             os.write(tell, str(failure).encode())
         finally:
             os._exit(1)
+    hide()  # not earlier: an unprivileged process must own its user maps to write them
     os.close(tell)
     os.close(joined)
     groups.add(first)
     os.close(join)
     _pass_on_signals(first)
-    problem = os.read(told, 4096)  # empty once the program runs
+    counted = "memory" in groups.bounds
+    if not counted:
+        require_measurable(first)
+    problem = os.read(told, 4096)  # empty if the program was started
+    os.close(told)
     if problem:
         os.waitpid(first, 0)
         raise OSError(problem.decode(errors="replace"))
     for descriptor in (0, 1, 2):
-        os.close(descriptor)  # the gateway shall see the end of the program's streams
+        os.close(descriptor)  # so that the gateway sees the end of the program's streams
+    if not counted:
+        watch_memory(first, spec.limits.memory)
     _, status = os.waitpid(first, 0)
     return os.waitstatus_to_exitcode(status) & 0xFF
 
 
 def _prepare_mapping() -> tuple[int, int]:
-    """A child that stays outside, to map the sandbox's users when there is a sandbox: that takes the rights of here."""
+    """Fork a child that stays outside and writes the sandbox's user maps once it exists; this needs the privileges
+    held here."""
     keeper, user, group = os.getpid(), os.getuid(), os.getgid()
     gone, go = os.pipe()
     child = os.fork()
@@ -100,7 +121,7 @@ def _prepare_mapping() -> tuple[int, int]:
     try:
         os.read(gone, 1)
         if user == 0:
-            # Root of the sandbox, for as long as it is built; then a user who owns nothing on this machine.
+            # Root of the sandbox while it is built; then a user who owns nothing on this machine.
             maps = {
                 "uid_map": f"0 0 1\n{USER} {_NOBODY} 1",
                 "gid_map": f"0 0 1\n{USER} {_NOBODY} 1",
@@ -120,19 +141,20 @@ def _prepare_mapping() -> tuple[int, int]:
 
 
 def _pass_on_signals(first: int) -> None:
-    """SIGINT goes to the program; what would end the keeper ends the sandbox first, and the keeper tidies up."""
+    """Forward SIGINT to the program. Other termination signals end the sandbox first, then the keeper cleans up."""
     signal.signal(signal.SIGINT, lambda *_: os.kill(first, signal.SIGINT))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(first, signal.SIGKILL))
 
 
-def _be_first(spec: Spec, bounded: list[str]) -> NoReturn:
-    """The first process of the sandbox: makes it, starts the program, and waits for whatever ends in it."""
+def _run_init(spec: Spec, bounded: list[str]) -> NoReturn:
+    """The first process of the sandbox: builds it, starts the program, and reaps all processes that end in it."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    hide()
     os.umask(0o022)
     unshare(CLONE_NEWNS)
     build_root(spec)
-    _name_host()
+    set_host_name("sandbox")
     give_up_privileges()
     each = spec.limits.memory * (_ADDRESS_SPACE_FACTOR if "memory" in bounded else 1)
     set_limits(spec.limits, memory_each=each)
@@ -140,9 +162,9 @@ def _be_first(spec: Spec, bounded: list[str]) -> NoReturn:
     os.chdir(spec.folder)
     program = os.fork()
     if program == 0:
-        _become(spec)
-    _close_all()
-    # The first process of a namespace gets only those signals that it handles.
+        _exec_program(spec)
+    close_from(0)
+    # The first process of a namespace receives only signals that it handles.
     signal.signal(signal.SIGINT, lambda *_: os.kill(program, signal.SIGINT))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
@@ -155,44 +177,38 @@ def _be_first(spec: Spec, bounded: list[str]) -> NoReturn:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _name_host() -> None:
-    import socket
-
-    socket.sethostname("sandbox")
-
-
-def _become(spec: Spec) -> NoReturn:
-    with suppress(PermissionError):  # it leads a session already
+def _exec_program(spec: Spec) -> NoReturn:
+    with suppress(PermissionError):  # it is a session leader already
         os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execve(spec.command[0], spec.command, spec.environment)  # noqa: S606 - no shell is wanted
     except OSError as failure:
-        _tell({"failed": f"{spec.command[0]} cannot be started: {failure.strerror}"})
+        _report({"failed": f"{spec.command[0]} cannot be started: {failure.strerror}"})
     os._exit(127)
 
 
-def _close_all() -> None:
-    os.closerange(0, 256)
-
-
 def _run_unsafe(spec: Spec) -> int:
-    """The program with limits alone. It sees what the gateway sees; what it leaves behind is ended all the same."""
+    """Run the program with resource limits only. It sees what the gateway sees; processes that it leaves running are
+    killed nevertheless."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     for path, text in spec.files.items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    hide()
     program = os.fork()
     if program == 0:
         refuse_privileges()
         set_limits(spec.limits, memory_each=spec.limits.memory)
         os.chdir(spec.folder)
-        _become(spec)
+        _exec_program(spec)
     _pass_on_signals(program)
-    _close_all()
+    close_from(0)
+    with suppress(OSError):  # unsafe mode: best effort
+        watch_memory(os.getpid(), spec.limits.memory, until=program)
     _, status = os.waitpid(program, 0)
     for _ in range(500):
         left = _children()
@@ -209,7 +225,7 @@ def _run_unsafe(spec: Spec) -> int:
 
 
 def _children() -> list[int]:
-    """The processes that are this one's now: orphans come to it."""
+    """The current children of this process, including adopted orphans."""
     own, found = os.getpid(), []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:

@@ -1,10 +1,11 @@
-"""The system calls that Python has no function for. Each raises `OSError` that says what failed."""
+"""System calls that Python does not wrap. Each raises `OSError` that names the call that failed."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import resource
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
@@ -15,16 +16,17 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 OUTER_NAMESPACES = (
     CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
 )
-"""All but the mounts: whoever makes a sandbox's root must not lose its own."""
+"""All namespaces except mount: the process that builds a sandbox's root must keep its own."""
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 24, 22, 38
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_DUMPABLE = 4
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 SECCOMP_MODE_FILTER = 2
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 0x1, 0x2, 0x4
-_MOUNT_SETATTR = 442
+_MOUNT_SETATTR, _CLOSE_RANGE = 442, 436
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
@@ -49,7 +51,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 
 def bind(source: str, target: str) -> None:
-    """Show `source` at `target` too, with all that is mounted below, without devices and set-user-ID bits."""
+    """Bind-mount `source` at `target`, with all mounts below it, without devices and set-user-ID bits."""
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
@@ -58,7 +60,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 def protect(target: str, *, read_only: bool = True, devices: bool = False) -> None:
-    """Take away writing, set-user-ID bits and devices, also in what is mounted below. Needs Linux 5.12."""
+    """Make a mount and all mounts below it read-only, without set-user-ID bits and devices. Needs Linux 5.12."""
     wanted = _ATTR_NOSUID | (_ATTR_RDONLY if read_only else 0) | (0 if devices else _ATTR_NODEV)
     attributes = _MountAttributes(wanted, 0, 0, 0)
     result = _libc.syscall(
@@ -73,12 +75,12 @@ def protect(target: str, *, read_only: bool = True, devices: bool = False) -> No
 
 
 def unmount(target: str) -> None:
-    """Take a mount away; what is bound from it stays."""
+    """Unmount `target`; bind mounts made from it stay."""
     _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
 def enter_root(new: str) -> None:
-    """Make `new`, a mount, the root of this mount namespace; nothing of the old one stays reachable."""
+    """Make `new`, which is a mount, the root of this mount namespace. Nothing of the old root stays reachable."""
     os.chdir(new)
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
@@ -86,6 +88,11 @@ def enter_root(new: str) -> None:
     _check(_libc.syscall(ctypes.c_long(number), b".", b"."), "pivot_root")
     _check(_libc.umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir("/")
+
+
+def set_host_name(name: str) -> None:
+    """Set the host name without the module `socket`, because Python's own files may no longer be reachable."""
+    _check(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
 
 
 def unshare(flags: int) -> None:
@@ -97,17 +104,30 @@ def prctl(option: int, *arguments: int) -> None:
     _check(_libc.prctl(option, *(ctypes.c_ulong(each) for each in padded)), f"prctl {option}")
 
 
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` upwards."""
+    last = ctypes.c_uint(0xFFFFFFFF)
+    if _libc.syscall(ctypes.c_long(_CLOSE_RANGE), ctypes.c_uint(first), last, ctypes.c_uint(0)) < 0:
+        os.closerange(first, resource.getrlimit(resource.RLIMIT_NOFILE)[1])  # before Linux 5.9
+
+
+def hide() -> None:
+    """Deny other processes of the same user access to the memory and the descriptors of this process, until it
+    executes a program."""
+    prctl(PR_SET_DUMPABLE, 0)
+
+
 def bound_capabilities() -> None:
-    """No program that is executed from here on gets a capability. Needs one itself: CAP_SETPCAP."""
+    """Ensure that no program executed from here on gains a capability. Needs CAP_SETPCAP."""
     for number in range(_LAST_CAPABILITY + 1):
         try:
             prctl(PR_CAPBSET_DROP, number)
         except OSError:
-            break  # the kernel knows no more of them
+            break  # the kernel knows no further capabilities
 
 
 def drop_capabilities() -> None:
-    """Give up every capability that this process has."""
+    """Drop every capability of this process."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()

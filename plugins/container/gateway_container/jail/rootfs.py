@@ -1,4 +1,4 @@
-"""The files that sandboxed code sees: the host's programs without the right to write, and empty folders of its own."""
+"""The file system of a sandbox: the host's programs, read-only, and empty writable folders of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .libc import (
 from .spec import Spec
 
 USER = 1000
-"""The user and the group in the sandbox."""
+"""User and group id in the sandbox."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SAFE = MS_NOSUID | MS_NODEV
@@ -37,7 +37,7 @@ _FILES = {
 
 
 def build_root(spec: Spec) -> None:
-    """Make the sandbox's files, and leave all others. In namespaces of our own, with their capabilities."""
+    """Build the sandbox's root and leave the host's file system. Must run in new namespaces, with their capabilities."""
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
     root = _NEW_ROOT
     sources = {path: os.path.realpath(path) for path in spec.shown if os.path.lexists(path)}
@@ -64,14 +64,14 @@ def build_root(spec: Spec) -> None:
             file.write(text)
     os.makedirs(root + "/proc", exist_ok=True)
     with suppress(OSError):
-        # Refused where the host hides parts of its own /proc, as container engines do. Then there is none.
+        # Refused if the host masks parts of its own /proc, as container engines do. Then the sandbox has no /proc.
         mount("proc", root + "/proc", "proc", _SAFE | MS_NOEXEC, "subset=pid")
     mount("tmpfs", root, flags=MS_REMOUNT | MS_RDONLY | _SAFE)
     enter_root(root)
 
 
 def _writable(root: str, spec: Spec) -> None:
-    """One file system of limited size for all that may be written, under its several names."""
+    """Mount one size-limited file system for everything writable, under its several names."""
     os.makedirs(root + "/writable", exist_ok=True)
     options = f"size={spec.limits.disk},nr_inodes=16384,mode=755,uid={USER},gid={USER}"
     mount("tmpfs", root + "/writable", "tmpfs", _SAFE, options)
@@ -85,7 +85,7 @@ def _writable(root: str, spec: Spec) -> None:
 
 
 def _show(descriptor: int, path: str, root: str) -> None:
-    if os.path.islink(path):  # /bin, where it is a part of /usr
+    if os.path.islink(path):  # /bin, if it is a link into /usr
         target = os.readlink(path)
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         os.symlink(target, root + path)
@@ -96,7 +96,7 @@ def _show(descriptor: int, path: str, root: str) -> None:
 
 
 def _place(target: str, *, folder: bool) -> None:
-    """Something to mount on."""
+    """Create a mount point."""
     os.makedirs(target if folder else os.path.dirname(target), exist_ok=True)
     if not folder and not os.path.lexists(target):
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))

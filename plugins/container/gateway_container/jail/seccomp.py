@@ -1,6 +1,6 @@
-"""Which system calls sandboxed code may make: all that are known here, less those that reach for the kernel or for others.
+"""The system call filter: refuses calls that affect the kernel or other processes, and calls that are not known here.
 
-Refused calls fail with EPERM, calls that are newer than this list with ENOSYS, so that programs fall back. A call of
+Refused calls fail with EPERM. Calls newer than this list fail with ENOSYS, so that programs fall back. A call of
 another architecture ends the process.
 """
 
@@ -33,14 +33,16 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "nfsservctl": (180, 42), "vhangup": (153, 58), "mbind": (237, 235), "set_mempolicy": (238, 237),
     "set_mempolicy_home_node": (450, 450), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    # Keys of the kernel's key rings, which no namespace separates.
+    # The old asynchronous I/O interface, whose limit is machine-wide.
+    "io_setup": (206, 0),
+    # Kernel key rings, which no namespace isolates.
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
-    # No network and no sockets but pairs; no memory that no file size limit and no tmpfs counts.
+    # No network; of sockets, only pairs. No memory that escapes both the file size limit and tmpfs limits.
     "socket": (41, 198), "shmget": (29, 194), "shmat": (30, 196), "msgget": (68, 186),
     "semget": (64, 190), "mq_open": (240, 180), "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }  # fmt: skip
-"""By name: the numbers on x86_64 and on aarch64 (of Linux 6.1's headers)."""
+"""System call numbers by name, on x86_64 and aarch64 (from the headers of Linux 6.1)."""
 
 _CLONE, _CLONE3 = (56, 220), 435
 _NEWEST = 450
@@ -54,18 +56,18 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 
 
 def is_known(machine: str | None = None) -> bool:
-    """Whether there is a filter for this machine's architecture."""
+    """Whether a filter exists for this machine's architecture."""
     return (machine or platform.machine()) in _MACHINES
 
 
-def refused(machine: str | None = None) -> dict[str, int]:
-    """The refused calls of an architecture, by name."""
+def refused_syscalls(machine: str | None = None) -> dict[str, int]:
+    """The refused calls of an architecture: numbers by name."""
     column = _MACHINES[machine or platform.machine()][0]
     return {name: n for name, both in _REFUSED.items() if (n := both[column]) is not None}
 
 
 def make_filter(machine: str | None = None) -> bytes:
-    """The filter as a program of classic BPF."""
+    """The filter as a classic BPF program."""
     column, architecture = _MACHINES[machine or platform.machine()]
     no, later = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
     steps = [
@@ -73,12 +75,12 @@ def make_filter(machine: str | None = None) -> bytes:
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
-        (_ABOVE, 0, 1, _NEWEST),  # x32's calls are above too
+        (_ABOVE, 0, 1, _NEWEST),  # includes calls of the x32 ABI
         (_RETURN, 0, 0, later),
-        (_EQUAL, 0, 1, _CLONE3),  # its flags are in memory, where a filter cannot look
+        (_EQUAL, 0, 1, _CLONE3),  # its flags are in memory, which a filter cannot inspect
         (_RETURN, 0, 0, later),
     ]
-    for number in sorted(refused(machine).values()):
+    for number in sorted(refused_syscalls(machine).values()):
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, no)]
     steps += [
         (_EQUAL, 0, 3, _CLONE[column]),

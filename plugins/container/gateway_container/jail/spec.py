@@ -1,4 +1,4 @@
-"""What the gateway tells the keeper, as one line of JSON."""
+"""What the gateway sends to the keeper, as one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,44 +10,45 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sandbox may use. Sizes in bytes."""
+    """Resource limits of one sandbox. Sizes are in bytes."""
 
     memory: int
-    """Of all its processes together where there are cgroups, else of each."""
+    """For all its processes together if there are cgroups, else per process."""
     disk: int
-    """Of all that it writes: its files are in memory, and count as such."""
+    """For everything that it writes; its files are in memory and count as such."""
     processes: int
-    """Processes and threads."""
+    """Number of processes and threads."""
     open_files: int
     cpu_seconds: int
-    """Of each process."""
+    """Per process."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A sandbox, and the program that it is for."""
+    """A sandbox and the program to run in it."""
 
     namespaces: bool
-    """False: the program runs with limits alone, as the gateway's user; the configuration must say that it is unsafe."""
+    """False: the program runs as the gateway's user with resource limits only; the configuration must allow that
+    (`unsafe`)."""
     parent: int
-    """The gateway's process id: the sandbox ends with it."""
+    """Process id of the gateway; the sandbox ends with it."""
     command: list[str]
     environment: dict[str, str]
     files: dict[str, str]
-    """Texts to lay into the sandbox, by their paths in it."""
+    """Contents of files to create in the sandbox, by path."""
     shown: list[str]
-    """Folders and files of the host that the sandbox sees, without being able to write, at their own paths."""
+    """Files and folders of the host that are visible in the sandbox at the same paths, read-only."""
     hidden: list[str]
-    """Folders below them that it sees empty."""
+    """Folders below those that appear empty."""
     folder: str
-    """Where it may write, and where the program starts."""
+    """The writable folder, in which the program starts."""
     cgroup: str | None
-    """A cgroup version 2 that was given to the gateway to make others in."""
+    """A cgroup version 2 in which the gateway may create others."""
     limits: Limits
 
 
 def read_spec(descriptor: int = 0) -> Spec:
-    """Read one line and not a byte more: what follows is for the program."""
+    """Read exactly one line: what follows is for the program."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)

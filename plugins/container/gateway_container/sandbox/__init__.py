@@ -1,1 +1,1 @@
-"""Sandboxes: where code runs that nobody has read, apart from the machine and from each other."""
+"""Sandboxes: isolated execution of untrusted code."""

@@ -1,4 +1,4 @@
-"""What the agent in a sandbox answers. It is no more to be trusted than the code that it runs."""
+"""Answers of the agent in a sandbox. They are as untrusted as the code that it runs."""
 
 from __future__ import annotations
 
@@ -8,45 +8,47 @@ from msgspec import Meta, Struct
 
 _Text: TypeAlias = Annotated[str, Meta(max_length=16 * 1_048_576)]
 _Reason: TypeAlias = Annotated[str, Meta(max_length=1000)] | None
-_Image: TypeAlias = Annotated[str, Meta(max_length=8 * 1_048_576, pattern=r"\A[A-Za-z0-9+/]*=*\Z")]
+_Image: TypeAlias = Annotated[bytes, Meta(max_length=6 * 1_048_576)]
 
 
 class Ready(Struct):
-    """The first answer: the sandbox stands, or it does not."""
+    """The first answer: whether the sandbox was started."""
 
     failed: _Reason = None
 
 
-class Ran(Struct):
-    """A command has ended, was ended, or could not be started."""
+class CommandResult(Struct):
+    """A command has ended, was killed, or could not be started."""
 
     stdout: _Text = ""
     stderr: _Text = ""
     code: int | None = None
-    """Below zero: the signal that ended it."""
+    """Exit code; if negative, the signal that ended the command."""
     timed_out: bool = False
     failed: _Reason = None
 
 
-class Said(Struct):
-    """What a session has said."""
+class SessionOutput(Struct):
+    """Output of a session."""
 
     stdout: _Text = ""
     code: int | None = None
-    """None: it still runs."""
+    """Exit code; None while the session runs."""
     failed: _Reason = None
 
 
 Stat: TypeAlias = tuple[Annotated[str, Meta(max_length=4096)], int, Annotated[int, Meta(ge=0)], int]
-"""A file: its path, inode, size in bytes, and the time of its last change."""
+"""A file: path, inode, size in bytes, and modification time."""
 
 
-class Found(Struct):
+class FileListing(Struct):
     """The files of the working folder."""
 
     files: Annotated[list[Stat], Meta(max_length=100_000)] = []
     more: bool = False
-    """Whether there are more than were asked for."""
+    """Whether there are more files than requested."""
+    unread: Annotated[str, Meta(max_length=4096)] | None = None
+    """A folder that was skipped because it is too deep or unreadable."""
     failed: _Reason = None
 
 
@@ -57,23 +59,23 @@ class Part(Struct):
     failed: _Reason = None
 
 
-class Written(Struct):
+class WriteResult(Struct):
     """A part of a file was written, or a file removed."""
 
     file: Stat | None = None
     failed: _Reason = None
 
 
-class CellRan(Struct):
-    """A cell has ended, or was ended."""
+class CellResult(Struct):
+    """A cell has ended or was killed."""
 
     logs: _Text = ""
     images: Annotated[list[_Image], Meta(max_length=16)] | None = None
-    """PNG in base64."""
+    """PNG images; base64 on the wire."""
     stopped: _Reason = None
-    """Why it was interrupted, if it was."""
+    """Why the cell was interrupted, if it was."""
     died: _Reason = None
-    """How the interpreter has ended, if it has."""
+    """How the interpreter ended, if it did."""
     lost: _Reason = None
-    """How an earlier interpreter has ended since the last cell."""
+    """How an earlier interpreter ended since the last cell."""
     failed: _Reason = None

@@ -1,4 +1,4 @@
-"""Choosing the isolation at start, by trying it."""
+"""Selects the isolation at start-up by trying it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 import os
 import secrets
 
-from gateway.errors import ConfigurationError
+from gateway.sdk import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.spec import Limits
-from gateway_container.sandbox.answers import Ran
+from gateway_container.sandbox.answers import CommandResult
 from gateway_container.sandbox.isolation import Engine, Isolation, Jail
 from gateway_container.sandbox.process import SandboxEnded, start_sandbox
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("gateway.container")
 
 
 def limits_of(config: ContainersConfig, memory: int | None = None) -> Limits:
-    """The limits of one container; `memory` in bytes, where a request asks for less."""
+    """The limits of one container. `memory` in bytes, if a request asks for less."""
     return Limits(
         memory=min(config.max_memory_bytes, memory or config.max_memory_bytes),
         disk=config.max_disk_bytes,
@@ -28,9 +28,9 @@ def limits_of(config: ContainersConfig, memory: int | None = None) -> Limits:
 
 
 async def choose_isolation(config: ContainersConfig) -> Isolation:
-    """The best isolation that works here, said in one line of the log.
+    """The best isolation that works here, reported in one log line.
 
-    Raises `ConfigurationError` where there is none, unless the configuration says `unsafe = true`.
+    Raises `ConfigurationError` if there is none, unless the configuration says `unsafe = true`.
     """
     candidates: list[Isolation] = []
     if config.isolation in ("auto", "namespaces"):
@@ -52,8 +52,8 @@ async def choose_isolation(config: ContainersConfig) -> Isolation:
         return unsafe
     if config.isolation == "engine":
         raise ConfigurationError(
-            f"[resources.containers]: the container engine {config.engine!r} starts no container ({failures[0]}): have it run, "
-            "or choose another `isolation`."
+            f"[resources.containers]: the container engine {config.engine!r} cannot start a container ({failures[0]}). "
+            "Start the engine, or choose another `isolation`."
         )
     raise ConfigurationError(
         f"[resources.containers]: this machine cannot keep code apart ({'; '.join(failures)}). Allow user namespaces, name a "
@@ -62,7 +62,7 @@ async def choose_isolation(config: ContainersConfig) -> Isolation:
 
 
 async def _failure(isolation: Isolation, config: ContainersConfig) -> str | None:
-    """Why no sandbox can be had by it; None: it can."""
+    """The reason why an isolation does not work here, or None if it works."""
     limits = limits_of(config, 256 * MIB)
     name = f"litegate-{os.getpid()}-{secrets.token_hex(4)}"
     try:
@@ -73,7 +73,7 @@ async def _failure(isolation: Isolation, config: ContainersConfig) -> str | None
         command = (
             ["python3", "-c", "1"] if isinstance(isolation, Engine) else ["/bin/sh", "-c", ":"]
         )
-        ran = await sandbox.ask("run", Ran, seconds=10.0, command=command, limit=1000)
+        ran = await sandbox.ask("run", CommandResult, seconds=10.0, command=command, limit=1000)
     except SandboxEnded as ended:
         return str(ended)
     finally:
@@ -89,7 +89,7 @@ def _described(isolation: Isolation, config: ContainersConfig) -> str:
     bounds = bounded_by(config.cgroup)
     groups = (
         f"cgroups ({', '.join(bounds)})"
-        if bounds
-        else "no cgroups (memory is limited for each process only)"
+        if "memory" in bounds
+        else "no cgroups (memory is measured, and what exceeds it is ended)"
     )
     return f"{isolation.description}, {groups}"

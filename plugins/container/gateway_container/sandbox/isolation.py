@@ -1,4 +1,4 @@
-"""How sandboxes are kept apart here: what this machine has, chosen once at start, and never less without being told so."""
+"""Kinds of isolation. One is chosen at start-up; a weaker one is used only if configured."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError
-from gateway_container.config import ContainersConfig
+from gateway.sdk import ConfigurationError
+from gateway_container.config import MIB, ContainersConfig
+from gateway_container.jail.cgroup import bounded_by
 from gateway_container.jail.seccomp import is_known
 from gateway_container.jail.spec import Limits
 
 logger = logging.getLogger("gateway.container")
 
 FOLDER = "/mnt/data"
-"""Where code in a sandbox works, as in OpenAI's containers."""
+"""The working folder in a sandbox, as in OpenAI's containers."""
 
 _INSIDE = resources.files("gateway_container") / "inside"
 _PACKAGE = Path(__file__).parents[1]
@@ -46,49 +47,54 @@ _ENVIRONMENT = {
 
 _AGENT = ("-I", "-S", "-X", "utf8")
 _CELLS = ("-I", "-B", "-X", "utf8")
-"""The options of the interpreter of cells: it sees the packages that are installed with it."""
+"""Options of the cell interpreter. It sees the packages that are installed with it."""
 
 
 class Launch(Struct, frozen=True):
-    """A program to start, and what it reads first."""
+    """A program to start, and the input it reads first."""
 
     command: list[str]
     preamble: bytes = b""
     end: list[str] = []
-    """A command that ends the sandbox, where ending the program may not."""
+    """A command that ends the sandbox, if ending the program may not suffice."""
     folder: str | None = None
     """A folder to remove when the sandbox has ended."""
 
 
 class Isolation(Protocol):
-    """A way to keep sandboxes apart."""
+    """A way to isolate sandboxes."""
 
     @property
     def description(self) -> str:
-        """What it is, as a part of a sentence."""
+        """A description that fits into a sentence."""
+        ...
+
+    def memory(self, limits: Limits) -> int:
+        """Maximum memory in bytes that a sandbox with these limits may take, including its files."""
         ...
 
     def launch(self, name: str, limits: Limits) -> Launch:
-        """The program that runs the agent in a new sandbox. `name` is unique on this machine."""
+        """The program that runs the agent in a new sandbox. `name` must be unique on this machine."""
         ...
 
 
 def programs() -> dict[str, str]:
-    """The texts of what runs inside, by their names in the package `inside`."""
+    """Source texts of the programs that run inside, by module name in the package `inside`."""
     return {name: (_INSIDE / name).read_text(encoding="utf-8") for name in _PROGRAMS}
 
 
 def _start_agent(folder: str, python: str) -> str:
-    """The line of Python that runs the agent, whose package is in `folder`."""
+    """The line of Python that runs the agent from the package in `folder`."""
     interpreter = [python, *_CELLS, f"{folder}/inside/interpreter.py"]
     return (
         f"import sys; sys.path.insert(0, {folder!r}); sys.dont_write_bytecode = True; "
-        f"from inside.agent import main; main({interpreter!r})"
+        # Later imports of the agent must not come from a folder that sandboxed code can write to.
+        f"from inside.agent import main; sys.path.remove({folder!r}); main({interpreter!r})"
     )
 
 
 class _Interpreter(Struct, frozen=True):
-    """Python in a sandbox, and the folders that it needs."""
+    """A Python interpreter in a sandbox, and the folders that it needs."""
 
     path: str
     shown: list[str]
@@ -96,12 +102,13 @@ class _Interpreter(Struct, frozen=True):
 
 
 class Jail:
-    """The keeper of `gateway_container.jail`: namespaces and all that goes with them, or, if told so, limits alone."""
+    """The keeper of `gateway_container.jail`: namespaces, or resource limits only if configured."""
 
     def __init__(self, config: ContainersConfig, *, namespaces: bool) -> None:
         self._config = config
         self._namespaces = namespaces
         self._python = _interpreter(config.python)
+        self._counted = namespaces and "memory" in bounded_by(config.cgroup)
 
     @property
     def description(self) -> str:
@@ -109,6 +116,9 @@ class Jail:
             return "NOTHING but resource limits (unsafe = true): code can do what the gateway's user can"
         calls = "seccomp" if is_known() else f"no seccomp (unknown on {platform.machine()})"
         return f"namespaces (user, mount, pid, net, ipc, uts, cgroup), {calls}, resource limits"
+
+    def memory(self, limits: Limits) -> int:
+        return limits.memory if self._counted else limits.memory + limits.disk
 
     def launch(self, name: str, limits: Limits) -> Launch:
         python = self._python
@@ -143,7 +153,7 @@ class Jail:
 
 
 class Engine:
-    """A container engine that is asked for each sandbox: `docker run`, `podman run`."""
+    """A container engine that runs each sandbox: `docker run`, `podman run`."""
 
     def __init__(self, config: ContainersConfig) -> None:
         assert config.engine is not None
@@ -153,6 +163,9 @@ class Engine:
     @property
     def description(self) -> str:
         return f"the container engine {self._engine}, image {self._image}"
+
+    def memory(self, limits: Limits) -> int:
+        return limits.memory
 
     def launch(self, name: str, limits: Limits) -> Launch:
         loader = "\n".join(
@@ -164,36 +177,42 @@ class Engine:
                 _start_agent(_LAID, "python3"),
             )
         )
+        writable = f"rw,exec,nosuid,nodev,size={limits.disk},mode=1777"
         command = [
-            self._engine, "run", "--rm", "--interactive", "--init", "--name", name,
-            "--network", "none", "--read-only", "--cap-drop", "ALL",
+            self._engine, "run", "--rm", "--interactive", "--name", name,
+            # Does not pull images during a request, and bypasses the image's entry point.
+            "--pull", "never", "--entrypoint", "python3", "--no-healthcheck",
+            # The agent's output must not go to the engine's logs, which have no size limit.
+            "--log-driver", "none",
+            "--network", "none", "--ipc", "private", "--cgroupns", "private", "--read-only", "--cap-drop", "ALL",
             "--security-opt", "no-new-privileges", "--user", "1000:1000",
-            "--memory", str(limits.memory), "--memory-swap", str(limits.memory),
-            "--pids-limit", str(limits.processes),
+            "--memory", str(limits.memory), "--memory-swap", str(limits.memory), "--oom-score-adj", "1000",
+            # One more for the first process, which reaps orphans.
+            "--pids-limit", str(limits.processes + 1),
             "--ulimit", f"nofile={limits.open_files}", "--ulimit", f"cpu={limits.cpu_seconds}",
-            "--ulimit", f"fsize={limits.disk}", "--ulimit", "core=0",
-            "--tmpfs", f"{FOLDER}:rw,nosuid,nodev,size={limits.disk},mode=1777",
-            "--tmpfs", f"{_SCRATCH}:rw,nosuid,nodev,size={limits.disk},mode=1777",
+            "--ulimit", f"fsize={limits.disk}", "--ulimit", "core=0", "--ulimit", "memlock=65536",
+            "--tmpfs", f"{FOLDER}:{writable}", "--tmpfs", f"{_SCRATCH}:{writable}",
+            "--shm-size", str(min(limits.disk, 64 * MIB)),
             "--workdir", FOLDER, "--env", f"HOME={FOLDER}",
             *(each for pair in _ENVIRONMENT.items() for each in ("--env", "=".join(pair))),
-            self._image, "python3", *_AGENT, "-c", loader,
+            self._image, *_AGENT, "-c", loader,
         ]  # fmt: skip
         return Launch(command, end=[self._engine, "kill", name])
 
 
 def _interpreter(path: str | None) -> _Interpreter:
-    """The interpreter at `path`, or the one that this environment was made from; there the gateway's packages are hidden."""
+    """The interpreter at `path`, or the base interpreter of this environment, with the gateway's packages hidden."""
     if path is not None:
         return _Interpreter(path, _prefixes(path), [])
     path = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     if not os.path.exists(path):
         path = os.path.realpath(sys.executable)
-    own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_homes()}
+    own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_import_folders()}
     return _Interpreter(path, [sys.base_prefix, os.path.realpath(path)], sorted(own))
 
 
 def _prefixes(path: str) -> list[str]:
-    """The folders of an interpreter: its own, and that of the one its virtual environment was made from."""
+    """The folders of an interpreter: its own, and that of the base interpreter of its virtual environment."""
     if not os.access(path, os.X_OK):
         raise ConfigurationError(
             f"`python` of the sandboxes: {path!r} is not a program that can be run."
@@ -206,8 +225,8 @@ def _prefixes(path: str) -> list[str]:
     return list(dict.fromkeys(prefixes))
 
 
-def _homes() -> set[str]:
-    """Where the gateway and its plugins are imported from."""
+def _import_folders() -> set[str]:
+    """The folders from which the gateway and its plugins are imported."""
     import gateway
 
     return {
@@ -217,12 +236,12 @@ def _homes() -> set[str]:
 
 
 def _with_targets(paths: list[str]) -> list[str]:
-    """`paths`, and what they lead to."""
+    """`paths` and the targets of those that are links."""
     return [each for path in paths for each in (os.path.normpath(path), os.path.realpath(path))]
 
 
 def _outermost(paths: list[str]) -> list[str]:
-    """`paths` without those that lie in another."""
+    """`paths` without those that lie within another."""
     return [
         path
         for path in dict.fromkeys(paths)
@@ -231,6 +250,6 @@ def _outermost(paths: list[str]) -> list[str]:
 
 
 def environment() -> Mapping[str, str]:
-    """What the launching program has of the gateway's environment: where engines are found, and nothing else."""
+    """The environment variables that the launching program inherits: only those needed to find engines."""
     kept = ("PATH", "HOME", "DOCKER_HOST", "CONTAINER_HOST", "XDG_RUNTIME_DIR")
     return {name: os.environ[name] for name in kept if name in os.environ}

@@ -1,4 +1,4 @@
-"""One sandbox: a process that runs the agent, and the requests that it answers."""
+"""One sandbox: a process that runs the agent, and the requests sent to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import logging
 import os
-import shutil
 import signal
 import tempfile
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from gateway.sdk.processes import wait_for_end
 from gateway_container.jail.spec import Limits
 from gateway_container.sandbox.answers import Ready
 from gateway_container.sandbox.isolation import Isolation, Launch, environment
@@ -24,15 +24,20 @@ logger = logging.getLogger("gateway.container")
 AnswerT = TypeVar("AnswerT")
 
 _MAX_LINE = 32 * 1_048_576
-"""Of an answer: some images in base64. A sandbox that says more is ended."""
+"""Maximum size of an answer in bytes, enough for a few base64-encoded images. A sandbox that exceeds it is ended."""
 _MARGIN = 5.0
-"""Seconds that the agent gets on top of a request's own limit; then it is taken for dead."""
+"""Seconds added to a request's own limit, after which the agent is considered dead."""
+_NONSENSE = (msgspec.DecodeError, RecursionError)
+"""Errors that decoding a line may raise. Deeply nested lists raise `RecursionError`."""
 _TO_END = 3.0
-"""Seconds for a sandbox to be ended in order; then it is killed."""
+"""Seconds for a sandbox to shut down; then it is killed."""
+
+_TO_TIDY_UP = 20.0
+"""Seconds for the command that cleans up after a sandbox."""
 
 
 class SandboxEnded(Exception):
-    """The sandbox is gone, with all its state. Its text says why, as a sentence."""
+    """The sandbox has ended and its state is lost. The message states the reason as a sentence."""
 
 
 class _Head(Struct):
@@ -40,12 +45,15 @@ class _Head(Struct):
 
 
 class Sandbox:
-    """Made by `start_sandbox`. Ends when it is closed, when its agent dies, or with the gateway, however that ends."""
+    """Made by `start_sandbox`. Ends when it is closed, when its agent dies, or when the gateway ends, even by
+    SIGKILL."""
 
     def __init__(self, process: asyncio.subprocess.Process, launch: Launch) -> None:
         self._process = process
         self._launch = launch
         self._numbers = itertools.count(1)
+        self._asked: set[int] = {0}
+        """Requests that the agent has not answered, including abandoned ones. 0 is its unsolicited greeting."""
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._ended: str | None = None
         self._reader = asyncio.create_task(self._read())
@@ -53,15 +61,15 @@ class Sandbox:
 
     @property
     def process_id(self) -> int:
-        """Of the program that was started here."""
+        """Process id of the program that was started here."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
         return self._ended is None
 
-    async def greet(self, preamble: bytes, seconds: float) -> None:
-        """Send what the program reads first, and wait until its agent is ready. Raises `SandboxEnded`."""
+    async def handshake(self, preamble: bytes, seconds: float) -> None:
+        """Send the program's input, and wait until its agent is ready. Raises `SandboxEnded`."""
         pipe = self._process.stdin
         assert pipe is not None
         answer = self._waiting[0] = asyncio.get_running_loop().create_future()
@@ -70,7 +78,7 @@ class Sandbox:
             ready = msgspec.json.decode(await asyncio.wait_for(answer, seconds), type=Ready)
         except TimeoutError:
             raise SandboxEnded(f"The container did not start within {seconds:g} seconds.") from None
-        except msgspec.DecodeError:
+        except _NONSENSE:
             raise SandboxEnded("The container answered nonsense as it started.") from None
         finally:
             del self._waiting[0]
@@ -78,15 +86,16 @@ class Sandbox:
             raise SandboxEnded(f"The container did not start: {ready.failed}.")
 
     async def ask(self, do: str, kind: type[AnswerT], *, seconds: float, **fields: Any) -> AnswerT:
-        """Send a request; `seconds` is its time limit, which the agent keeps.
+        """Send a request. `seconds` is its time limit, which the agent enforces.
 
-        Raises `SandboxEnded`. Cancelling it stops what was asked for.
+        Raises `SandboxEnded`. Cancelling stops the requested work.
         """
         if self._ended is not None:
             raise SandboxEnded(self._ended)
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
+            self._asked.add(number)
             self._send({"id": number, "do": do, "seconds": seconds, **fields})
             line = await asyncio.wait_for(answer, seconds + _MARGIN)
         except TimeoutError:
@@ -100,16 +109,15 @@ class Sandbox:
             self._waiting.pop(number, None)
         try:
             return msgspec.json.decode(line, type=kind)
-        except msgspec.DecodeError:
+        except _NONSENSE:
             self._end("The container answered nonsense and was ended.")
             raise SandboxEnded(self._ended or "") from None
 
     async def close(self) -> None:
-        """End the sandbox, and wait until it is gone. Does not raise; may be called again."""
+        """End the sandbox and wait for it. Does not raise; may be called repeatedly."""
         self._end("The container was ended.")
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        # Whoever waits may be cancelled; the end goes on.
+        assert self._closing is not None
+        # A waiting caller may be cancelled; the shutdown continues.
         await asyncio.shield(self._closing)
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -118,19 +126,25 @@ class Sandbox:
         pipe.write(msgspec.json.encode(message) + b"\n")
 
     async def _read(self) -> None:
+        """Dispatch answers. The agent is not trusted: one unsolicited line ends the sandbox."""
         pipe = self._process.stdout
         assert pipe is not None
         try:
             while line := await pipe.readuntil():
                 number = msgspec.json.decode(line, type=_Head).id
+                if number not in self._asked:
+                    self._end("The container answered what nobody had asked and was ended.")
+                    return
+                self._asked.discard(number)
                 answer = self._waiting.get(number)
                 if answer is not None and not answer.done():
                     answer.set_result(line)
+                await asyncio.sleep(0)  # more lines may be available: let other tasks run first
         except asyncio.IncompleteReadError:
             self._end(
                 "The container has died: its variables, and what this call has written, are lost."
             )
-        except (asyncio.LimitOverrunError, msgspec.DecodeError):
+        except (asyncio.LimitOverrunError, *_NONSENSE):
             self._end("The container answered nonsense and was ended.")
 
     def _end(self, why: str) -> None:
@@ -142,30 +156,32 @@ class Sandbox:
                 answer.set_exception(SandboxEnded(why))
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
+        self._closing = asyncio.create_task(self._close())
 
     async def _close(self) -> None:
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
         try:
-            await asyncio.wait_for(self._process.wait(), _TO_END)
+            await asyncio.wait_for(wait_for_end(self._process), _TO_END)
         except TimeoutError:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
-        self._reader.cancel()
-        await asyncio.gather(self._reader, return_exceptions=True)
+            await wait_for_end(self._process)
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._launch.end:
             await _run_quietly(self._launch.end)
         if self._launch.folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._launch.folder, ignore_errors=True)
+            # Not `shutil.rmtree`, which deeply nested folders drive into Python's recursion limit.
+            await _run_quietly(["rm", "-rf", "--", self._launch.folder])
 
 
 async def start_sandbox(
     isolation: Isolation, name: str, limits: Limits, *, seconds: float
 ) -> Sandbox:
-    """A sandbox whose agent is ready within so many seconds. Raises `SandboxEnded` where there is none."""
+    """Start a sandbox and wait until its agent is ready. Raises `SandboxEnded` on failure or timeout."""
     launch = isolation.launch(name, limits)
-    with tempfile.TemporaryFile() as errors:  # what a container engine says of its failure
+    with tempfile.TemporaryFile() as errors:  # error output of a container engine
         try:
             process = await asyncio.create_subprocess_exec(
                 *launch.command,
@@ -182,10 +198,8 @@ async def start_sandbox(
             ) from None
         sandbox = Sandbox(process, launch)
         try:
-            await sandbox.greet(launch.preamble, seconds)
-        except (
-            BaseException
-        ) as failure:  # also where this task is cancelled: nothing is left behind
+            await sandbox.handshake(launch.preamble, seconds)
+        except BaseException as failure:  # also if this task is cancelled: nothing is left behind
             await sandbox.close()
             if isinstance(failure, SandboxEnded) and (said := _first_line(errors)):
                 raise SandboxEnded(f"The container did not start: {said}") from None
@@ -200,7 +214,7 @@ def _first_line(errors: IO[bytes]) -> str:
 
 
 async def _run_quietly(command: list[str]) -> None:
-    with suppress(OSError):
+    with suppress(OSError, TimeoutError):
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -208,4 +222,9 @@ async def _run_quietly(command: list[str]) -> None:
             stderr=asyncio.subprocess.DEVNULL,
             env=dict(environment()),
         )
-        await process.wait()
+        try:
+            await asyncio.wait_for(process.wait(), _TO_TIDY_UP)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

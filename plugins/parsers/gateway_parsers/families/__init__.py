@@ -1,1 +1,1 @@
-"""The families: data for the kit."""
+"""Definitions of the model families, as data for the kit."""

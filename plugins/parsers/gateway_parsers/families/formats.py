@@ -1,4 +1,4 @@
-"""The formats that the plugin offers, by vLLM's names, with SGLang's as aliases."""
+"""The formats that the plugin provides, under vLLM's names, with SGLang's as aliases."""
 
 from __future__ import annotations
 
@@ -22,9 +22,17 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.QWEN_3_CODER,
         aliases=(
-            "qwen3_xml", "nemotron_v3", "nemotron_3", "step3p5", "granite_thinking_parser", "minicpmv", "trinity",
+            "qwen3_xml", "nemotron_v3", "nemotron_3", "nano_v3", "step3p5", "granite_thinking_parser", "trinity",
         ),
         summary="<think> reasoning and calls as <function=…><parameter=…> (Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5)",
+    ),
+    FormatSpec(
+        name="minicpmv",
+        reasoning=marks.THINK,
+        calls=tags.QWEN_3_CODER,
+        hidden=marks.MINICPM_V,
+        plain_newlines=True,
+        summary="as qwen3_coder, with reserved markers and line breaks written as \\n (MiniCPM-V)",
     ),
     FormatSpec(
         name="mimo",
@@ -70,7 +78,7 @@ FORMATS = (
         name="deepseek_v41",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=tags.DEEPSEEK_V41,
-        aliases=("deepseekv41",),
+        aliases=("deepseekv41", "deepseek-v41"),
         summary="<think> reasoning and spaced DSML calls (DeepSeek-V4.1)",
     ),
     FormatSpec(
@@ -138,8 +146,16 @@ FORMATS = (
         reasoning=marks.THINK_FROM_START_UNTIL_CALL,
         calls=tags.MINIMAX_M2,
         turn_ends=("[e~[",),
-        aliases=("minimax", "minimax-m2", "minimax_m2_append_think", "minimax-append-think"),
+        aliases=("minimax", "minimax-m2"),
         summary="<think> reasoning that the prompt opens, and calls as <invoke> (MiniMax M2)",
+    ),
+    FormatSpec(
+        name="minimax_m2_append_think",
+        calls=tags.MINIMAX_M2,
+        lead="<think>",
+        turn_ends=("[e~[",),
+        aliases=("minimax-append-think",),
+        summary="as minimax_m2, with <think> and the reasoning kept in the text",
     ),
     FormatSpec(
         name="minimax_m3",
@@ -177,6 +193,7 @@ FORMATS = (
         reasoning=marks.COHERE,
         calls=objects.COHERE,
         frame=marks.COMMAND_3_TEXT,
+        hidden_tags=marks.CITATION,
         summary="thinking, response and action blocks (Command A, Command R7B)",
     ),
     FormatSpec(
@@ -184,6 +201,7 @@ FORMATS = (
         reasoning=marks.COHERE,
         calls=objects.COHERE,
         frame=marks.COMMAND_4_TEXT,
+        hidden_tags=marks.CITATION,
         summary="thinking, text and action blocks (Command A+)",
     ),
     FormatSpec(
@@ -279,6 +297,12 @@ FORMATS = (
         summary="inner text and calls as [{NAME: arguments}] in special tokens (Apertus)",
     ),
     FormatSpec(
+        name="sarashina",
+        reasoning=marks.THINK,
+        calls=objects.SARASHINA,
+        summary="a Python list of calls behind <|tool_calls|> (Sarashina)",
+    ),
+    FormatSpec(
         name="xlam",
         reasoning=marks.THINK,
         calls=objects.XLAM,
@@ -354,6 +378,7 @@ FORMATS = (
         name="plamo3",
         reasoning=marks.PLAMO,
         calls=headers.PLAMO_3,
+        hidden=marks.PLAMO_TAG,
         summary="reasoning and JSON calls in <|plamo:…|> markers (PLaMo 3)",
     ),
     FormatSpec(

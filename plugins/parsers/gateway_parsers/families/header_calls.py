@@ -1,4 +1,4 @@
-"""Families that write a call's name in a header of its own, and its arguments as JSON."""
+"""Families whose calls have the name in a separate header and the arguments as JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEEPSEEK_V3 = HeaderCalls(
     closing=DEEPSEEK_V31.closing,
     between="\n",
 )
-"""V3 and R1-0528: the arguments fenced, with the kind of call before the name."""
+"""V3 and R1-0528: fenced arguments, and the kind of call before the name."""
 
 MISTRAL = HeaderCalls(
     call="[TOOL_CALLS]",
@@ -58,7 +58,7 @@ MISTRAL = HeaderCalls(
     tail="",
     reads_json=MISTRAL_LIST,
 )
-"""From version 11 of Mistral's tokenizers on."""
+"""Mistral's tokenizers from version 11 on."""
 
 PLAMO_3 = HeaderCalls(
     section="<|plamo:begin_tool_requests:plamo|>",

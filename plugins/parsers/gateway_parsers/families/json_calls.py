@@ -1,4 +1,4 @@
-"""Families that write calls as JSON with the name inside."""
+"""Families whose calls are JSON with the name inside."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from gateway_parsers.kit.labels import mistral_id
 HERMES = JsonCalls(start="<tool_call>", end="</tool_call>")
 """Hermes 2 Pro, Qwen2.5, Qwen3 and many fine-tunes."""
 
+K2_HORIZON_JSON = JsonCalls(
+    start="<ifm|tool_calls>",
+    end="</ifm|tool_call>",
+    more_starts=("<ifm|tool_call>",),
+    more_ends=("</ifm|tool_calls>",),
+)
+
 LLAMA_3 = JsonCalls(
     start="",
     end="",
@@ -16,10 +23,10 @@ LLAMA_3 = JsonCalls(
     head='{"name": {name}, "parameters": ',
     between="; ",
 )
-"""Llama 3.1 to 3.3: one bare object, or several with semicolons between."""
+"""Llama 3.1 to 3.3: one bare object, or several separated by semicolons."""
 
 PLAIN_JSON = JsonCalls(start="", end="", bare_starts=("{", "["), between="\n")
-"""Whatever has been told to answer with `{"name": ..., "arguments": ...}`."""
+"""Models instructed to answer with `{"name": ..., "arguments": ...}`."""
 
 MISTRAL_LIST = JsonCalls(start="[TOOL_CALLS]", end="", listed=True, before=" ", make_id=mistral_id)
 """Mistral's tokenizers before version 11."""
@@ -38,6 +45,9 @@ HUNYUAN = JsonCalls(start="<tool_calls>", end="</tool_calls>", before="", after=
 JAMBA = JsonCalls(start="<tool_calls>", end="</tool_calls>", listed=True)
 
 NEMOTRON = JsonCalls(start="<TOOLCALL>", end="</TOOLCALL>", before="", after="", listed=True)
+
+SARASHINA = JsonCalls(start="<|tool_calls|>", end="", bare_starts=("[",), before="", listed=True)
+"""Engines that omit special tokens show the list alone."""
 
 INTERNLM = JsonCalls(
     start="<|action_start|><|plugin|>",

@@ -1,4 +1,4 @@
-"""Families that write calls as Python, or in Gemma's braces."""
+"""Families whose calls are Python, or Gemma's braces."""
 
 from __future__ import annotations
 

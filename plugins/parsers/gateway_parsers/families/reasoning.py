@@ -1,4 +1,4 @@
-"""How families mark reasoning."""
+"""Reasoning markers of the families."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from msgspec.structs import replace
 from gateway_parsers.spec import Frame, Reasoning
 
 THINK = Reasoning(open="<think>", close="</think>")
-"""The model opens the block itself, or its prompt says otherwise: Qwen3 and most others."""
+"""The model opens the block itself, unless its prompt does: Qwen3 and most others."""
 
 THINK_FROM_START = replace(THINK, default_start="reasoning")
-"""The prompt opens the block, so that an output begins inside it: DeepSeek-R1 and its kin."""
+"""The prompt opens the block, so the output starts inside it: DeepSeek-R1 and similar models."""
 
 THINK_UNTIL_CALL = replace(THINK, call_ends_it="always")
-"""As `THINK`, in families whose calls begin with a special token, which is never prose."""
+"""Like `THINK`, for families whose calls start with a special token, which is never prose."""
 
 THINK_FROM_START_UNTIL_CALL = replace(THINK_FROM_START, call_ends_it="always")
 
@@ -27,7 +27,7 @@ MISTRAL = Reasoning(
     after_close="",
     call_ends_it="always",
 )
-"""Magistral's special tokens; its first version wrote `<think>`."""
+"""Magistral's special tokens; its first version used `<think>`."""
 
 GEMMA = Reasoning(
     open="<|channel>thought",
@@ -48,7 +48,7 @@ GRANITE = Reasoning(
     before_close="\n\n",
     after_close="\n",
 )
-"""Granite 3.2 in words, 3.3 in tags."""
+"""Granite 3.2 uses phrases, 3.3 uses tags."""
 
 COHERE = Reasoning(
     open="<|START_THINKING|>",
@@ -72,6 +72,9 @@ COMMAND_4_TEXT = Frame(
     also_close=("<|END_RESPONSE|>",),
     special=True,
 )
+
+CITATION = ("<co", "</co")
+"""Tags around cited text, as `<co>…</co: 0:[1]>`. The sources that they number are not in the output."""
 
 KIMI_1 = Reasoning(open="◁think▷", close="◁/think▷", call_ends_it="always")
 
@@ -114,6 +117,8 @@ INKLING_TEXT = Frame(
     ),
     also_close=("<|content_model_end_sampling|>",),
     special=True,
+    titled="<|message_model|>",
+    title_end="<|content_",
 )
 
 APERTUS = Reasoning(
@@ -143,16 +148,25 @@ PLAMO = Reasoning(
     call_ends_it="always",
 )
 
+PLAMO_TAG = ("<|plamo:tag|>",)
+"""Ends a message."""
+
+MINICPM_V = (
+    "<|im_end|>",
+    *(f"<{bar}reserved_{number}{bar}>" for number in range(12, 16) for bar in ("", "|")),
+)
+"""Markers that MiniCPM-V writes within its text."""
+
 ANSWER = Frame(open="<answer>", close="</answer>", also_open=("助手：",))
 RESPONSE = Frame(open="<response>", close="</response>")
 BOX = ("<|begin_of_box|>", "<|end_of_box|>")
-"""Around the answer proper, in GLM's models that see."""
+"""Enclose the final answer of GLM's vision models."""
 
 KIMI_2_SECTION = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
-"""As the model sometimes spells what encloses its calls, which stand by themselves too."""
+"""A variant spelling of the markers around calls; calls also occur without them."""
 
 GEMMA_RESPONSE = ("<|tool_response>",)
-"""What the model asks for answers with, and repeats where nothing stops it there."""
+"""The marker that ends a request for results. The model repeats it if generation does not stop there."""
 
 SOLAR = Reasoning(
     open="<|think:start|>",

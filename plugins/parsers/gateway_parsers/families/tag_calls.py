@@ -1,9 +1,10 @@
-"""Families that write calls as tags, one per parameter."""
+"""Families whose calls are tags, one per parameter."""
 
 from __future__ import annotations
 
-from gateway_parsers.families.json_calls import HERMES
+from gateway_parsers.families.json_calls import HERMES, K2_HORIZON_JSON
 from gateway_parsers.kit.arguments import Trim
+from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.nested_tags import NestedTagCalls
 from gateway_parsers.kit.tag_calls import TagCalls
 
@@ -30,7 +31,7 @@ QWEN_3_CODER = _functions("tool_call")
 """Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, Granite 4.2."""
 
 MIMO = _functions("tool_call", trim="nothing", line="")
-"""As Qwen3-Coder, with values to the letter."""
+"""Like Qwen3-Coder, with values taken literally."""
 
 SEED_OSS = _functions("seed:tool_call")
 
@@ -38,7 +39,7 @@ SEED_OSS = _functions("seed:tool_call")
 def _invokes(
     start: str, end: str, prefix: str = "", *, typed: bool = False, **more: object
 ) -> TagCalls:
-    """`<invoke name="f"><parameter name="a">1</parameter></invoke>` in a section."""
+    """`<invoke name="f"><parameter name="a">1</parameter></invoke>` within a section."""
     flag = ' string="{string}"' if typed else ""
     return TagCalls(
         start=start,
@@ -64,7 +65,7 @@ _DSML_WORDS = ("function_calls", "tool_calls", "toolcalls", "tool")
 
 
 def _dsml(word: str, *, prefix: str = _DSML, spellings: tuple[TagCalls, ...] = ()) -> TagCalls:
-    """The tags with `<PREFIXword>` around calls; the other words are read too."""
+    """Tags with `<PREFIXword>` around calls. The other words are also read."""
     start = f"<{prefix}{word}>"
     others = tuple(f"<{prefix}{other}>" for other in _DSML_WORDS if other != word)
     return _invokes(
@@ -81,7 +82,7 @@ def _dsml(word: str, *, prefix: str = _DSML, spellings: tuple[TagCalls, ...] = (
 
 
 _DSML_SPELLINGS = tuple(_dsml("tool_calls", prefix=f"{bar}DSML{bar}") for bar in ("｜｜", "‖", "|"))
-"""With other bars, as the models write them now and then."""
+"""Variants with other bar characters, which the models sometimes write."""
 DEEPSEEK_V32 = _dsml("function_calls", spellings=_DSML_SPELLINGS)
 DEEPSEEK_V4 = _dsml("tool_calls", spellings=_DSML_SPELLINGS)
 DEEPSEEK_V41 = _invokes(
@@ -108,7 +109,7 @@ MUSE_GLIMMER = _invokes(
     preface_end="<|message|>",
     doubled_names=True,
 )
-"""Calls stand in messages of their own, which say to whom they are."""
+"""Calls are in messages of their own, which name the recipient."""
 
 MINIMAX_M2 = _invokes("<minimax:tool_call>", "</minimax:tool_call>", more_starts=("<invoke",))
 
@@ -124,6 +125,7 @@ STEP_3 = TagCalls(
     key_open="<steptml:parameter",
     value_close="</steptml:parameter>",
     noise=("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>", "<｜tool_call_end｜>"),
+    titled="<｜tool_sep｜>",
     name_attribute="name",
     key_attribute="name",
     head='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">\n',
@@ -142,6 +144,8 @@ def _keys(
     section: bool = False,
     separator: str = "",
     argument: str = "arg",
+    typed: bool = False,
+    reads_json: JsonCalls | None = None,
 ) -> TagCalls:
     """`<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`."""
 
@@ -172,26 +176,29 @@ def _keys(
         opening=tag("tool_calls") + line if section else "",
         closing=line + tag("/tool_calls") if section else "",
         between=line,
-        reads_json=None if section else HERMES if not tags else None,
+        type_open=tag(f"{argument}_type") if typed else "",
+        type_close=tag(f"/{argument}_type") if typed else "",
+        reads_json=reads_json,
     )
 
 
-GLM_45 = _keys("\n")
-GLM_47 = _keys("")
-K2_HORIZON = _keys("\n", tags="ifm|", section=True)
+GLM_45 = _keys("\n", reads_json=HERMES)
+GLM_47 = _keys("", reads_json=HERMES)
+K2_HORIZON = _keys("\n", tags="ifm|", section=True, typed=True, reads_json=K2_HORIZON_JSON)
+"""Its template can ask for values with their types, or for calls as JSON; all are read."""
 
 
 def hy_v3(suffix: str = "") -> TagCalls:
-    """Hunyuan 3, some of whose checkpoints have tokens with a suffix of their own."""
+    """Hunyuan 3. Some checkpoints have tokens with a suffix."""
     return _keys("\n", suffix=suffix, section=True, separator="tool_sep")
 
 
 def hy_v4(suffix: str = "") -> TagCalls:
-    """Hunyuan 4, with suffixes as Hunyuan 3."""
+    """Hunyuan 4, with suffixes like Hunyuan 3."""
     return _keys("", suffix=suffix, section=True)
 
 
-TELECHAT_4 = _keys("", argument="param")
+TELECHAT_4 = _keys("", argument="param", reads_json=HERMES)
 
 SOLAR_OPEN_2 = TagCalls(
     start="<|tool_call:start|>",
@@ -241,4 +248,5 @@ MINICPM_5 = TagCalls(
     head='<function name="{name}">',
     parameter='<param name="{key}">{value}</param>',
     tail="</function>",
+    cdata=True,
 )

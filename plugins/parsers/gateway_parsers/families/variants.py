@@ -1,4 +1,4 @@
-"""Formats that differ between versions of one family, told apart by the model's chat template."""
+"""Selects between versions of a family's format by the model's chat template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gateway.protocols.engine import ModelInfo
+from gateway.sdk import ModelInfo
 from gateway_parsers.families.header_calls import MISTRAL
 from gateway_parsers.families.json_calls import MISTRAL_LIST
 from gateway_parsers.families.tag_calls import hy_v3, hy_v4
@@ -16,7 +16,8 @@ _SUFFIX = re.compile(r"<tool_calls(:[0-9A-Za-z]+)>")
 
 
 def variant_of(spec: FormatSpec, model: ModelInfo) -> FormatSpec:
-    """`spec` as this model writes it. What is read does not depend on it, but for the suffixes of Hunyuan's tokens."""
+    """`spec` as this model writes it. Reading is the same for all variants, except for the suffixes of Hunyuan's
+    tokens."""
     template = model.chat_template or ""
     if spec.calls is MISTRAL and "[TOOL_CALLS]" in template and "[ARGS]" not in template:
         return replace(spec, calls=MISTRAL_LIST)

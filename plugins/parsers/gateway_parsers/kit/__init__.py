@@ -1,1 +1,1 @@
-"""What every format is made of: markers, an incremental JSON reader, readers of calls, the machine that drives them."""
+"""Building blocks of formats: markers, incremental JSON, call readers and the machine that drives them."""

@@ -1,26 +1,28 @@
-"""Arguments that a model writes one by one, not as JSON, made into the JSON text of one object."""
+"""Converts arguments that a model writes one by one to the JSON text of one object."""
 
 from __future__ import annotations
 
 import json
 from typing import Literal, TypeAlias
 
+from gateway.sdk.json_schema import ANY_TYPE, JsonType, SchemaNode
+from gateway_parsers.kit.argument_types import STRING
 from gateway_parsers.kit.coercion import MixedText, coerced, quoted
 from gateway_parsers.kit.literal_syntax import PYTHON
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.schema import ANY, STRING, JsonType, SchemaNode
 
 Trim: TypeAlias = Literal["nothing", "newline", "all"]
-"""What of the whitespace around a value is markup: none of it, one line break on each side, or all."""
+"""Which white space around a value is markup: none, one line break on each side, or all."""
 Hint: TypeAlias = Literal["string", "json"] | None
-"""What the markup itself says of a value: it is a string, or it is JSON."""
+"""The type of a value as declared by the markup: a string, or JSON; None if not declared."""
 
 
 class ArgumentWriter:
-    """Makes one call's arguments; `parts` are taken away by the reader.
+    """Builds the arguments of one call. The reader takes and clears `parts`.
 
-    Strings go out as they come, JSON-escaped; a value that may be something else is kept until that is clear.
+    Strings are emitted as they arrive, JSON-escaped. A value that may have another type is held until its type is
+    known.
     """
 
     __slots__ = (
@@ -36,7 +38,7 @@ class ArgumentWriter:
     )
 
     def __init__(self, schema: SchemaNode, trim: Trim, *, count: int = 0) -> None:
-        """`count`: how many members somebody else has written before."""
+        """`count`: number of members already written by others."""
         self.parts: list[str] = []
         self._schema = schema
         self._trim = trim
@@ -48,19 +50,24 @@ class ArgumentWriter:
         self._started = False
 
     @property
+    def count(self) -> int:
+        """Number of values that have started."""
+        return self._count
+
+    @property
     def empty(self) -> bool:
-        """No value has begun yet."""
+        """Whether no value has started yet."""
         return not self._count
 
     def key(self, name: str, hint: Hint = None) -> None:
-        """A value begins, under `name`."""
+        """Start a value under `name`."""
         self.parts.append(f"{', ' if self._count else '{'}{quoted(name)}: ")
         self._count += 1
         self._started = False
         self._spaces = []
         node = self._schema.member(name)
         types = node.types() if node is not None else frozenset()
-        if hint == "string":
+        if hint == "string" and (not types or "string" in types):
             types = STRING
         elif hint == "json":
             types = types - STRING
@@ -72,10 +79,10 @@ class ArgumentWriter:
             return
         self._held = []
         if "string" in types or not (types or hint):
-            self._mixed = MixedText(types or ANY)
+            self._mixed = MixedText(types or ANY_TYPE)
 
     def text(self, piece: str) -> None:
-        """More of the open value."""
+        """Append to the open value."""
         if not self._started:
             if self._trim == "newline" and piece[:1] == "\n":
                 piece = piece[1:]
@@ -101,7 +108,7 @@ class ArgumentWriter:
             self._held = None
 
     def end(self, *, closed: bool = True) -> None:
-        """The open value ends; not `closed`: its end marker is missing, and whitespace before what follows is markup."""
+        """End the open value. If not `closed`, its end marker is missing, and trailing white space is markup."""
         spaces = "".join(self._spaces)
         if self._trim == "all" or not closed:
             spaces = ""
@@ -111,20 +118,24 @@ class ArgumentWriter:
             self.parts.append(_escaped(spaces) + '"')
         else:
             text = "".join(self._held) + spaces
-            types = self._types or (ANY if self._mixed is not None else frozenset())
-            self.parts.append(typed(text, types))
+            types = self._types or (ANY_TYPE if self._mixed is not None else frozenset())
+            untyped = not self._types and text.strip() == "None"  # as True is true
+            self.parts.append("null" if untyped else typed(text, types))
         self._held = None
 
     def finish(self) -> None:
-        """There are no more values."""
+        """End the arguments."""
         self.parts.append("}" if self._count else "{}")
 
 
 def typed(text: str, types: frozenset[JsonType]) -> str:
-    """What `text` stands for; where no string is allowed, a list or an object may be written as Python."""
+    """The JSON text of the value that `text` represents. Where strings are not allowed, lists and objects may be in
+    Python syntax."""
     said = coerced(text, types)
     if said.startswith('"') and "string" not in types and text.lstrip()[:1] in ("{", "["):
         stripped = text.strip()
+        if '\\"' in stripped and (unescaped := _unescaped(stripped, types)) is not None:
+            return unescaped
         value = LiteralValue(PYTHON, None)
         end, literal = value.read(stripped, 0, final=True)
         if value.done and end == len(stripped):
@@ -132,6 +143,16 @@ def typed(text: str, types: frozenset[JsonType]) -> str:
     return said
 
 
+def _unescaped(text: str, types: frozenset[JsonType]) -> str | None:
+    """The value of JSON that the model escaped as within a string; None if it is none."""
+    try:
+        inner = json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return None
+    said = coerced(inner, types)
+    return None if said.startswith('"') else said
+
+
 def _escaped(text: str) -> str:
-    """The inside of a JSON string."""
+    """`text` escaped for use inside a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from gateway.constraints import Const, Constraint, FreeText, OneOf, Repeat
-from gateway.errors import Unsupported
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, ToolDefinition, Unsupported
+from gateway.sdk.constraints import Const, Constraint, FreeText, OneOf, Repeat
+from gateway.sdk.json_schema import SchemaNode
+from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
@@ -26,7 +26,6 @@ from gateway_parsers.kit.parameters import (
     value_constraint,
 )
 from gateway_parsers.kit.reader import StepReader, skip
-from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
@@ -35,12 +34,12 @@ _MAX_DEPTH: Final = 8
 
 
 class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
-    """A family whose calls are written so; a `CallSyntax`."""
+    """Data of families with this syntax; a `CallSyntax`."""
 
     start: str
     end: str
     mark: str
-    """Begins and ends a string, in which nothing is escaped."""
+    """Delimits a string. Nothing in it is escaped."""
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -156,7 +155,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class BraceReader(StepReader):
-    """The reader of `BraceCalls`. A call starts at its brace; its arguments become JSON as they come."""
+    """The reader of `BraceCalls`. A call starts at its brace. Arguments are converted to JSON as they arrive."""
 
     __slots__ = ("_head", "_shape", "_tools", "_value")
 
@@ -183,11 +182,11 @@ class BraceReader(StepReader):
         self.unclosed = True
         self.status = "done"
         if stopped and self._step is BraceReader._body and self._value.may_close:
-            self._arguments(self._value.closing())  # only brackets are missing
+            self._arguments(self._value.closing())  # only closing brackets are missing
             self._end()
 
     def _end_at_name(self, *, stopped: bool) -> None:
-        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        """Handle an output that ends before a call is certain. It is a call if it ends with a tool's name."""
         head = self._head[: len(self._head) - self._shape.stops.held(self._head, 0, Position())]
         hit = _NAME.fullmatch(head.strip())
         if not stopped or hit is None or hit[1] not in self._tools or not self._start(hit[1]):
@@ -227,9 +226,7 @@ class BraceReader(StepReader):
             self._end()
             self._step = BraceReader._after
             return end
-        self._value = LiteralValue(
-            self._shape.literals, SchemaNode.of_tool(self._tools.get(hit[1]))
-        )
+        self._value = LiteralValue(self._shape.literals, arguments_schema(self._tools.get(hit[1])))
         self._step = BraceReader._body
         if text[end] == "(":
             self.recoveries += 1
@@ -249,13 +246,13 @@ class BraceReader(StepReader):
         return pos
 
     def _after(self, text: str, pos: int, final: bool) -> int:
-        """Behind the arguments: the end marker, perhaps behind a bracket too many."""
+        """After the arguments: the end marker, possibly after a superfluous bracket."""
         start = skip(text, pos, WHITESPACE + "})")
         if start == len(text):
             return start
         marker = self._shape.stops.at(text, start)
         if marker is None and self._shape.stops.begins_at(text, start):
-            return len(text) if final else start  # an end marker that was cut off, or may yet come
+            return len(text) if final else start  # an end marker that is cut off or incomplete
         self.status = "done"
         if marker is not None and marker.action == "close":
             return start + len(marker.text)

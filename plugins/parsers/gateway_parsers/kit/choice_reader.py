@@ -1,30 +1,41 @@
-"""Choosing how calls are read by the first character behind their marker."""
+"""Selects a call reader by the first character after the marker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Literal
 
-from gateway.deltas import Delta
+from gateway.sdk import Delta
 from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.reader import skip
 from gateway_parsers.kit.syntax import CallReader
 
 
 class ChoiceReader:
-    """A `CallReader` that becomes the one that `choose` gives for the first character that is none of `passed`."""
+    """A `CallReader` that delegates to the one that `choose` returns for the first character not in `passed`.
 
-    __slots__ = ("_choose", "_empty", "_inner", "_marker", "_passed", "_rest", "_spaces", "_status")
+    `mark`: a marker that may precede that character; empty if there is none.
+    """
+
+    __slots__ = (
+        "_choose", "_empty", "_inner", "_mark", "_marker", "_passed", "_rest", "_spaces", "_status",
+    )  # fmt: skip
 
     def __init__(
-        self, marker: str, choose: Callable[[str], CallReader], *, passed: str = WHITESPACE
+        self,
+        marker: str,
+        choose: Callable[[str], CallReader],
+        *,
+        passed: str = WHITESPACE,
+        mark: str = "",
     ) -> None:
         self._choose = choose
         self._passed = passed
+        self._mark = mark
         self._inner: CallReader | None = None
         self._marker = marker
         self._rest = ""
-        """What was passed, and the inner reader did not take: it has failed then."""
+        """Skipped text, if the inner reader failed without taking it."""
         self._spaces: list[str] = []
         self._status: Literal["more", "done", "failed"] = "more"
         self._empty: list[Delta] = []
@@ -42,6 +53,10 @@ class ChoiceReader:
         return self._inner.unclosed if self._inner is not None else False
 
     @property
+    def verbatim(self) -> bool:
+        return self._inner.verbatim if self._inner is not None else False
+
+    @property
     def recoveries(self) -> int:
         return self._inner.recoveries if self._inner is not None else 0
 
@@ -56,16 +71,24 @@ class ChoiceReader:
         return self._marker + "".join(self._spaces)
 
     def read(self, text: str, pos: int, *, final: bool) -> int:
-        if self._inner is None:
+        while self._inner is None:
             start = skip(text, pos, self._passed)
             if start > pos:
                 self._spaces.append(text[pos:start])
             if start == len(text):
                 return start
-            self._inner = self._choose(text[start])
-            passed = "".join(self._spaces)
-            self._rest = passed[self._inner.read(passed, 0, final=False) :]
             pos = start
+            mark = self._mark
+            if mark and text.startswith(mark, pos):
+                self._mark = ""
+                self._spaces.append(mark)
+                pos += len(mark)
+            elif mark and not final and mark.startswith(text[pos:]):
+                return pos
+            else:
+                self._inner = self._choose(text[pos])
+                passed = "".join(self._spaces)
+                self._rest = passed[self._inner.read(passed, 0, final=False) :]
         return self._inner.read(text, pos, final=final)
 
     def finish(self, *, stopped: bool) -> None:

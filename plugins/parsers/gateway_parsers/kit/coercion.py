@@ -1,4 +1,4 @@
-"""A value written as plain text, and the JSON value that its schema makes of it."""
+"""Converts plain text to a JSON value according to its schema."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from gateway_parsers.kit.schema import JsonType
+from gateway.sdk.json_schema import JsonType
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBER_CHARACTERS = "+-.0123456789eE"
-_LITERALS: dict[JsonType, tuple[str, ...]] = {"boolean": ("true", "false"), "null": ("null",)}
+_LITERALS: dict[JsonType, tuple[str, ...]] = {
+    "boolean": ("true", "false"), "null": ("null", "none"),
+}  # fmt: skip
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _EMPTY: tuple[tuple[JsonType, str], ...] = (("null", "null"), ("array", "[]"), ("object", "{}"))
 MAX_DIGITS = 400
-"""A longer number is a string: neither float nor a decimal conversion takes it."""
+"""Longer numbers become strings, because float and decimal conversion reject them."""
 
 
 def quoted(text: str) -> str:
@@ -27,9 +29,9 @@ def quoted(text: str) -> str:
 
 
 def coerced(text: str, types: Collection[JsonType]) -> str:
-    """The JSON text of the value that `text` stands for under a schema that allows `types`; empty: it does not say.
+    """The JSON text of the value that `text` represents under a schema that allows `types`; empty if unspecified.
 
-    A string comes out only where one is allowed, or where `text` is nothing else.
+    Returns a string only if one is allowed, or if `text` has no other reading.
     """
     stripped = text.strip()
     if not stripped and types and "string" not in types:
@@ -48,7 +50,8 @@ def coerced(text: str, types: Collection[JsonType]) -> str:
 
 
 def _as(kind: JsonType, text: str, types: Collection[JsonType]) -> str | None:
-    """`text` as a value of one of `types`; None if it is none. Without strings, what is no JSON may still be meant so."""
+    """`text` as a value of one of `types`; None if impossible. If strings are not allowed, near-JSON is also
+    accepted."""
     lenient = "string" not in types
     match kind:
         case "null":
@@ -97,7 +100,7 @@ def _number(text: str, *, lenient: bool) -> str | None:
 
 
 def _json(text: str) -> str | None:
-    """`text` itself if it is one JSON value that every reader takes."""
+    """`text` if it is one JSON value in strict syntax, else None."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -123,7 +126,7 @@ def _finite(value: Any) -> bool:
 
 
 class MixedText:
-    """Whether a text that arrives in pieces can still be something else than a string. Looks at each character once."""
+    """Tracks whether streamed text can still be something other than a string. Examines each character once."""
 
     __slots__ = ("_head", "_numeric", "_types")
 
@@ -133,9 +136,9 @@ class MixedText:
         self._numeric = "integer" in types or "number" in types
 
     def may_be_other(self, piece: str) -> bool:
-        """After `piece` too?"""
+        """Whether that still holds after `piece`."""
         if len(self._head) < 8:
-            self._head = (self._head + piece[:64]).lstrip()[:8]
+            self._head = (self._head + piece if self._head else piece.lstrip())[:8]
         head = self._head
         if not head:
             return True

@@ -1,37 +1,64 @@
-"""Arguments that a model has written as a JSON string of their JSON."""
+"""Reads arguments that a model wrote as a JSON string containing JSON."""
 
 from __future__ import annotations
 
-import json
+from typing import Final
 
 from gateway_parsers.kit.json_text import JsonText
+from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
+
+_LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
+_NO_STOPS: Final = MarkerSet(())
 
 
 class EncodedArguments:
-    """Reads the string from behind its opening quote, and gives arguments: the object that it says, or else the string."""
+    """Reads the string after its opening quote and returns the object that it contains, repaired if necessary."""
 
-    __slots__ = ("_is_object", "_text")
+    __slots__ = ("_held", "_text", "_value", "failed", "is_object", "repairs")
 
     def __init__(self, quote: str) -> None:
+        self.is_object = False
+        """Whether the string contains an object, as far as it was read."""
+        self.failed = False
+        """Whether it contains something else."""
+        self.repairs = 0
         self._text = JsonText(quote)
-        self._is_object: bool | None = None
+        self._value = JsonValue(_NO_STOPS)
+        self._held = ""
 
     @property
     def done(self) -> bool:
         return self._text.done
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
-        """Like `JsonValue.read`."""
-        pos, said = self._text.read(text, pos, final=final)
-        opening = ""
-        if self._is_object is None:
-            said = said.lstrip()
-            if said:
-                self._is_object = said[0] == "{"
-                opening = "" if self._is_object else '"'
-        if self._is_object:
-            return pos, said
-        if self._is_object is None:
-            return pos, ""
-        quoted = json.dumps(said, ensure_ascii=False)[1:]
-        return pos, opening + (quoted if self.done else quoted[:-1])
+        """Like `JsonValue.read`. An empty string gives nothing."""
+        said = ""
+        while not self.is_object:
+            pos, said = self._first(text, pos, final=final)
+            if self.done or not said:
+                return pos, ""
+            self.is_object = said == "{"
+            self.failed = not self.is_object and said not in WHITESPACE
+            if self.failed:
+                return pos, ""
+        pos, more = self._text.read(text, pos, final=final)
+        said = self._held + said * (said == "{") + more
+        end, found = self._value.read(said, 0, final=self.done)
+        self._held = said[end:] if not self._value.done else ""
+        if self.done and not self._value.done:
+            found += self.ending()
+        self.repairs = self._value.repairs
+        return pos, found
+
+    def _first(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
+        """Read one character."""
+        for size in range(1, min(_LONGEST_ESCAPE, len(text) - pos) + 1):
+            reached, said = self._text.read(text[pos : pos + size], 0, final=False)
+            if reached:
+                return pos + reached, said
+        return (len(text), "") if final else (pos, "")
+
+    def ending(self) -> str:
+        """What completes the object if the string ends here."""
+        return self._value.ending()

@@ -1,14 +1,13 @@
-"""Calls with the name in a header of its own: kimi, deepseek, mistral and their kin."""
+"""Calls with the name in a separate header: kimi, deepseek, mistral and similar families."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.constraints import Const, Constraint, OneOf, Regex
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, ToolDefinition
+from gateway.sdk.constraints import Const, Constraint, OneOf, Regex, arguments_constraint
 from gateway_parsers.kit.choice_reader import ChoiceReader
-from gateway_parsers.kit.constrain import arguments_constraint, repeated
+from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.header_reader import HeaderReader
 from gateway_parsers.kit.header_shape import HeaderShape
 from gateway_parsers.kit.json_call_reader import JsonCallReader
@@ -18,17 +17,17 @@ from gateway_parsers.kit.template import constraints, fill, in_order
 
 
 class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
-    """A family whose calls have headers; a `CallSyntax`. The templates are what the model writes."""
+    """Data of families whose calls have headers; a `CallSyntax`. The templates are what the model writes."""
 
     head: str
-    """What begins a call, with `{name}` and perhaps `{index}`, which counts the calls from 0."""
+    """Start of a call, with `{name}` and optionally `{index}`, which counts calls from 0."""
     tail: str
-    """What ends a call."""
+    """End of a call."""
     opening: str = ""
     closing: str = ""
     between: str = ""
     reads_json: JsonCalls | None = None
-    """Calls as JSON behind the same marker, which other versions of the family write."""
+    """JSON calls after the same marker, which other versions of the family write."""
 
     @property
     def trigger(self) -> str | None:

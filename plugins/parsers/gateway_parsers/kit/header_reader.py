@@ -1,4 +1,4 @@
-"""Reading calls with the name in a header of its own."""
+"""Reads calls with the name in a separate header."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ANYWHERE: Final = Position()
 
 
 class HeaderReader(StepReader):
-    """The reader of `HeaderShape`. A call starts when its arguments begin, and ends when its JSON does."""
+    """The reader of `HeaderShape`. A call starts with its arguments and ends with their JSON."""
 
-    __slots__ = ("_calls", "_encoded", "_part", "_parts", "_shape", "_tools", "_value")
+    __slots__ = ("_calls", "_encoded", "_label", "_part", "_parts", "_shape", "_tools", "_value")
 
     def __init__(
         self, shape: HeaderShape, marker: str, accept: Accept | None, tools: Collection[str]
@@ -30,6 +30,8 @@ class HeaderReader(StepReader):
         self._calls = 0
         self._parts: list[str] = []
         self._part = ""
+        self._label: tuple[str, str | None] = ("", None)
+        """Name and id of a call whose arguments are encoded."""
         self._value = JsonValue(shape.stops, special=True)
         self._encoded = EncodedArguments('"')
 
@@ -41,7 +43,7 @@ class HeaderReader(StepReader):
         elif self._step is HeaderReader._json:
             self.recoveries += 1
             if stopped and self._value.may_close:
-                self._arguments(self._value.closing())  # only brackets are missing
+                self._arguments(self._value.closing())  # only closing brackets are missing
                 self._end()
             self.status = "done"
         elif self._step is HeaderReader._encoded_json:
@@ -51,7 +53,7 @@ class HeaderReader(StepReader):
             self._done()
 
     def _end_at_name(self, *, stopped: bool) -> None:
-        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        """Handle an output that ends before a call is certain. It is a call if it ends with a tool's name."""
         part = self._part[: len(self._part) - self._shape.header.held(self._part, 0, _ANYWHERE)]
         name, call_id = "", None
         if self._step is HeaderReader._header:
@@ -64,7 +66,7 @@ class HeaderReader(StepReader):
         self._done()
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
-        """In a section, before a call or behind one."""
+        """Inside a section, before or after a call."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
@@ -75,7 +77,7 @@ class HeaderReader(StepReader):
                 if not final:
                     return start
                 if not self.undecided:
-                    return len(text)  # an end marker that was cut off
+                    return len(text)  # an end marker that is cut off or incomplete
             if self._calls and not self.undecided:
                 self._done()
             else:
@@ -119,13 +121,14 @@ class HeaderReader(StepReader):
                 self._part = ""
             return end + len(marker.text)
         name, call_id = shape.label([*self._parts, self._part.strip()], self._tools)
-        if not self._start(name, call_id):
-            self._fail()
-            return end
-        if marker.text == '"':
+        if marker.text == '"' and name:
             self._encoded = EncodedArguments(marker.text)
+            self._label = name, call_id
             self._step = HeaderReader._encoded_json
             return end + 1
+        if marker.text == "[" or not self._start(name, call_id):
+            self._fail()
+            return end
         if marker.action == "open":
             self._value = JsonValue(shape.stops, special=True)
             self._step = HeaderReader._json
@@ -146,16 +149,30 @@ class HeaderReader(StepReader):
         return pos
 
     def _encoded_json(self, text: str, pos: int, final: bool) -> int:
-        """In arguments that were made JSON twice."""
+        """Inside arguments that were JSON-encoded twice."""
         stops = self._shape.stops
         hit = stops.find(text, pos, _ANYWHERE, final=final)
         limit = hit[0] if hit is not None else len(text)
         if hit is None and not final:
             limit -= stops.held(text, pos, _ANYWHERE)
-        length, piece = self._encoded.read(text[pos:limit], 0, final=final or hit is not None)
+        encoded = self._encoded
+        length, piece = encoded.read(text[pos:limit], 0, final=final or hit is not None)
+        ended = encoded.done or (hit is not None and pos + length == limit)
+        if encoded.is_object or ended:
+            begun = not self.undecided or (not encoded.failed and self._start(*self._label))
+            if not begun:
+                self._fail()
+                return pos + length
+        if encoded.failed:
+            self._fail()
+            return pos + length
         self._arguments(piece)
-        if self._encoded.done or (hit is not None and pos + length == limit):
+        if ended:
             self.recoveries += 1
+            if not encoded.done and encoded.is_object:
+                self._arguments(encoded.ending())
+            elif not encoded.is_object:
+                self._arguments("{}")
             self._end_call()
         return pos + length
 
@@ -165,14 +182,16 @@ class HeaderReader(StepReader):
         self._step = HeaderReader._behind
 
     def _behind(self, text: str, pos: int, final: bool) -> int:
-        """Behind a call's JSON."""
+        """After a call's JSON."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
         shape = self._shape
         marker = shape.behind.at(text, start)
         if marker is None and shape.behind.begins_at(text, start):
-            return len(text) if final else start  # an end marker that was cut off, or may yet come
+            return len(text) if final else start  # an end marker that is cut off or incomplete
+        if marker is not None and not final and shape.behind.may_grow(text, start, marker):
+            return start
         if marker is None:
             self._leave()
             return start
@@ -189,7 +208,7 @@ class HeaderReader(StepReader):
         return start + len(marker.text)
 
     def _leave(self) -> None:
-        """The call is over."""
+        """End the call."""
         if self._shape.section:
             self._step = HeaderReader._outside
         else:

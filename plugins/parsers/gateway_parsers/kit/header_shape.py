@@ -1,4 +1,4 @@
-"""The data of calls with the name in a header of its own, and JSON arguments behind it."""
+"""Data of calls with the name in a separate header, followed by JSON arguments."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from gateway_parsers.kit.markers import Marker, MarkerSet
+from gateway_parsers.kit.markers import Marker, MarkerSet, check_distinct
 
 
 class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How calls of this kind are marked: `section`, then for each call `call`, a header, `separator`, JSON, `call_end`."""
+    """The markup: `section`, then for each call `call`, a header, `separator`, JSON, `call_end`."""
 
     section: str = ""
-    """Empty: calls stand by themselves."""
+    """Empty if calls have no section."""
     section_end: str = ""
     call: str
     call_end: str = ""
-    """Empty: the end of the JSON ends the call."""
+    """Empty if the end of the JSON ends the call."""
     separators: tuple[str, ...] = ()
-    """What ends the header, or a part of it."""
+    """Separators that end the header or a part of it."""
     opens: tuple[str, ...] = ("{",)
-    """What the JSON begins with, which ends the header too."""
+    """First characters of the JSON, which also end the header."""
     fences: tuple[str, ...] = ()
-    """What may stand around the JSON, and says nothing."""
+    """Code fences that may surround the JSON and are ignored."""
     label: Callable[[list[str], Collection[str]], tuple[str, str | None]]
-    """The parts of a header, made into name and id (None: the assembler makes one), in view of the tools' names. An empty
-    name is none."""
+    """Converts the parts of a header to a name and an id, given the tools' names.
+
+    The id is None if the assembler should create one. An empty name means no call.
+    """
+
+    def __post_init__(self) -> None:
+        check_distinct(self.starts, self.ends)
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -47,7 +52,7 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def outside(self) -> MarkerSet:
-        """What may stand before a call."""
+        """Markers that may precede a call."""
         return _markers(
             {
                 self.call: "open",
@@ -59,7 +64,7 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def header(self) -> MarkerSet:
-        """What ends a part of the header, or all of it."""
+        """Markers that end the header or a part of it."""
         fences = dict.fromkeys(self.fences, "swallow")
         return _markers(
             {**fences, **dict.fromkeys(self.separators, "head"), **dict.fromkeys(self.opens, "open"),
@@ -68,12 +73,12 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def stops(self) -> MarkerSet:
-        """What ends the JSON early where it stands outside a string."""
+        """Markers that end the JSON early when outside a string."""
         return _markers(dict.fromkeys((*self.starts, *self.ends), "stop"))
 
     @cached_property
     def behind(self) -> MarkerSet:
-        """What may follow the JSON."""
+        """Markers that may follow the JSON."""
         fences = dict.fromkeys(self.fences, "swallow")
         return _markers(
             {**fences, self.call_end: "close", self.section_end: "stop", self.call: "open"}

@@ -1,10 +1,11 @@
-"""Reading calls written as JSON objects between markers."""
+"""Reads calls written as JSON objects between markers."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from gateway.sdk import CallArgumentsDelta
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.json_text import JsonText
@@ -19,10 +20,11 @@ _FENCE: Final = re.compile(r"`{0,3}[a-z]{0,16}")
 
 
 class JsonCallReader(StepReader):
-    """The reader of `JsonShape`. A call starts when its name is known; its arguments go out as they come."""
+    """The reader of `JsonShape`. A call starts when its name is known and its arguments are an object, or missing.
+    Arguments are emitted as they arrive."""
 
     __slots__ = (
-        "_bare", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_have_arguments", "_key", "_key_open", "_length", "_list", "_name",
+        "_bare", "_begun", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_have_arguments", "_key", "_key_open", "_length", "_list", "_name",
         "_scalar", "_some_arguments", "_syntax", "_text", "_value",
     )  # fmt: skip
 
@@ -31,7 +33,7 @@ class JsonCallReader(StepReader):
         self._syntax = syntax
         self._bare = marker in syntax.bare
         self._list = marker.endswith("[")
-        """The calls stand in a list."""
+        """Whether the calls are in a list."""
         self._calls = 0
         self._begin_object()
         if self._bare and marker.endswith("{"):
@@ -40,18 +42,23 @@ class JsonCallReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        if self.undecided:
-            self._fail()
-        elif self._step is JsonCallReader._after:
+        if self._step is JsonCallReader._after:
             self._done()
+        elif self.undecided and not self._ends_behind_name():
+            self._fail()
         else:
             self.recoveries += 1
             if self._is_whole(stopped=stopped):
                 self._end_call()
             self.status = "done"
 
+    def _ends_behind_name(self) -> bool:
+        """Whether the output ended after the name of a call and before its arguments. Starts the call."""
+        bare = self._bare and self._step is not JsonCallReader._member
+        return self._name is not None and not bare and self._begin()
+
     def _is_whole(self, *, stopped: bool) -> bool:
-        """Whether nothing but brackets is missing to the call with which the output ended."""
+        """Whether the last call of an ended output lacks only closing brackets."""
         step = self._step
         if step is JsonCallReader._arguments_value:
             if not stopped or not self._value.may_close or self._scalar is not None:
@@ -65,6 +72,7 @@ class JsonCallReader(StepReader):
 
     def _begin_object(self) -> None:
         self._depth = 0
+        self._begun = False
         self._doubled = False
         self._name: str | None = None
         self._buffer: list[str] = []
@@ -79,9 +87,7 @@ class JsonCallReader(StepReader):
         self._encoded = EncodedArguments('"')
 
     def _before(self, text: str, pos: int, final: bool) -> int:
-        # Where a call may stand without a list, a bracket at the end of a line is none of its own.
-        in_line = self._bare and not self._calls and "{" in self._syntax.bare
-        pos = skip(text, pos, " \t" if in_line else WHITESPACE)
+        pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
         if text[pos] == "{":
@@ -100,9 +106,7 @@ class JsonCallReader(StepReader):
         if text[pos] == "`":
             return self._fence(text, pos, final)
         if text[pos] == "]":
-            self._step = JsonCallReader._after  # a list of no calls
-            self.undecided = False
-            self._raw.clear()
+            self._step = JsonCallReader._after  # an empty list
             return pos + 1
         marker = self._syntax.stops.at(text, pos)
         if marker is not None and marker.text in self._syntax.starts:
@@ -114,7 +118,7 @@ class JsonCallReader(StepReader):
         return pos
 
     def _fence(self, text: str, pos: int, final: bool) -> int:
-        """The fence of a code block, which may stand around calls and says nothing."""
+        """Skip the fence of a code block around calls."""
         hit = _FENCE.match(text, pos)
         end = hit.end() if hit is not None else pos
         if end == len(text) and not final:
@@ -141,13 +145,13 @@ class JsonCallReader(StepReader):
         if self._depth:
             self._depth -= 1
             return pos + 1
-        if self._name is None:
+        if self._name is None or not self._begin():
             return self._broken(pos)
         self._end_call()
         return pos + 1
 
     def _is_doubled(self) -> bool:
-        """Whether a second brace at the beginning of a call says nothing: templates with `{{` have taught it to models."""
+        """Whether a second brace at the start of a call is ignored. Models learn it from templates with `{{`."""
         return not (self._bare or self._doubled or self._key or self._depth)
 
     def _key_text(self, text: str, pos: int, final: bool) -> int:
@@ -195,14 +199,29 @@ class JsonCallReader(StepReader):
             self._have_arguments = True
             self._encoded = EncodedArguments(text[pos])
             return pos + 1
+        elif text[pos] == "[":
+            self._step = JsonCallReader._empty_list
+            return pos + 1
         else:
             self._step = JsonCallReader._arguments_value
             self._have_arguments = True
-            self._scalar = "" if text[pos] not in "{[" else None
+            self._scalar = "" if text[pos] != "{" else None
         return pos
 
+    def _empty_list(self, text: str, pos: int, final: bool) -> int:
+        """Inside a list in place of the arguments, which may only be empty."""
+        pos = skip(text, pos, WHITESPACE)
+        if pos == len(text):
+            return pos
+        if text[pos] != "]":
+            return self._broken(pos)
+        self.recoveries += 1
+        self._have_arguments = True
+        self._step = JsonCallReader._member
+        return pos + 1
+
     def _begin_text(self, quote: str, step: Step) -> None:
-        """A key or a name begins, which `step` reads."""
+        """Start a key or a name; `step` reads it."""
         self.recoveries += quote == "'"
         self._step = step
         self._key = ""
@@ -218,7 +237,7 @@ class JsonCallReader(StepReader):
         return self._named(self._key, pos)
 
     def _short_text(self, text: str, pos: int, final: bool) -> tuple[int, bool]:
-        """More of a key or a name, written with at most `MAX_NAME` characters and in one line: else not True."""
+        """Read more of a key or a name. False if it exceeds `MAX_NAME` characters or one line."""
         limit = pos + MAX_NAME - self._length
         line = text.find("\n", pos, limit)
         limit = line if line >= 0 else limit
@@ -236,21 +255,29 @@ class JsonCallReader(StepReader):
                 self._step = JsonCallReader._evidence
                 return pos
             self._accept = None
-        if not self._begin(name):
+        if not name or (self._accept is not None and not self._accept(name)):
             return self._broken(pos)
-        for part in self._buffer:
-            self._arguments(part)
-        self._buffer.clear()
+        self._name = name
+        if self._have_arguments:
+            self._begin()
         self._step = JsonCallReader._colon if then_colon else JsonCallReader._member
         return pos
 
-    def _begin(self, name: str) -> bool:
+    def _begin(self) -> bool:
+        """Start the call, if it has not started. Returns False if its name is not acceptable."""
+        if self._begun:
+            return True
         make_id = self._syntax.make_id
-        self._name = name
-        return self._start(name, make_id() if make_id is not None else None)
+        if not self._start(self._name or "", make_id() if make_id is not None else None):
+            return False
+        self._begun = True
+        for part in self._buffer:
+            self._arguments(part)
+        self._buffer.clear()
+        return True
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
-        """Behind the name of a tool that was not offered: it is a call if arguments follow."""
+        """After the name of a tool that was not offered: it is a call if arguments follow."""
         if not self._key_open:
             pos = skip(text, pos, WHITESPACE + ",")
             if pos == len(text):
@@ -265,11 +292,7 @@ class JsonCallReader(StepReader):
             return pos
         self._key_open = False
         self._accept = None
-        if (
-            not fits
-            or self._key not in self._syntax.argument_keys
-            or not self._begin(self._name or "")
-        ):
+        if not fits or self._key not in self._syntax.argument_keys:
             return self._broken(pos)
         self._step = JsonCallReader._colon
         return pos
@@ -279,13 +302,17 @@ class JsonCallReader(StepReader):
         if self._scalar is None:
             self._emit(piece)
         else:
-            self._scalar += piece  # a number or a word, which is kept until it is whole
+            self._scalar += piece  # a number or a literal, held until complete
         return self._value_end(pos)
 
     def _encoded_arguments(self, text: str, pos: int, final: bool) -> int:
-        pos, said = self._encoded.read(text, pos, final=final)
+        encoded = self._encoded
+        pos, said = encoded.read(text, pos, final=final)
+        if encoded.failed:
+            return self._broken(pos)
         self._emit(said)
-        if self._encoded.done:
+        if encoded.done:
+            self.recoveries += bool(encoded.repairs)
             self._step = JsonCallReader._member
         return pos
 
@@ -303,8 +330,9 @@ class JsonCallReader(StepReader):
                 self._emit(value.closing() if value.interrupted else "")
             else:
                 said = scalar(self._scalar)
-                self.recoveries += said != self._scalar
-                self._emit("" if said == "null" else said)  # null means none
+                if said != "null":
+                    return self._broken(pos)
+                self.recoveries += said != self._scalar  # null means no arguments
         self._step = JsonCallReader._member
         return self._broken(pos) if value.interrupted else pos
 
@@ -328,7 +356,7 @@ class JsonCallReader(StepReader):
                 self._step = JsonCallReader._before
             return pos
         if stops.begins_at(text, pos):
-            return len(text) if final else pos  # an end marker that was cut off
+            return len(text) if final else pos  # an end marker that is cut off
         enclosed = self._list or (bool(self._syntax.end) and not self._bare)
         if char == ";" or (enclosed and char in "]},"):
             self.recoveries += char == "}"
@@ -354,7 +382,7 @@ class JsonCallReader(StepReader):
         self.recoveries += self.unclosed
 
     def _broken(self, pos: int) -> int:
-        """What stands at `pos` cannot be read."""
+        """Handle unreadable text at `pos`."""
         if self.undecided:
             self._fail()
             return pos
@@ -377,7 +405,7 @@ class JsonCallReader(StepReader):
         if not text:
             return
         self._some_arguments = True
-        if self._name is None:
-            self._buffer.append(text)
+        if self._begun or (self._name is not None and self._begin()):
+            self.out.append(CallArgumentsDelta(text))
         else:
-            self._arguments(text)
+            self._buffer.append(text)

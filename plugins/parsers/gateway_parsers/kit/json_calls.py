@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from gateway.constraints import Const, Constraint, OneOf, Regex
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.constrain import arguments_constraint, repeated
+from gateway.sdk import CallPiece, ToolDefinition
+from gateway.sdk.constraints import Const, Constraint, OneOf, Regex, arguments_constraint
+from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
@@ -16,20 +15,20 @@ from gateway_parsers.kit.template import constraints, fill, in_order
 
 
 class JsonCalls(JsonShape, frozen=True, kw_only=True):
-    """A family whose calls are JSON objects between markers; a `CallSyntax`.
+    """Data of families whose calls are JSON objects between markers; a `CallSyntax`.
 
-    `before`, `between`, `after` are what the model writes next to the markers; reading does not depend on them.
+    `before`, `between` and `after` are what the model writes next to the markers. Reading does not depend on them.
     """
 
     before: str = "\n"
     after: str = "\n"
     between: str = "\n"
     opening: str = ""
-    """What the model writes before calls where that is no marker."""
+    """Written before calls if the start is not a marker."""
     listed: bool = False
-    """Calls stand in a JSON list, all in one pair of markers."""
+    """Whether calls are in one JSON list inside one pair of markers."""
     head: str = '{"name": {name}, "arguments": '
-    """A call's object up to its arguments; `{index}` counts the calls from 0."""
+    """A call's object up to its arguments. `{index}` counts calls from 0."""
 
     @property
     def trigger(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The data of calls that are written as JSON."""
+"""Data of calls that are written as JSON."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from gateway_parsers.kit.markers import Marker, MarkerSet
+from gateway_parsers.kit.markers import Marker, MarkerSet, check_distinct
 
 
 class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How calls of this kind are marked and keyed. One object, several or a list of them stand behind a start marker."""
+    """Markers and keys of the calls. A start marker is followed by one object, several, or a list of them."""
 
     start: str
-    """Empty: calls are bare JSON."""
+    """Empty if calls are bare JSON."""
     end: str
-    """Empty: nothing ends the calls but the end of their JSON."""
+    """Empty if calls end with their JSON."""
     more_starts: tuple[str, ...] = ()
     more_ends: tuple[str, ...] = ()
     bare_starts: tuple[str, ...] = ()
-    """Starts that are ordinary text too. Those that end with a bracket are the beginning of the JSON itself."""
+    """Starts that are also ordinary text. One that ends with a bracket belongs to the JSON itself."""
     name_keys: tuple[str, ...] = ("name",)
     argument_keys: tuple[str, ...] = ("arguments", "parameters")
     wrapper_keys: tuple[str, ...] = ("function",)
-    """Keys under which name and arguments may stand one level deeper; a string there is the name."""
+    """Keys that may hold name and arguments one level deeper; a string there is the name."""
     other_keys: tuple[str, ...] = ("id", "type", "tool_call_id", "call_id")
-    """What else a bare call may begin with: an object that begins with another key is an answer in JSON."""
+    """Other keys that a bare call may start with. An object that starts with any other key is a JSON answer."""
     name_is_key: bool = False
-    """An object has one key, which is the name, and whose value is the arguments."""
+    """Whether an object's single key is the name and its value the arguments."""
     make_id: Callable[[], str] | None = None
-    """Makes a call's id, for families whose prompts allow no other."""
+    """Creates call ids for families whose prompts restrict them."""
+
+    def __post_init__(self) -> None:
+        check_distinct(self.starts, self.ends)
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -50,13 +53,13 @@ class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def stops(self) -> MarkerSet:
-        """What ends a call's JSON early where it stands outside a string."""
+        """Markers that end a call's JSON early when outside a string."""
         opening = (text for text in self.starts if text not in self.bare)
         return MarkerSet(Marker(text, "stop") for text in (*opening, *self.ends, *self.more_ends))
 
     @cached_property
     def first_keys(self) -> frozenset[str]:
-        """The keys that a bare call may begin with."""
+        """Keys that a bare call may start with."""
         return frozenset(
             (*self.name_keys, *self.argument_keys, *self.wrapper_keys, *self.other_keys)
         )

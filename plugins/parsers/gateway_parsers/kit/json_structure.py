@@ -1,4 +1,4 @@
-"""The brackets, commas, numbers and words of one JSON value, which arrive in pieces."""
+"""Streaming structure of one JSON value: brackets, commas, numbers and literals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gateway_parsers.kit.reader import skip
 QUOTES: Final = "\"'"
 CLOSER: Final = {"{": "}", "[": "]"}
 MAX_SPACES: Final = 64
-"""Characters of whitespace behind which nothing is looked for."""
+"""White space, in characters, beyond which lookahead stops."""
 _TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
-"""What a key or a value can begin with where one may stand, but need not."""
+"""First characters of a key or value where one is optional."""
 _RUN_ENDS: Final = ",:}]\n\"'"
 
 
 class Place(Enum):
-    """What comes next in the innermost bracket."""
+    """What is expected next in the innermost bracket."""
 
     KEY = auto()
     COLON = auto()
@@ -31,7 +31,7 @@ class Place(Enum):
 
 
 class JsonStructure:
-    """What of a JSON value stands in brackets and outside of strings; see `JsonValue`."""
+    """The part of `JsonValue` that handles brackets and everything outside strings."""
 
     __slots__ = (
         "_closers", "_comma", "_is_text", "_place", "_quote", "_run", "_run_ends", "_stops", "done", "interrupted", "repairs",
@@ -46,17 +46,17 @@ class JsonStructure:
         self._closers: list[str] = []
         self._place = Place.VALUE
         self._quote = ""
-        """What began the open string."""
+        """The delimiter of the open string."""
         self._comma: list[str] | None = None
-        """A comma and what followed it, held until it is clear that it belongs there."""
+        """A comma and the text after it, held until it is known to be valid."""
         self._run: list[str] | None = None
-        """A number, a word, or a key or a value without quotes."""
+        """A number, a literal, or an unquoted key or value."""
         self._is_text = False
-        """The run has quotation marks in it, and so is no word."""
+        """Whether the run contains quotation marks, so that it is not a literal."""
 
     @property
     def may_close(self) -> bool:
-        """Whether the value is whole but for its brackets: no string is open, and no key waits for its value."""
+        """Whether the value lacks only closing brackets: no string is open and no key lacks a value."""
         if self._quote or self._place is Place.COLON:
             return False
         in_object = self._closers[-1:] == ["}"]
@@ -65,7 +65,7 @@ class JsonStructure:
         return not (in_object and self._place is Place.VALUE)
 
     def closing(self) -> str:
-        """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""
+        """The closing brackets that complete a value that ended outside a string."""
         parts: list[str] = []
         if self._run is not None and self._place is Place.VALUE:
             word = "".join(self._run).rstrip(WHITESPACE)
@@ -90,7 +90,7 @@ class JsonStructure:
         return pos + 1
 
     def _inside(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """In brackets, outside strings."""
+        """Read inside brackets, outside strings."""
         if self._run is not None:
             return self._more_run(text, pos, final, parts)
         char = text[pos]
@@ -112,22 +112,23 @@ class JsonStructure:
         place = self._place
         if char in QUOTES and place is Place.COLON:
             following = skip(text, pos + 1, WHITESPACE)
-            if following == len(text) and not final and following - pos <= MAX_SPACES:
+            near = following - pos <= MAX_SPACES
+            if following == len(text) and not final and near:
                 return pos
-            if text[following : following + 1] == ":":
-                self.repairs += 1  # the second mark of a key without the first
+            if near and text[following : following + 1] == ":":
+                self.repairs += 1  # the closing quote of a key without an opening one
                 return pos + 1
         if char == ":" and place is Place.COLON:
             parts.append(":")
             self._place = Place.VALUE
             return pos + 1
         if (place is not Place.VALUE and not _TOKEN.match(char)) or char == ":":
-            self.repairs += 1  # nothing that could begin here: not shown
+            self.repairs += 1  # nothing can start with this character: dropped
             return pos + 1
         return self._begin_token(char, text, pos, final, parts)
 
     def _begin_token(self, char: str, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """A key or a value begins."""
+        """Start a key or a value."""
         if self._place is Place.AFTER:
             self.repairs += 1
             self._comma = [", "]
@@ -137,7 +138,7 @@ class JsonStructure:
             parts.append(": ")
             self._place = Place.VALUE
         if self._place is Place.KEY and char in CLOSER:
-            self.repairs += 1  # a bracket too many
+            self.repairs += 1  # a superfluous bracket
             return pos + 1
         if self._comma is not None:
             parts += self._comma
@@ -154,7 +155,7 @@ class JsonStructure:
         return Place.KEY if self._closers[-1] == "}" else Place.VALUE
 
     def _separate(self, parts: list[str]) -> None:
-        """A comma stands here."""
+        """Handle a comma."""
         if self._place is not Place.AFTER:
             self.repairs += 1
             if self._place is Place.COLON or (
@@ -167,7 +168,7 @@ class JsonStructure:
         self._place = self._next_place()
 
     def _complete(self, parts: list[str]) -> None:
-        """Nothing more comes of the member that is open."""
+        """Complete the open member."""
         if self._comma is not None:
             self.repairs += 1
             self._comma = None
@@ -212,7 +213,7 @@ class JsonStructure:
                 run.append(text[at])
                 return at + 1
         if text[at] in QUOTES and self._place is Place.VALUE:
-            # Behind a whole word a comma is missing; otherwise the mark is one of the run's own.
+            # After a complete literal a comma is missing; otherwise the quotation mark belongs to the run.
             self._is_text = self._is_text or not is_scalar("".join(run).rstrip(WHITESPACE))
             if self._is_text:
                 run.append(text[at])
@@ -238,6 +239,7 @@ class JsonStructure:
 
 @lru_cache(maxsize=256)
 def run_ends(firsts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What ends a value without quotes, and a key; `firsts` are the characters with which a marker can begin."""
+    """Patterns for the end of an unquoted value and of an unquoted key. `firsts` are the first characters of
+    markers."""
     first = re.escape(firsts)
     return re.compile(rf"[,}}\]\n\"'{first}]"), re.compile(rf"[,:}}\]\n\"'{first}]")

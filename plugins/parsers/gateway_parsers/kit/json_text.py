@@ -1,4 +1,4 @@
-"""What a JSON string says, where it arrives in pieces."""
+"""Streaming decoder of JSON strings."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _ESCAPES: Final = {
 
 
 class JsonText:
-    """Reads the inside of one JSON string, up to and including its closing quote, and gives what it says."""
+    """Reads the inside of one JSON string, up to and including its closing quote, and returns the decoded text."""
 
     __slots__ = ("_quote", "_stop", "done")
 
     def __init__(self, quote: str = '"') -> None:
-        """`quote` is what the string began with: `"`, or `'` as models that think of Python write it."""
+        """`quote` is the opening quote: `"`, or `'` as in Python."""
         self.done = False
         self._quote = quote
         self._stop = _STOPS[quote]
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
-        """Like `JsonValue.read`; begins after the opening quote."""
+        """Like `JsonValue.read`. Starts after the opening quote."""
         parts: list[str] = []
         end = len(text)
         while pos < end:
@@ -47,7 +47,7 @@ class JsonText:
 
 
 def escape(text: str, pos: int, *, final: bool) -> tuple[int, str]:
-    """The escape that begins at `pos`: where it ends, and its character; `pos` itself if more text is needed."""
+    """Decode the escape at `pos`. Returns its end and its character; the end is `pos` if more text is needed."""
     end = len(text)
     if pos + 1 >= end:
         return (end, "\\") if final else (pos, "")

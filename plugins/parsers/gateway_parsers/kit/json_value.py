@@ -1,4 +1,4 @@
-"""One JSON value that arrives in pieces: where it ends, and what is wrong with it put right. Nothing is read twice."""
+"""Streaming reader of one JSON value, which finds its end and repairs errors. Reads each character once."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ _SCALAR_END: Final = re.compile(r'[\s,:"{}\[\]]')
 _ESCAPABLE: Final = 'bfnrt"\\/'
 _CONTROL: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _HEX: Final = re.compile(r"[0-9a-fA-F]{0,4}")
-_NEXT_KEY: Final = re.compile(r"""(["']?)[\w$. -]{1,64}(["']?)\s*:""")
-"""A key of which a quotation mark may be missing."""
-_KEY_SO_FAR: Final = re.compile(r"""["']?[\w$. -]{0,64}["']?\s*""")
+_NEXT_KEY: Final = re.compile(rf"""(["']?)[\w$. -]{{1,64}}(["']?)\s{{0,{MAX_SPACES}}}:""")
+"""A key that may lack a quotation mark."""
+_KEY_SO_FAR: Final = re.compile(rf"""["']?[\w$. -]{{0,64}}["']?\s{{0,{MAX_SPACES}}}""")
 _MAX_KEY: Final = 2 + 64 + MAX_SPACES
 
 
 class JsonValue(JsonStructure):
-    """Reads one JSON value and gives its text; valid JSON comes out as it was written.
+    """Reads one JSON value and returns its text; valid JSON is returned unchanged.
 
-    What models get wrong is put right on the way, and counted in `repairs`. In strings: raw line breaks, escapes that JSON
-    does not know, quotation marks that nothing of the syntax follows. Outside: commas too many or missing, brackets missing
-    or of the wrong kind, single quotes, Python's words, keys and values without quotes, numbers such as 007.
-    A marker of `stops` outside a string ends the value: it is then `interrupted`. So does, where markers are `special`
-    tokens, one inside a string behind which another one, or nothing, follows: the string's own end is missing.
+    Errors that models make are repaired and counted in `repairs`. In strings: raw line breaks, unknown escapes, and
+    quotation marks not followed by JSON syntax. Outside: superfluous or missing commas, missing or wrong brackets,
+    single quotes, Python's literals, unquoted keys and values, numbers such as 007.
+
+    A marker of `stops` outside a string ends the value, which is then `interrupted`. If markers are `special` tokens,
+    one inside a string that is followed by another one, or by nothing, also does: the string's end is missing.
     """
 
     __slots__ = ("_scalar", "_string_stops")
@@ -43,10 +44,10 @@ class JsonValue(JsonStructure):
         self._scalar = False
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
-        """Read on from `pos`; returns where it stopped and the value's text up to there.
+        """Continue at `pos`. Returns where reading stopped, and the value's text up to there.
 
-        It stops before the end of `text` when the value is done or interrupted, or when the last characters cannot be
-        judged yet: hand those in again with what follows. `final`: nothing follows.
+        Stops before the end of `text` if the value is done or interrupted, or if the last characters are undecided;
+        pass those again with more text. `final`: nothing follows.
         """
         parts: list[str] = []
         end = len(text)
@@ -62,8 +63,18 @@ class JsonValue(JsonStructure):
             pos = reached
         return pos, "".join(parts)
 
+    def ending(self) -> str:
+        """What completes a value that ended anywhere, even in a string."""
+        self.repairs += 1
+        end = ""
+        if self._quote:
+            end = '"'
+            self._quote = ""
+            self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
+        return end + self.closing()
+
     def _top(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """The value begins, or goes on as a number or a word that stands by itself."""
+        """Start the value, or continue a top-level number or literal."""
         char = text[pos]
         if not self._scalar and char in QUOTES:
             return self._begin_string(char, pos, parts)
@@ -123,10 +134,11 @@ class JsonValue(JsonStructure):
             return at + 1
         after = at + len(marker.text)
         following = skip(text, after, WHITESPACE)
+        near = following - after <= MAX_SPACES
         waits = following == len(text) or stops.begins_at(text, following)
-        if not final and waits and following - after <= MAX_SPACES:
+        if not final and waits and near:
             return at
-        if stops.at(text, following) is None and following < len(text):
+        if near and stops.at(text, following) is None and following < len(text):
             parts.append(marker.text)
             return after
         parts.append('"')
@@ -161,7 +173,7 @@ class JsonValue(JsonStructure):
         return at + 1
 
     def _closes(self, text: str, after: int, final: bool) -> bool | None:
-        """Whether the quotation mark before `after` ends its string; None: more text must come."""
+        """Whether the quotation mark before `after` ends its string; None if more text is needed."""
         if not self._closers:
             return True
         at = skip(text, after, WHITESPACE)
@@ -185,28 +197,29 @@ class JsonValue(JsonStructure):
         return char in "}]`" or (char in QUOTES and "\n" in text[after:at])
 
     def _may_follow(self, text: str, pos: int, final: bool) -> bool | None:
-        """Whether what stands at `pos` may be a key or a value of the innermost bracket, behind a comma."""
+        """Whether a key or a value of the innermost bracket may start at `pos`, after a comma."""
         char = text[pos]
-        if char in self._stops.firsts and (
-            self._stops.at(text, pos) is not None or self._stops.begins_at(text, pos)
-        ):
-            return True
+        if char in self._stops.firsts:
+            if self._stops.at(text, pos) is not None:
+                return True
+            if self._stops.begins_at(text, pos):
+                return True if final else None
         if self._closers[-1] == "}":
             return char in "\"'},/" or self._is_key(text, pos, final)
         return char in "\"'{[],-" or char.isalnum()
 
     def _is_key(self, text: str, pos: int, final: bool) -> bool | None:
-        """Whether a key stands at `pos`, of which quotation marks may be missing; None: more text must come."""
+        """Whether a key, possibly with missing quotation marks, starts at `pos`; None if more text is needed."""
         if _NEXT_KEY.match(text, pos):
             return True
         begun = _KEY_SO_FAR.match(text, pos)
-        may_be = begun is not None and begun.end() == len(text) and len(text) - pos < _MAX_KEY
+        may_be = begun is not None and begun.end() == len(text) and len(text) - pos <= _MAX_KEY
         return None if may_be and not final else False
 
 
 @lru_cache(maxsize=256)
 def string_stops(firsts: str) -> dict[str, re.Pattern[str]]:
-    """What is not plain text in a string, by its quotation mark; markers begin with `firsts`."""
+    """Patterns, by quotation mark, for what is not plain text in a string. Markers start with `firsts`."""
     if not firsts:
         return _STRING_STOP
     first = re.escape(firsts)

@@ -1,4 +1,4 @@
-"""Numbers and words of JSON, and what models write for them."""
+"""Numbers and literals of JSON, and the variants that models write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_scalar(word: str) -> bool:
 
 
 def scalar(word: str) -> str:
-    """A number or a word as JSON, and what is neither as a string."""
+    """A number or a literal as JSON; anything else as a string."""
     if is_scalar(word):
         return word
     if word in _WORDS:

@@ -1,4 +1,4 @@
-"""What headers of calls say: a name, and in some families an id."""
+"""Parses call headers: a name, and in some families an id."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 def plain(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
-    """The last part that says something is the name: deepseek's `function<sep>name` and `name<sep>`."""
+    """The last non-empty part is the name: deepseek's `function<sep>name` and `name<sep>`."""
     said = [part for part in parts if part]
     return (said[-1] if said and _NAME.fullmatch(said[-1]) else "", None)
 
 
 def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
-    """`functions.NAME:INDEX`, which is the id as it stands (Kimi K2's chat template expects it back).
+    """Parse `functions.NAME:INDEX`, which is also the id (Kimi K2's chat template expects it back unchanged).
 
-    Where that names no tool, other punctuation is read too: models copy the ids that clients make of theirs.
+    If that is not a tool's name, other punctuation is accepted: models imitate the ids that clients derive from theirs.
     """
     hit = _KIMI.fullmatch(parts[0])
     name = hit[1].rstrip() if hit is not None else ""
@@ -36,7 +36,7 @@ def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
 
 
 def _kimi_meant(said: str, tools: Collection[str]) -> tuple[str, str | None] | None:
-    """The tool that `functions_NAME_1`, `functionsNAME1` and the like name, with the id as it should have been."""
+    """The tool named by `functions_NAME_1`, `functionsNAME1` and similar, with the corrected id."""
     rest = said.removeprefix("functions").lstrip("._:")
     for name in sorted(tools, key=len, reverse=True):
         if rest.startswith(name) and (hit := _KIMI_INDEX.fullmatch(rest, len(name))) is not None:
@@ -45,7 +45,8 @@ def _kimi_meant(said: str, tools: Collection[str]) -> tuple[str, str | None] | N
 
 
 def mistral(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
-    """The name, perhaps with an id behind it; without one, an id is made, since the prompt needs one of 9 characters."""
+    """The name, optionally followed by an id. Without one an id of 9 characters is created, which the prompt
+    requires."""
     if not _NAME.fullmatch(parts[0]):
         return "", None
     given = parts[1] if len(parts) > 1 else ""
@@ -54,5 +55,5 @@ def mistral(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
 
 
 def mistral_id() -> str:
-    """9 letters and digits, as mistral-common's validator asks of a call's id."""
+    """A call id of 9 letters and digits, as mistral-common's validator requires."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(9))

@@ -1,4 +1,4 @@
-"""How families write literals: nearly JSON, with strings and words of their own."""
+"""Data of literal syntaxes: similar to JSON, with other strings and literals."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from gateway_parsers.kit.markers import Marker, MarkerSet
 
 
 class Quote(NamedTuple):
-    """How strings may be marked."""
+    """A way to delimit strings."""
 
     mark: str
-    """Begins and ends it."""
+    """The opening and closing delimiter."""
     escapes: bool
-    """Backslashes escape, and a mark inside that nothing of the syntax follows is meant as text."""
+    """Whether backslashes escape. Then a delimiter not followed by syntax is text."""
 
 
 class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
-    """A literal syntax: brackets, commas and colons as in JSON, with strings of its own, and words for all else."""
+    """A literal syntax: brackets, commas and colons as in JSON, other strings, and words for everything else."""
 
     quotes: tuple[Quote, ...]
     stops: MarkerSet = MarkerSet(())
-    """What ends a value early, in whose strings it stands only if their own end follows."""
+    """Markers that end a value early. Inside a string they are text only if the string's own end follows."""
     loose: str = ""
-    """The mark that models also write for a quotation mark inside a string, or leave out before one."""
+    """A delimiter that models also write as a quotation mark inside a string, or omit at its start."""
+    sets: bool = False
+    """Whether braces may enclose a set, which becomes a list, and numbers may start with zeros."""
     coerces_strings: bool = False
-    """A string where the schema allows none is meant as what the schema says."""
+    """Whether strings are converted to the schema's type if it does not allow strings."""
 
     @cached_property
     def marks(self) -> MarkerSet:
@@ -41,7 +43,7 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def ends(self) -> dict[str, re.Pattern[str]]:
-        """What is not plain text inside a string."""
+        """Patterns for what is not plain text inside a string."""
         firsts = re.escape(self.stops.firsts)
         return {
             quote.mark: re.compile(
@@ -52,7 +54,7 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def word_ends(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """What ends a value that is a word, and a key that is one."""
+        """Patterns for the end of a word value and of a word key."""
         firsts = re.escape(self.stops.firsts)
         brackets = r"\[\](){}"
         return re.compile(f"[,{brackets}{firsts}]"), re.compile(f"[,:={brackets}{firsts}]")
@@ -60,5 +62,6 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
 
 PYTHON: Final = LiteralSyntax(
     quotes=(Quote('"""', True), Quote("'''", True), Quote('"', True), Quote("'", True)),
+    sets=True,
     coerces_strings=True,
 )

@@ -1,4 +1,4 @@
-"""Values in a literal syntax that is nearly JSON (Python's, Gemma's), made into JSON as they arrive."""
+"""Converts streamed values in near-JSON syntax (Python's, Gemma's) to JSON."""
 
 from __future__ import annotations
 
@@ -6,35 +6,41 @@ import json
 import re
 from typing import Final
 
+from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
 from gateway_parsers.kit import loose_mark
 from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
+from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.literal_syntax import LiteralSyntax
 from gateway_parsers.kit.markers import WHITESPACE, Position
 from gateway_parsers.kit.reader import skip
-from gateway_parsers.kit.schema import ANY, SchemaNode
 
 _ANYWHERE: Final = Position()
 _CLOSERS: Final = {"{": "}", "[": "]", "(": ")"}
 _MAX_SPACES: Final = 64
 _MAX_QUOTED: Final = 400
-"""Characters behind an end of the call within which the end of its string is looked for."""
+"""Characters after an end of the call within which the end of its string is searched."""
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
 
 class _Container:
-    __slots__ = ("closer", "count", "key", "node")
+    __slots__ = ("closer", "count", "first", "is_object", "key", "node", "undecided")
 
-    def __init__(self, opener: str, node: SchemaNode | None) -> None:
+    def __init__(self, opener: str, node: SchemaNode | None, *, undecided: bool) -> None:
         self.closer = _CLOSERS[opener]
+        self.is_object = opener == "{"
+        self.undecided = undecided
+        """Whether it is not yet known to be an object rather than a set. Its bracket is not written yet."""
+        self.first = ("", "")
+        """Its first member while undecided, as a key and as a value; empty if there is none yet."""
         self.count = 0
         self.node = node
         self.key: SchemaNode | None = None
-        """The schema of the value whose key was read; only in objects."""
+        """The schema of the value whose key was read; objects only."""
 
 
 class LiteralValue:
-    """Reads one value and gives it as JSON. Its text ends where a comma or a closing bracket of what is around it stands."""
+    """Reads one value and returns it as JSON. It ends at a comma or closing bracket of the enclosing syntax."""
 
     __slots__ = (
         "_expects_value", "_held", "_mark", "_node", "_stack", "_syntax", "_word", "_word_depth", "done",
@@ -44,14 +50,14 @@ class LiteralValue:
     def __init__(self, syntax: LiteralSyntax, node: SchemaNode | None) -> None:
         self.done = False
         self.interrupted = False
-        """A marker of the syntax's `stops` stands where the value should go on."""
+        """Whether a marker of the syntax's `stops` ended the value early."""
         self.repairs = 0
         self._syntax = syntax
         self._node = node
         self._stack: list[_Container] = []
         self._mark: str | None = None
         self._held: list[str] | None = None
-        """A string that must become something else, once it is whole."""
+        """A string that must be converted to another type once complete."""
         self._word: list[str] | None = None
         self._word_depth = 0
         self._expects_value = True
@@ -74,18 +80,22 @@ class LiteralValue:
 
     @property
     def may_close(self) -> bool:
-        """Whether the value is whole but for its brackets: no string is open, and no key waits for its value."""
+        """Whether the value lacks only closing brackets: no string is open and no key lacks a value."""
         if self._word is not None:
             return not self._is_key()
-        waits = bool(self._stack) and self._stack[-1].closer == "}" and self._expects_value
+        waits = self._expects_value and (not self._stack or self._stack[-1].is_object)
         return self._mark is None and not waits
 
     def closing(self) -> str:
-        """What is missing to make a value whole that ended outside a string, as far as brackets can do it."""
+        """The closing brackets that complete a value that ended outside a string."""
         parts: list[str] = []
         if self._word is not None:
             self._end_word(parts)
+        if not self._stack and self._expects_value:
+            parts.append("null")
         while self._stack:
+            if self._stack[-1].undecided:
+                self._decide(self._stack[-1], parts, is_object=True)
             if self._expects_value:
                 parts.append("null")
             self._pop(parts)
@@ -104,13 +114,15 @@ class LiteralValue:
         container = self._stack[-1] if self._stack else None
         if char in ")]}":
             return self._close(char, pos, parts)
+        if container is not None and container.undecided and container.first[0] and char in ",:=":
+            self._decide(container, parts, is_object=char in ":=")
         if char == ",":
             if container is None:
                 self._begin_item(parts)
                 parts.append("null")
                 self._end_value()
                 return pos
-            if container.closer == "}" and self._expects_value:
+            if container.is_object and self._expects_value:
                 self.repairs += 1
                 parts.append("null")
             self._expects_value = False
@@ -123,11 +135,13 @@ class LiteralValue:
                 return pos
             if mark is not None and self._syntax.marks.may_grow(text, pos, mark):
                 return pos
-        is_key = container is not None and container.closer == "}" and not self._expects_value
+        is_key = container is not None and container.is_object and not self._expects_value
         if not is_key and char in _CLOSERS:
             self._begin_item(parts)
-            parts.append("{" if char == "{" else "[")
-            self._stack.append(_Container(char, self._schema()))
+            undecided = char == "{" and self._syntax.sets
+            if not undecided:
+                parts.append("{" if char == "{" else "[")
+            self._stack.append(_Container(char, self._schema(), undecided=undecided))
             self._expects_value = False
             return pos + 1
         if mark is not None:
@@ -146,7 +160,7 @@ class LiteralValue:
         return pos
 
     def _begin_item(self, parts: list[str]) -> None:
-        """A key, or an item of a list, begins."""
+        """Start a key or a list item."""
         if self._stack and not self._expects_value:
             container = self._stack[-1]
             if container.count:
@@ -154,14 +168,14 @@ class LiteralValue:
             container.count += 1
 
     def _is_key(self) -> bool:
-        return bool(self._stack) and self._stack[-1].closer == "}" and not self._expects_value
+        return bool(self._stack) and self._stack[-1].is_object and not self._expects_value
 
     def _schema(self) -> SchemaNode | None:
-        """The schema of the value that begins."""
+        """The schema of the value that starts here."""
         if not self._stack:
             return self._node
         container = self._stack[-1]
-        if container.closer == "}":
+        if container.is_object:
             return container.key
         return container.node.items() if container.node is not None else None
 
@@ -217,9 +231,9 @@ class LiteralValue:
         return after
 
     def _loosely_closes(self, text: str, after: int, final: bool) -> bool | None:
-        """Whether the loose mark before `after` ends a string; None: more text must come."""
+        """Whether the loose mark before `after` ends a string; None if more text is needed."""
         container = self._stack[-1] if self._stack else None
-        in_object = container is not None and container.closer == "}"
+        in_object = container is not None and container.is_object
         known = (
             container.node.resolved().get("properties") if container and container.node else None
         )
@@ -241,11 +255,11 @@ class LiteralValue:
             if self._held is None:
                 parts.append('"')
             else:
-                parts.append(coerced("".join(self._held), self._types() or ANY))  # type: ignore[arg-type]
+                parts.append(coerced("".join(self._held), self._types() or ANY_TYPE))  # type: ignore[arg-type]
             self._end_value()
 
     def _stops_string(self, text: str, at: int, final: bool) -> bool | None:
-        """Whether a marker at `at` ends the string, whose own end is missing; None: more text must come."""
+        """Whether a marker at `at` ends a string whose own end is missing; None if more text is needed."""
         stops = self._syntax.stops
         if text[at] not in stops.firsts:
             return False
@@ -261,7 +275,7 @@ class LiteralValue:
         return True if final or other is not None or len(text) > limit else None
 
     def _closes(self, text: str, after: int, final: bool) -> bool | None:
-        """Whether the mark before `after` ends its string; None: more text must come."""
+        """Whether the mark before `after` ends its string; None if more text is needed."""
         following = skip(text, after, WHITESPACE)
         if following == len(text):
             return True if final or following - after > _MAX_SPACES else None
@@ -280,7 +294,7 @@ class LiteralValue:
             parts.append(json.dumps(text, ensure_ascii=False)[1:-1])
 
     def _more_word(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
-        """A word: a number, a name, or whatever a model writes without marks."""
+        """Read a word: a number, a name, or any unquoted text."""
         assert self._word is not None
         hit = self._syntax.word_ends[self._is_key()].search(text, pos)
         at = hit.start() if hit is not None else len(text)
@@ -290,7 +304,7 @@ class LiteralValue:
         char = text[at]
         stops = self._syntax.stops
         loose = self._syntax.loose
-        if loose and not self._is_key() and "string" in (self._types() or ANY):
+        if loose and not self._is_key() and "string" in (self._types() or ANY_TYPE):
             if char in stops.firsts and loose.startswith(text[at : at + len(loose)]):
                 return self._unmarked_end(text, at, final, parts)
             if char in ",)]}" and not self._word_depth:
@@ -319,7 +333,7 @@ class LiteralValue:
         return at + 1
 
     def _unmarked_end(self, text: str, at: int, final: bool, parts: list[str]) -> int:
-        """At what may be the mark that ends a string which began without one."""
+        """Handle a possible end mark of a string that had no opening mark."""
         assert self._word is not None
         loose = self._syntax.loose
         after = at + len(loose)
@@ -346,15 +360,31 @@ class LiteralValue:
         if types:
             parts.append(coerced(_WORDS.get(word, word), types))  # type: ignore[arg-type]
         else:
-            parts.append(_WORDS.get(word) or coerced(word, ANY))
+            parts.append(scalar(word))
         self._end_value()
 
     def _end_key(self, key: str, parts: list[str]) -> None:
         container = self._stack[-1]
+        is_word = self._held is None
         self._held = None
         container.key = container.node.member(key) if container.node is not None else None
-        parts += (quoted(key), ": ")
+        if container.undecided:
+            container.first = quoted(key), scalar(key) if is_word else quoted(key)
+        else:
+            parts += (quoted(key), ": ")
         self._expects_value = True
+
+    def _decide(self, container: _Container, parts: list[str], *, is_object: bool) -> None:
+        """Write the bracket of an undecided container, and its first member."""
+        container.undecided = False
+        container.is_object = is_object
+        key, value = container.first
+        parts.append("{" if is_object else "[")
+        if is_object and key:
+            parts += (key, ": ")
+        elif not is_object:
+            parts.append(value)
+            self._expects_value = False
 
     def _end_value(self) -> None:
         self._held = None
@@ -364,10 +394,12 @@ class LiteralValue:
     def _close(self, char: str, pos: int, parts: list[str]) -> int:
         if not self._stack:
             self.repairs += 1
-            parts.append("null")  # a value that is not there
+            parts.append("null")  # a missing value
             self.done = True
             return pos
-        if self._stack[-1].closer == "}" and self._expects_value:
+        if self._stack[-1].undecided:
+            self._decide(self._stack[-1], parts, is_object=not self._stack[-1].first[0])
+        if self._stack[-1].is_object and self._expects_value:
             self.repairs += 1
             parts.append("null")
             self._expects_value = False
@@ -386,11 +418,14 @@ class LiteralValue:
 
     def _pop(self, parts: list[str]) -> None:
         container = self._stack.pop()
-        parts.append("}" if container.closer == "}" else "]")
+        if container.undecided:
+            self._decide(container, parts, is_object=True)
+        parts.append("}" if container.is_object else "]")
 
 
 def _escaped(text: str, pos: int, *, final: bool) -> tuple[int, str]:
-    """The escape at `pos`, in Python or JSON: where it ends, and what it says; `pos` itself if more text is needed."""
+    """Decode the escape at `pos`, in Python or JSON. Returns its end and its text; the end is `pos` if more text is
+    needed."""
     if text.startswith("\\\n", pos):
         return pos + 2, ""
     if text.startswith("\\x", pos):

@@ -1,37 +1,43 @@
-"""Which markers are live in which state of the machine."""
+"""Determines which markers are active in each state of the machine."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from gateway.sdk import CallPiece
+from gateway_parsers.kit.debris import Debris
 from gateway_parsers.kit.markers import Marker, MarkerSet, Where
+from gateway_parsers.kit.syntax import CallSyntax
 from gateway_parsers.spec import TURN_ENDS, FormatSpec
 
 
 class State(NamedTuple):
-    """What decides which markers are live."""
+    """The state that determines the active markers."""
 
     inside: bool
-    """Inside reasoning; otherwise in text."""
+    """Whether inside reasoning rather than text."""
     calls: bool
-    """Calls are read."""
+    """Whether calls are recognized."""
     ended_by_call: bool = False
-    """Reasoning was never closed, a call ended it: its close marker may still come, and is not shown."""
+    """A call ended unclosed reasoning: the close marker may still follow and is hidden."""
     unclosed_call: bool = False
-    """A call's end marker is missing: it may still come, and is not shown."""
+    """A call's end marker is missing: it may still follow and is hidden."""
     framed: bool = False
-    """Text stands in markup of its own."""
+    """Whether the text is enclosed in a frame."""
+    wrecked: bool = False
+    """A call could not be read: the rest of its markup is hidden."""
 
 
 class LiveMarkers:
-    """The marker sets of one format, made once each."""
+    """The marker sets of one format, each created once."""
 
     def __init__(self, spec: FormatSpec) -> None:
         self._spec = spec
         self._sets: dict[State, MarkerSet] = {}
+        self.debris = _debris_of(spec.calls)
 
     def of(self, state: State) -> MarkerSet:
-        """The markers that are live in `state`."""
+        """The markers that are active in `state`."""
         found = self._sets.get(state)
         if found is None:
             found = self._sets[state] = MarkerSet(self._markers(state))
@@ -44,8 +50,8 @@ class LiveMarkers:
             ends_here = frame.special or state.framed
             opens: Where = "anywhere" if ends_here else "line"
             markers += [Marker(text, "frame", opens) for text in frame.opens]
-            if ends_here:
-                markers += [Marker(text, "frame") for text in frame.closes]
+            closes: Where = "anywhere" if ends_here else "fresh"
+            markers += [Marker(text, "frame", closes) for text in frame.closes]
         marks = self._spec.reasoning
         if marks is not None and state.inside:
             markers += [Marker(text, "close") for text in marks.closes]
@@ -56,16 +62,32 @@ class LiveMarkers:
             markers += [Marker(text, "swallow", late) for text in marks.closes]
         syntax = self._spec.calls
         if syntax is not None and state.calls:
+            certain = state.inside and marks is not None and marks.call_ends_it == "always"
+            lone: frozenset[str] = getattr(syntax, "lone_starts", frozenset())
             for start in syntax.starts:
+                if certain and start in lone:
+                    continue  # in reasoning, it is more often quoted than written
                 if start not in syntax.bare:
                     where: Where = "unquoted" if state.inside else "anywhere"
                     markers.append(Marker(start, "call", where))
                 elif not state.inside:
                     markers.append(Marker(start, "call", "unquoted"))
+            special = marks is not None and marks.call_ends_it == "always"
             for end in () if state.inside else syntax.ends:
-                late = "anywhere" if state.unclosed_call else "fresh"
+                stray = state.unclosed_call or state.wrecked or (special and end.startswith("<"))
+                late = "anywhere" if stray else "fresh"
                 markers.append(Marker(end, "swallow", late))
+            if special and not state.inside and not state.wrecked:
+                taken = {marker.text for marker in markers}
+                stray_marks = (text for text in self.debris.whole if text not in taken)
+                markers += [Marker(text, "hide") for text in stray_marks if text.startswith("<")]
+            if state.wrecked and not state.inside:
+                taken = {marker.text for marker in markers}
+                whole = (text for text in self.debris.whole if text not in taken)
+                markers += [Marker(text, "debris") for text in whole]
+                markers += [Marker(text, "tag") for text in self.debris.tags if text not in taken]
         markers += [Marker(text, "hide") for text in self._spec.hidden]
+        markers += [Marker(text, "hidden_tag") for text in self._spec.hidden_tags]
         if marks is not None or syntax is not None:
             taken = {marker.text for marker in markers}
             markers += [
@@ -74,3 +96,11 @@ class LiveMarkers:
                 if text not in taken
             ]
         return markers
+
+
+def _debris_of(syntax: CallSyntax | None) -> Debris:
+    if syntax is None:
+        return Debris((), "")
+    written = syntax.write([CallPiece("f", "{}")])
+    outer_end = max(syntax.ends, key=written.rfind, default="")
+    return Debris((*syntax.markup, *syntax.ends), outer_end)

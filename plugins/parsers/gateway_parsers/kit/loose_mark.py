@@ -1,4 +1,4 @@
-"""Strings whose mark models also write for a quotation mark inside them, or leave out at their beginning (Gemma)."""
+"""Strings whose delimiter models also use as a quotation mark inside, or omit at the start (Gemma)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import re
 from collections.abc import Container
 from typing import Final
 
-from gateway_parsers.kit.markers import WHITESPACE, MarkerSet, Position
+from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 
-_ANYWHERE: Final = Position()
-_KEY: Final = re.compile(r"""\s*["']?([\w$.-]{1,64})["']?\s*:""")
-_KEY_SO_FAR: Final = re.compile(r"""\s*["']?[\w$.-]{0,64}["']?\s*""")
+_MAX_GAP: Final = 30
+_KEY: Final = re.compile(rf"""\s{{0,{_MAX_GAP}}}["']?([\w$.-]{{1,64}})["']?\s{{0,{_MAX_GAP}}}:""")
+_KEY_SO_FAR: Final = re.compile(
+    rf"""\s{{0,{_MAX_GAP}}}["']?[\w$.-]{{0,64}}["']?\s{{0,{_MAX_GAP}}}"""
+)
 _MAX_KEY: Final = 128
 _MAX_WORD: Final = 400
-"""Characters behind a comma or bracket within which the end of an unmarked string is looked for."""
+"""Characters after a comma or bracket within which the end of an unmarked string is searched."""
 _OPENERS: Final = ":=[,{("
 
 
@@ -28,14 +30,17 @@ def closes(
     stops: MarkerSet,
     final: bool,
 ) -> bool | None:
-    """Whether the mark before `after` ends its string, and is no quotation mark in it. None: more text must come.
+    """Whether the mark before `after` ends its string rather than being text in it; None if more text is needed.
 
-    It ends it if what can follow a value does. `keys`: the members that the object around it may have; None: any.
+    It does if something that can follow a value comes next. `keys`: possible members of the enclosing object; None:
+    any.
     """
     start = skip(text, after, WHITESPACE)
     rest = len(text) - start
+    if start - after > _MAX_KEY:
+        return True
     if not rest:
-        return True if final or start - after > _MAX_KEY else None
+        return True if final else None
     if stops.at(text, start) is not None:
         return True
     if stops.begins_at(text, start) or (rest < len(mark) and mark.startswith(text[start:])):
@@ -45,6 +50,8 @@ def closes(
         return True
     if char == ")":
         following = skip(text, start + 1, WHITESPACE + "})")
+        if following - start > _MAX_KEY:
+            return False
         if following == len(text):
             return True if final else None
         if not final and stops.begins_at(text, following):
@@ -59,17 +66,17 @@ def closes(
     so_far = _KEY_SO_FAR.match(text, at)
     if so_far is not None and so_far.end() == len(text) and len(text) - at < _MAX_KEY:
         return char == "," if final else None
-    return char == "," and text[skip(text, at, WHITESPACE)] == "}"
+    return char == "," and text[at : at + 2 * _MAX_GAP + 1].lstrip(WHITESPACE)[:1] == "}"
 
 
 def goes_on(text: str, at: int, *, mark: str, stops: MarkerSet, final: bool) -> bool | None:
-    """Whether an unmarked string goes on behind the comma or bracket at `at`: then its end has a mark. None: more text must
-    come."""
+    """Whether an unmarked string continues after the comma or bracket at `at`, because a mark ends it later; None if
+    more text is needed."""
     limit = at + _MAX_WORD
     end = text.find(mark, at, limit)
-    stop = stops.find(text, at, _ANYWHERE, final=True)
-    if stop is not None and (end < 0 or stop[0] < end):
+    stop = stops.near(text, at, _MAX_WORD)
+    if stop is not None and (end < 0 or at + stop[0] < end):
         return False
     if end < 0:
-        return False if final or len(text) >= limit + len(mark) else None
+        return False if final or len(text) >= limit + max(len(mark), stops.longest) else None
     return text[at:end].rstrip(WHITESPACE)[-1:] not in _OPENERS

@@ -1,25 +1,40 @@
-"""The machine: one pass over a model's output, for reasoning, text and calls together."""
+"""The machine: reads reasoning, text and calls in one pass over a model's output."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
-from gateway.deltas import BlockEnded, CallEnded, Delta, ReasoningDelta, TextDelta
-from gateway.protocols.engine import EngineOutput, FinishReason
-from gateway.protocols.output import ParserContext
+from gateway.sdk import (
+    BlockEnded,
+    CallEnded,
+    Delta,
+    EngineOutput,
+    FinishReason,
+    ParserContext,
+    ReasoningDelta,
+    TextDelta,
+)
+from gateway.sdk.parsers import ReasoningMeter, Span
+from gateway_parsers.kit.debris import HiddenReader, TagReader, TitleReader
 from gateway_parsers.kit.live import LiveMarkers, State
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
-from gateway_parsers.kit.meter import ReasoningMeter, Span
+from gateway_parsers.kit.markers import QUOTES, WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.spec import FormatSpec
 
+_NUMBERS: Final = re.compile(r"[\d\s,:\[\]]")
+"""Characters of a citation's tag, as `</co: 0:[1,2]>`."""
+_IN_TAG: Final = re.compile(r"[^<\n]")
+_MIN_OPENER: Final = 3
+
 
 class Machine:
-    """Reads one generation; an `OutputParser`.
+    """Parses one generation; an `OutputParser`.
 
-    Whitespace next to markup belongs to the markup: what stands before a marker is dropped with it, and so is what
-    follows one, but for the indentation of the first line of text. Hence whitespace is held until it is clear what it
-    stands before. All else is given out as it comes.
+    White space next to markup belongs to the markup: it is dropped before a marker, and after one except for the
+    indentation of the first line of text. So white space is held until the next character is known. Everything else is
+    emitted as it arrives.
     """
 
     def __init__(self, spec: FormatSpec, sets: LiveMarkers, context: ParserContext) -> None:
@@ -37,38 +52,54 @@ class Machine:
 
         self._out: list[Delta] = []
         self._held = ""
-        """The end of what was fed, which cannot be judged yet; never longer than a marker or a name."""
+        """Trailing text that cannot be classified yet; never longer than a marker or a name."""
         self._spaces: list[str] = []
-        """Whitespace that came last, held until it is clear what it stands before."""
+        """Trailing white space, held until it is known what follows."""
         self._spaces_length = 0
         self._fed = 0
-        """Characters fed so far; `_feed_start` is where the newest begin."""
-        self._feed_start = 0
+        """Number of characters fed so far."""
         self._position = Position()
         self._after_markup = self._reasoning
-        """The open block came after markup, so its leading whitespace is dropped."""
+        """Whether the open block follows markup, so that its leading white space is dropped."""
         self._break = False
-        """The block that comes next is a new one, even if of the same kind as the last."""
+        """Whether the next block is a new one even if it has the kind of the last."""
         self._last: type[Delta] | None = None
         self._reader: CallReader | None = None
         self._bare = False
-        """What the reader reads began like ordinary text."""
+        """Whether the text in the reader started like ordinary text."""
         self._trial: Span | None = None
-        """The stretch of reasoning that may turn out to be a call."""
+        """The span of reasoning that may turn out to be a call."""
         self._ended_by_call = False
-        """Reasoning was never closed, a call ended it: its close marker may still come."""
+        """A call ended unclosed reasoning: the close marker may still follow."""
         self._unclosed_call = False
-        """A call's end marker is missing, and may still come."""
+        """A call's end marker is missing and may still follow."""
+        self._wrecked = False
+        """A call could not be read: the rest of its markup is hidden."""
+        self._gap: tuple[str, int] | None = None
+        """White space before hidden markup of such a call, and its offset. That after it is dropped instead."""
+        self._marker = ""
+        """The marker that started the open call."""
+        self._in_line = False
+        """Whether it is within a line of text."""
+        self._quoted = False
+        """Whether it directly follows a quotation mark."""
+        self._limited = False
+        """Whether a limit ended the output."""
         self._framed = False
-        """Text stands in markup of its own, whose end is not shown."""
+        """Whether the text is enclosed in a frame, whose end is hidden."""
         self._live = self._markers()
         self._plain = not self._live.longest
+        if spec.lead and context.tail != "text":
+            self._out.append(TextDelta(spec.lead))
+            self._last = TextDelta
+        if spec.frame is not None and spec.frame.titled and not self._reasoning:
+            self._reader = TitleReader(spec.frame.title_end)
         self._flowing = False
-        """Nothing is held, pending or open but the block: what no marker can begin in goes straight on."""
+        """Fast path: only a block is open, so text without a possible marker is emitted directly."""
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         text = output.text
-        # The path of nearly every token: kept to what it cannot do without.
+        # Nearly every token takes this path: keep it minimal.
         if (
             self._flowing
             and text
@@ -87,35 +118,37 @@ class Machine:
             self.reasoning_tokens = self._meter.total = self._meter.total + len(output.token_ids)
             return (ReasoningDelta(text),)
         if text:
-            self._feed_start = self._fed
             self._fed += len(text)
             self._advance(self._held + text if self._held else text, final=False)
         if output.token_ids:
-            self._meter.count(text, output.token_ids)
-            self.reasoning_tokens = self._meter.total
+            meter = self._meter
+            if meter.settled and not self._held:
+                meter.add(len(output.token_ids))
+            else:
+                meter.count(text, output.token_ids, self._fed, len(self._held))
+            self.reasoning_tokens = meter.total
         self._flowing = (
             self._reader is None
             and not self._position.fresh
             and not self._held
             and not self._spaces
             and self._meter.settled
+            and self._gap is None
         )
         return self._taken()
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
-        self._feed_start = self._fed
+        self._limited = reason == "length"
         if self._held or self._reader is not None:
             self._advance(self._held, final=True)
         reader = self._reader
         if reader is not None:
             reader.finish(stopped=reason == "stop")
-            if reason == "length" and reader.status == "failed" and not self._bare:
-                self._forget(reader)
-            else:
-                self._drain(reader, self._fed - len(self._held))
-        self._say(self._held, self._fed - len(self._held))
-        if self._spaces and not (self._position.fresh and (self._after_markup or self._last)):
+            self._drain(reader, self._fed, True)
+        dropped = self._wrecked or (self._position.fresh and (self._after_markup or self._last))
+        if self._spaces and not dropped:
             self._write("".join(self._spaces), self._fed - self._spaces_length)
+        self._meter.finish()
         self.reasoning_tokens = self._meter.total
         return self._taken()
 
@@ -126,7 +159,7 @@ class Machine:
         return out
 
     def _untouched(self, text: str) -> bool:
-        """Whether no live marker can begin in `text`."""
+        """Whether no active marker can start in `text`."""
         for first in self._live.firsts:  # noqa: SIM110  # all() with a generator costs more than the rest of the token
             if first in text:
                 return False
@@ -139,11 +172,12 @@ class Machine:
             ended_by_call=self._ended_by_call,
             unclosed_call=self._unclosed_call,
             framed=self._framed,
+            wrecked=self._wrecked,
         )
         return self._sets.of(state)
 
     def _advance(self, text: str, *, final: bool) -> None:
-        """Read `text`: what was held, and what is new."""
+        """Process `text`: held text and new text."""
         pos = 0
         base = self._fed - len(text)
         while True:
@@ -153,8 +187,11 @@ class Machine:
                 pos = reader.read(text, pos, final=final)
                 if pos > start:
                     self._position.before = text[pos - 1]
-                self._drain(reader, base + pos)
-                if self._reader is not None:
+                self._drain(reader, base + pos, final)
+                if self._reader is reader:
+                    break
+                if final and self._limited and self._wrecked:
+                    pos = len(text)
                     break
                 continue
             hit = self._live.find(text, pos, self._position, final=final)
@@ -162,8 +199,14 @@ class Machine:
                 end = len(text)
                 if not final:
                     end -= self._live.held(text, pos, self._position)
-                self._say(text[pos:end], base + pos)
-                pos = end
+                    self._say(text[pos:end], base + pos)
+                    pos = end
+                else:
+                    end -= self._dropped_end(text, pos)
+                    self._say(text[pos:end], base + pos)
+                    if end < len(text):
+                        self._drop_spaces()
+                    pos = len(text)
                 break
             start, marker = hit
             self._say(text[pos:start], base + pos)
@@ -173,30 +216,70 @@ class Machine:
             self._act(marker, base + pos, quoted_from)
         self._held = text[pos:]
 
+    def _dropped_end(self, text: str, pos: int) -> int:
+        """The length of the end of an output that is the beginning of a call's marker."""
+        if self._wrecked and not self._reasoning:
+            return self._sets.debris.partial(text, pos)
+        if self._limited and self._syntax is not None and not self._reasoning:
+            length = self._live.held(text, pos, self._position)
+            before = text[len(text) - length - 1 : len(text) - length] or self._position.before
+            return length if self._is_opener(text[len(text) - length :], before) else 0
+        return 0
+
+    def _is_opener(self, text: str, before: str) -> bool:
+        """Whether `text`, at a limit, is the beginning of a call's start marker at the start of a line."""
+        assert self._syntax is not None
+        return (
+            len(text) >= _MIN_OPENER
+            and before in ("\n", "")
+            and any(
+                start.startswith(text)
+                for start in self._syntax.starts
+                if start not in self._syntax.bare
+            )
+        )
+
     def _act(self, marker: Marker, offset: int, before: str) -> None:
-        """A marker has been read; `offset` is where it ends."""
+        """Act on a marker that ends at `offset`."""
+        start = offset - len(marker.text)
         if marker.action == "call":
             self._begin_call(marker.text, offset, before)
             return
         if marker.action == "hide":
-            if self._spaces and not self._position.fresh:
-                end = offset - len(marker.text)
-                self._write("".join(self._spaces), end - self._spaces_length)
-            self._drop_spaces()
+            self._write_spaces(start)
+            return
+        if marker.action == "hidden_tag":
+            self._reader = TagReader(marker.text, _NUMBERS)
+            return
+        if marker.action == "debris":
+            self._leave_gap(start)
+            return
+        if marker.action == "tag":
+            self._leave_gap(start)
+            self._reader = TagReader(marker.text, _IN_TAG, self._sets.debris.tag_end)
+            return
+        if marker.action == "swallow" and self._wrecked and not self._reasoning:
+            self._leave_gap(start)
+            if marker.text == self._sets.debris.outer_end:
+                self._wrecked = False
+                self._live = self._markers()
             return
         if marker.action == "turn_end":
             self._drop_spaces()
             return
         if marker.action == "open":
             self._reasoning = True
-            self._meter.border(offset - self._feed_start, True)
+            self._meter.border(offset, True)
             self._break = self._last is ReasoningDelta
         elif marker.action == "close":
             self._reasoning = False
-            self._meter.border(offset - self._feed_start, False)
+            self._meter.border(offset, False)
         elif marker.action == "frame":
             self._break = self._break or not self._position.fresh
             self._framed = marker.text in self._spec.frame_opens
+            frame = self._spec.frame
+            if frame is not None and marker.text == frame.titled:
+                self._reader = TitleReader(frame.title_end)
         else:
             self.recoveries += 1
             self._unclosed_call = False
@@ -220,17 +303,20 @@ class Machine:
             elif before not in ("\n", "") and not self._position.fresh:
                 accept = _refuse
         if self._reasoning:
-            self._trial = self._meter.border(offset - self._feed_start, None)
+            self._trial = self._meter.border(offset, None)
         if marker in self._syntax.bare and self._tools:
             accept = self._offered_or_shown if self._position.fresh else self._tools.__contains__
         self._bare = marker in self._syntax.bare
+        self._marker = marker
+        self._in_line = before not in ("\n", "") and not self._position.fresh
+        self._quoted = before != "" and before in QUOTES
         self._reader = self._syntax.reader(marker, accept, self._tools)
 
     def _offered_or_shown(self, name: str) -> bool | None:
         return name in self._tools or None
 
-    def _drain(self, reader: CallReader, offset: int) -> None:
-        """Take what `reader` has read up to `offset`, and leave it where it is at its end."""
+    def _drain(self, reader: CallReader, offset: int, final: bool) -> None:
+        """Take the output of `reader` up to `offset`, and drop the reader if it is done."""
         if reader.out:
             self._call_is_certain()
             self._out += reader.out
@@ -239,10 +325,14 @@ class Machine:
         if reader.status == "more":
             return
         self._reader = None
+        if isinstance(reader, HiddenReader):
+            self._end_hidden(reader, offset)
+            return
         self._unclosed_call = reader.unclosed
         if reader.status == "done":
             self.recoveries += reader.recoveries
             self._call_is_certain()
+            self._wrecked = False
             self._new_block()
             return
         if not self._bare or reader.unclosed:
@@ -253,18 +343,65 @@ class Machine:
             self._trial = None
         elif self._last is CallEnded:
             self._new_block()
-        self._live = self._markers()
-        self._say(raw, offset - len(raw))
+        if final and self._limited and not self._bare:
+            # A limit cut the call off before its name: there is nothing to call, and its markup is not text.
+            self._wrecked = True
+            self._drop_spaces()
+        elif self._is_wreck(reader, raw):
+            self._show_wreck(raw, offset, final=final)
+        else:
+            self._live = self._markers()
+            self._say(raw, offset - len(raw))
 
-    def _forget(self, reader: CallReader) -> None:
-        """A limit came before the name of a call that had begun: there is nothing to call, and its markup is no text."""
-        self._reader = None
-        self.recoveries += reader.recoveries + 1
-        self._held = ""
+    def _is_wreck(self, reader: CallReader, raw: str) -> bool:
+        """Whether text that could not be read is a call, whose markup is hidden, and not prose about calls."""
+        if self._bare or self._reasoning or self._quoted or reader.verbatim:
+            return False
+        marks = self._spec.reasoning
+        special = marks is not None and marks.call_ends_it == "always"
+        inner = raw.removeprefix(self._marker)
+        return special or not self._in_line or self._sets.debris.looks_like_call(inner)
+
+    def _show_wreck(self, raw: str, offset: int, *, final: bool) -> None:
+        """Show the text of a call that cannot be read, up to `offset`, without its markup."""
+        self._wrecked = True
+        self._live = self._markers()
+        pieces, in_tag = self._sets.debris.split(raw, final=final)
+        start = offset - len(raw)
+        pos = 0
+        for at, piece in pieces:
+            if at > pos:
+                self._leave_gap(start + pos)
+            self._say(piece, start + at)
+            pos = at + len(piece)
+        if pos < len(raw):
+            self._leave_gap(start + pos)
+        if in_tag and not final:
+            self._reader = TagReader("", _IN_TAG, self._sets.debris.tag_end)
+
+    def _end_hidden(self, reader: HiddenReader, offset: int) -> None:
+        start = offset - len(reader.raw)
+        if reader.status == "failed":
+            self._say(reader.raw, start)
+        elif not self._wrecked:
+            self._write_spaces(start)
+
+    def _leave_gap(self, start: int) -> None:
+        """Hide markup at `start` that separates two pieces of text."""
+        gap = self._gap
+        if gap is None and self._spaces and not self._position.fresh:
+            gap = ("".join(self._spaces), start - self._spaces_length)
         self._drop_spaces()
-        if self._trial is not None:
-            self._meter.settle(self._trial, reasoning=True)
-            self._trial = None
+        self._gap = gap
+        self._after_markup = self._after_markup or self._position.fresh
+
+    def _write_spaces(self, end: int) -> None:
+        """Write the white space before hidden markup at `end`."""
+        if self._gap is not None:
+            self._write(*self._gap)
+        elif self._spaces and not self._position.fresh:
+            self._write("".join(self._spaces), end - self._spaces_length)
+        self._drop_spaces()
 
     def _call_is_certain(self) -> None:
         self._drop_spaces()
@@ -280,9 +417,10 @@ class Machine:
     def _drop_spaces(self) -> None:
         self._spaces.clear()
         self._spaces_length = 0
+        self._gap = None
 
     def _say(self, text: str, start: int) -> None:
-        """More of the open block; `start` is its offset."""
+        """Append to the open block. `start` is the offset of `text`."""
         if not text:
             return
         self._position.before = text[-1]
@@ -292,11 +430,19 @@ class Machine:
             return
         body = text.rstrip(WHITESPACE)
         if body:
+            gap = self._gap
             if self._spaces:
                 start -= self._spaces_length
                 body = "".join(self._spaces) + body
-                self._drop_spaces()
-            if self._position.fresh and self._after_markup:
+                self._spaces.clear()
+                self._spaces_length = 0
+            if gap is not None:
+                said = body.lstrip(WHITESPACE)
+                start += len(body) - len(said)
+                body = said
+                self._gap = None
+                self._write(*gap)
+            elif self._position.fresh and self._after_markup:
                 said = body.lstrip(WHITESPACE)
                 space = len(body) - len(said)
                 cut = body.rfind("\n", 0, space) + 1 or space

@@ -1,11 +1,11 @@
-"""Finding markers in text that arrives in pieces, with the shortest hold."""
+"""Finds markers in streamed text, holding back as little as possible."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -13,40 +13,63 @@ WHITESPACE = " \t\r\n"
 QUOTES = "\"'`"
 
 Where: TypeAlias = Literal["anywhere", "line", "fresh", "unquoted", "last"]
-"""Where a marker counts, and is not prose. `fresh`: only whitespace came before it in its block. `line`: fresh, or at the
-beginning of a line. `unquoted`: not directly after a quotation mark or a backtick. `last`: at the end of the output."""
+"""Where a marker counts as markup. `fresh`: only white space precedes it in its block. `line`: fresh, or at the start
+of a line. `unquoted`: not directly after a quotation mark or a backtick. `last`: at the end of the output."""
 
 
 Action: TypeAlias = Literal[
-    "open", "close", "call", "swallow", "frame", "stop", "key", "head", "hide", "turn_end"
+    "open",
+    "close",
+    "call",
+    "swallow",
+    "frame",
+    "stop",
+    "key",
+    "head",
+    "hide",
+    "hidden_tag",
+    "debris",
+    "tag",
+    "turn_end",
 ]
-"""open, close: something begins, ends. call: calls begin. swallow: markup out of place, not shown. frame: markup around
-text, not shown. stop: ends a value, or calls. key: a parameter begins. head: a name, or a key, ends. hide: markup within
-text, not shown. turn_end: ends the model's turn, not shown."""
+"""open, close: start or end of reasoning. call: start of calls. swallow: misplaced markup, hidden. frame: markup around
+text, hidden. stop: end of a value or of calls. key: start of a parameter. head: end of a name or a key. hide,
+hidden_tag: markup within text, hidden. debris, tag: markup of a call that could not be read, hidden. turn_end: end of
+the model's turn, hidden."""
 
 
 class Marker(Struct, frozen=True):
-    """A piece of markup, what it does, and where it counts."""
+    """A piece of markup, its action, and where it counts."""
 
     text: str
     action: Action
     where: Where = "anywhere"
 
 
+def check_distinct(starts: Iterable[str], ends: Iterable[str]) -> None:
+    """Raise `ValueError` if a marker both starts and ends calls, because then no reader can tell which."""
+    both = sorted({*starts} & {*ends})
+    if both:
+        raise ValueError(
+            f"The marker {both[0]!r} both starts and ends calls. Give the end another marker, or none if calls end"
+            " with their JSON."
+        )
+
+
 class Position(Struct):
-    """What came before the text that is searched."""
+    """Context of the text that is searched."""
 
     before: str = ""
-    """The character before it; empty at the beginning of the output."""
+    """The preceding character; empty at the start of the output."""
     fresh: bool = True
-    """Nothing but whitespace has come in the open block."""
+    """Whether the open block contains only white space so far."""
 
 
 class MarkerSet:
-    """The markers that are live in one state.
+    """The active markers of one state.
 
-    Two markers may share their text if their conditions differ: the first whose condition holds is taken. Where one
-    begins like another, the longer is taken, which may mean to wait for more text.
+    Markers may share their text if their conditions differ; the first whose condition holds is used. If one marker is a
+    prefix of another, the longer wins, which may require more text.
     """
 
     __slots__ = (
@@ -66,7 +89,7 @@ class MarkerSet:
         prefixes: dict[str, list[Where]] = {}
         for marker in markers:
             by_text.setdefault(marker.text, []).append(marker)
-            last = marker.where == "last"  # it may turn out not to be, as a beginning may
+            last = marker.where == "last"  # it may turn out not to be last, like a prefix
             for end in range(1, len(marker.text) + last):
                 prefixes.setdefault(marker.text[:end], []).append(marker.where)
         self._by_text = {text: tuple(same) for text, same in by_text.items()}
@@ -78,23 +101,23 @@ class MarkerSet:
             )
             for text in by_text
         }
-        """The markers that stand where this text stands: it, and what it begins with."""
+        """For each text, the markers that match where it stands: itself and its prefixes."""
         self._prefixes = {prefix: frozenset(wheres) for prefix, wheres in prefixes.items()}
         self._nested = frozenset(text for text in by_text if text in prefixes)
         longest_first = sorted(by_text, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if by_text else None
         self.longest = len(longest_first[0]) if by_text else 0
         self._reach = max(map(len, prefixes), default=0)
-        """The length of the longest text that may yet become a marker."""
+        """Maximum length of a text that may still become a marker."""
         self.firsts = "".join(sorted({text[0] for text in by_text}))
         self.only_first = self.firsts if len(self.firsts) == 1 else ""
-        """The character that all markers begin with, where they have that in common."""
-        """The characters with which a live marker can begin."""
+        """The first character of all markers, if it is the same for all."""
+        """First characters of all active markers."""
 
     def find(
         self, text: str, pos: int, position: Position, *, final: bool
     ) -> tuple[int, Marker] | None:
-        """The first live marker at or after `pos`, and where it begins. `final`: no more text follows."""
+        """The first active marker at or after `pos`, with its position. `final`: no more text follows."""
         if self._pattern is None:
             return None
         hit = self._pattern.search(text, pos)
@@ -112,17 +135,23 @@ class MarkerSet:
             hit = self._pattern.search(text, start + 1)
         return None
 
+    def near(self, text: str, pos: int, reach: int) -> tuple[int, Marker] | None:
+        """The first marker that starts at most `reach` characters after `pos`, with its distance. Complete only if
+        `text` extends `longest` characters further, or nothing follows it."""
+        hit = self.find(text[pos : pos + reach + self.longest], 0, _ANYWHERE, final=True)
+        return hit if hit is not None and hit[0] <= reach else None
+
     def may_grow(self, text: str, pos: int, marker: Marker) -> bool:
-        """Whether `marker`, which stands at `pos`, may turn out to be a longer one."""
+        """Whether `marker` at `pos` may turn out to be a longer one."""
         return marker.text in self._nested and self.begins_at(text, pos)
 
     def at(self, text: str, pos: int) -> Marker | None:
-        """The marker that stands whole at `pos`, whatever its condition."""
+        """The complete marker at `pos`, regardless of its condition."""
         hit = self._pattern.match(text, pos) if self._pattern is not None else None
         return self._by_text[hit.group()][0] if hit is not None else None
 
     def begins_at(self, text: str, pos: int) -> bool:
-        """Whether `text` ends inside what may become a marker that begins at `pos`."""
+        """Whether `text` ends with a prefix of a marker that starts at `pos`."""
         return len(text) - pos <= self._reach and text[pos:] in self._prefixes
 
     def held(self, text: str, pos: int, position: Position) -> int:
@@ -134,6 +163,9 @@ class MarkerSet:
                 if wheres and any(_counts(where, text, pos, start, position) for where in wheres):
                     return end - start
         return 0
+
+
+_ANYWHERE: Final = Position()
 
 
 def _counts(where: Where, text: str, pos: int, start: int, position: Position) -> bool:

@@ -1,4 +1,4 @@
-"""Reading MiniMax M3's calls: every tag carries a prefix, parameters are elements of their own name, and may nest."""
+"""Reads MiniMax M3's calls: all tags have a prefix, and parameters are elements named after them, which may nest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import ToolDefinition
+from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
+from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.reader import StepReader, skip
-from gateway_parsers.kit.schema import ANY, STRING, SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import attribute_of
 
@@ -23,11 +24,11 @@ _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _TAG_END: Final = re.compile(r"[>\n]")
 _MAX_DEPTH: Final = 128
 _Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
-"""An element's name, its own text, and what it holds."""
+"""An element: its name, its text and its children."""
 
 
 class NestedTagShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How such calls are marked."""
+    """Markup of such calls."""
 
     prefix: str
 
@@ -45,7 +46,7 @@ class NestedTagShape(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class NestedTagReader(StepReader):
-    """The reader of `NestedTagShape`. Strings directly in a call go out as they come, other parameters when they end."""
+    """The reader of `NestedTagShape`. Top-level strings are emitted as they arrive, other parameters when they end."""
 
     __slots__ = (
         "_calls",
@@ -80,7 +81,7 @@ class NestedTagReader(StepReader):
         self._node = node
         self._open: list[_Element] = []
         self._writer: ArgumentWriter | None = None
-        """Writes the open parameter if it is a string."""
+        """Writer of the open parameter, if it is a string."""
         self._count = 0
 
     def finish(self, *, stopped: bool) -> None:
@@ -88,7 +89,7 @@ class NestedTagReader(StepReader):
             return
         if self.undecided:
             if self._calls and self._shape.end.startswith(self.raw.strip(WHITESPACE)):
-                self._done()  # an end marker that was cut off
+                self._done()  # an end marker that is cut off
             else:
                 self._fail()
             return
@@ -99,7 +100,7 @@ class NestedTagReader(StepReader):
         self.status = "done"
 
     def _text(self, text: str, pos: int, final: bool) -> int:
-        """Between two tags."""
+        """Read text between two tags."""
         hit = self._shape.tags.find(text, pos, _ANYWHERE, final=final)
         end = hit[0] if hit is not None else len(text)
         if hit is None and not final:
@@ -107,7 +108,7 @@ class NestedTagReader(StepReader):
         if final and hit is None and not self._in_call and not self.undecided:
             end -= self._shape.tags.held(text, pos, _ANYWHERE)
             if not text[pos:end].strip(WHITESPACE):
-                return len(text)  # an end marker that was cut off
+                return len(text)  # an end marker that is cut off
             end = len(text)
         if end > pos and not self._open:
             start = skip(text, pos, WHITESPACE)
@@ -125,7 +126,7 @@ class NestedTagReader(StepReader):
         return end + len(hit[1].text)
 
     def _outside(self, pos: int) -> int:
-        """Text where a call should stand."""
+        """Handle text where a call is expected."""
         if self.undecided:
             self._fail()
         else:
@@ -170,13 +171,13 @@ class NestedTagReader(StepReader):
             self._fail()
             return
         self._in_call = True
-        self._begin_call(SchemaNode.of_tool(self._tools.get(name)))
+        self._begin_call(arguments_schema(self._tools.get(name)))
 
     def _open_element(self, name: str) -> None:
         if len(self._open) >= _MAX_DEPTH:
             self.recoveries += 1
             return
-        if self._writer is not None:  # an element inside of what was taken for a string is text
+        if self._writer is not None:  # an element inside a string is text
             self._writer.text(f"{self._shape.prefix}<{name}>")
             return
         self._open.append((name, [], []))
@@ -250,14 +251,14 @@ class NestedTagReader(StepReader):
 
 
 def _json(element: _Element, node: SchemaNode | None) -> str:
-    """An element's value: its children as a list or an object, or its text."""
+    """The JSON value of an element: its children as a list or an object, or its text."""
     _, texts, children = element
     types = node.types() if node is not None else frozenset()
     if not children:
         text = "".join(texts)
         if not text.strip() and types and "string" not in types:
             return "[]" if "array" in types else "{}" if "object" in types else "null"
-        return typed(text, types or ANY)
+        return typed(text, types or ANY_TYPE)
     items = all(child[0] == "item" for child in children)
     if "array" in types or (not types and items):
         inner = node.items() if node is not None else None

@@ -1,4 +1,4 @@
-"""Writing and constraining MiniMax M3's calls: every tag carries a prefix, parameters are elements of their own name, and may nest."""
+"""Writes and constrains MiniMax M3's calls: all tags have a prefix, and parameters are elements named after them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.constraints import Const, Constraint, OneOf
-from gateway.errors import Unsupported
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, ToolDefinition, Unsupported
+from gateway.sdk.constraints import Const, Constraint, OneOf
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.nested_reader import NestedTagReader, NestedTagShape
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
@@ -18,7 +16,7 @@ from gateway_parsers.kit.template import in_order, members_of_call
 
 
 class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
-    """A family whose calls are written so; a `CallSyntax`."""
+    """Data of families with this syntax; a `CallSyntax`."""
 
     @property
     def starts(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a parameter must look like that is written as plain text between markers."""
+"""Constraints on parameters that are written as plain text between markers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gateway.constraints import Const, Constraint, FreeText, JsonSchema, OneOf, Regex, Repeat
-from gateway.errors import Unsupported
-from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.schema import STRING, SchemaNode
+from gateway.sdk import ToolDefinition, Unsupported
+from gateway.sdk.constraints import Const, Constraint, FreeText, JsonSchema, OneOf, Regex, Repeat
+from gateway.sdk.json_schema import SchemaNode
+from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.template import in_order
 
+_OPTIONAL_MOST = 100
 _PLAIN_PATTERN = re.compile(r"\^?(?:[^\\^$()|]|\\[dws.\-])*\$?")
 
 
 class Parameter:
-    """One parameter of a tool: its name, its schema, and whether it must be there."""
+    """One parameter of a tool: name, schema, and whether it is required."""
 
     __slots__ = ("name", "node", "regex", "required")
 
@@ -31,16 +32,16 @@ class Parameter:
 
 
 def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
-    """The parameters in the schema's order; None where the schema does not list them, and any may come.
+    """The parameters in the schema's order; None if the schema does not list them and any are allowed.
 
-    Raises `Unsupported` for a strict tool whose parameters are not listed, since nothing could then be promised.
+    Raises `Unsupported` for a strict tool whose parameters are not listed, because they could not be enforced.
     """
     if tool.kind == "custom":
         regex = tool.grammar.pattern if isinstance(tool.grammar, Regex) else None
         return [Parameter("input", SchemaNode({"type": "string"}), required=True, regex=regex)]
     if tool.parameters is None:
         return []
-    members = members_of(SchemaNode.of_tool(tool))
+    members = members_of(arguments_schema(tool))
     if members is None and tool.strict and tool.parameters:
         raise Unsupported(
             f"The tool {tool.name!r} is strict, but its parameters are not listed under 'properties': this model"
@@ -51,14 +52,17 @@ def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
 
 
 def members_of(node: SchemaNode) -> list[Parameter] | None:
-    """The members of an object's schema; None where the schema does not list them."""
+    """The members of an object's schema; None if it does not list them."""
     schema = node.resolved()
     if any(field in schema for field in ("anyOf", "oneOf", "allOf", "patternProperties")):
         return None
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return [] if schema.get("additionalProperties") is False else None
-    required = schema.get("required") or ()
+    listed = schema.get("required")
+    required = (
+        {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else ()
+    )
     return [
         Parameter(name, node.child(member), required=name in required)
         for name, member in properties.items()
@@ -68,10 +72,10 @@ def members_of(node: SchemaNode) -> list[Parameter] | None:
 def value_constraint(
     parameter: Parameter, *, closing: str, until: str, schema: bool, string: bool | None = None
 ) -> Constraint:
-    """A value and what is written behind it, `closing`, which ends with the marker `until`.
+    """The constraint on a value followed by `closing`, which ends with the marker `until`.
 
-    Strings stand as they are, all else as JSON. `string`: the markup has said that it is one, or that it is none; None:
-    the markup does not say.
+    Strings are written verbatim, everything else as JSON. `string`: whether the markup declares the value a string;
+    None: it does not say.
     """
     node = parameter.node
     end = Const(closing)
@@ -94,7 +98,7 @@ def value_constraint(
                 return in_order([Regex(whole), end])
         return FreeText(until=until)
     if schema:
-        return in_order([JsonSchema(document_of(node)), end])
+        return in_order([JsonSchema(node.document()), end])
     if not types:
         return in_order([JsonSchema({}), end])
     kinds = sorted(types)
@@ -104,7 +108,7 @@ def value_constraint(
 def in_any_order(
     parameters: Sequence[Parameter], one: Callable[[Parameter], Constraint], separator: str = ""
 ) -> Constraint:
-    """The parameters, those that are required before the others."""
+    """A constraint for the parameters, required ones first."""
     required = [one(each) for each in parameters if each.required]
     optional = [one(each) for each in parameters if not each.required]
     later: list[Constraint] = [
@@ -117,6 +121,12 @@ def in_any_order(
         return in_order([*parts, *later])
     if not optional:
         return Const("")
+    if len(optional) > _OPTIONAL_MOST:  # each may be the first, followed by any later ones
+        raise Unsupported(
+            f"This model's format can enforce at most {_OPTIONAL_MOST} parameters that are all optional, and here are "
+            f"{len(optional)}. List some under 'required'.",
+            param="tools",
+        )
     first: list[Constraint] = [
         in_order([each, *later[index + 1 :]]) for index, each in enumerate(optional)
     ]
@@ -127,18 +137,8 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def document_of(parameter: SchemaNode) -> dict[str, Any]:
-    """The schema by itself, with the definitions that it refers to."""
-    schema = parameter.resolved()
-    if isinstance(parameter.root, dict):
-        for field in ("$defs", "definitions"):
-            if field in parameter.root:
-                schema.setdefault(field, parameter.root[field])
-    return schema
-
-
 def _whole(pattern: str) -> str | None:
-    """A pattern that is searched for, as one that the whole text matches; None where that is not certain."""
+    """A search pattern as one that matches the whole text; None if the conversion is uncertain."""
     if not _PLAIN_PATTERN.fullmatch(pattern):
         return None
     if not (pattern.startswith("^") and pattern.endswith("$")):

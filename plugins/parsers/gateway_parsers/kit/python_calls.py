@@ -1,4 +1,4 @@
-"""Writing and constraining calls that are written as Python."""
+"""Writes and constrains calls in Python syntax."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.constraints import Const, Constraint, JsonSchema, OneOf
-from gateway.errors import Unsupported
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, ToolDefinition, Unsupported
+from gateway.sdk.constraints import Const, Constraint, JsonSchema, OneOf, custom_schema
 from gateway_parsers.kit.choice_reader import ChoiceReader
-from gateway_parsers.kit.constrain import custom_schema, repeated
+from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.parameters import Parameter, document_of, in_any_order, parameters_of
+from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
 
 class PythonCalls(PythonShape, frozen=True, kw_only=True):
-    """A family whose calls are Python; a `CallSyntax`. The texts are what the model writes around and between calls."""
+    """Data of families whose calls are Python; a `CallSyntax`. The texts are written around and between calls."""
 
     opening: str
     closing: str
     between: str = ", "
     reads_json: JsonCalls | None = None
-    """Calls as JSON behind the same marker, which the family writes if its prompt asks for it."""
+    """JSON calls after the same marker, which the family writes if prompted to."""
 
     @property
     def trigger(self) -> str | None:
@@ -89,11 +87,11 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
 
 
 def _value(parameter: Parameter, *, schema: bool) -> Constraint:
-    """A value as JSON, which is Python but for three words, and these are read too."""
+    """The constraint on a value. JSON is used; it differs from Python in three words, which the reader accepts."""
     if parameter.regex is not None:
         return JsonSchema(custom_schema(parameter.regex)["properties"]["input"])
     if schema:
-        return JsonSchema(document_of(parameter.node))
+        return JsonSchema(parameter.node.document())
     kinds = sorted(parameter.node.types())
     return JsonSchema({"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {})
 

@@ -1,4 +1,4 @@
-"""Reading calls that are written as Python: `[f(a=1, b="x"), g()]`."""
+"""Reads calls in Python syntax: `[f(a=1, b="x"), g()]`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import ToolDefinition
+from gateway.sdk.json_schema import SchemaNode
+from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.literal_syntax import PYTHON, LiteralSyntax
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
-from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
 _NAME_END: Final = re.compile(r"[^\w.\-]")
@@ -24,10 +25,10 @@ _KEY_END: Final = re.compile(r"[^\w]")
 
 
 class PythonShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How calls of this kind are marked. They stand in a list, or one after the other."""
+    """Markup of the calls, which are in a list or consecutive."""
 
     start: str = ""
-    """Empty: the list's own bracket begins the calls."""
+    """Empty if the list's own bracket starts the calls."""
     end: str = ""
     more_starts: tuple[str, ...] = ()
     bare_starts: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ class PythonShape(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class PythonReader(StepReader):
-    """The reader of `PythonShape`. A call starts at its bracket; its arguments become JSON as they come."""
+    """The reader of `PythonShape`. A call starts at its parenthesis. Arguments are converted to JSON as they arrive."""
 
     __slots__ = (
         "_arguments_begun", "_bare", "_calls", "_key", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
@@ -92,21 +93,21 @@ class PythonReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        if self.undecided:
-            self._fail()
-        elif self._step is PythonReader._after:
+        if self._step is PythonReader._after:
             self._done()
+        elif self.undecided:
+            self._fail()
         else:
             self.recoveries += 1
             if stopped and self._step is PythonReader._in_value and self._value.may_close:
-                self._arguments(self._value.closing())  # only brackets are missing
+                self._arguments(self._value.closing())  # only closing brackets are missing
                 self._end_call()
             if stopped and self._step is PythonReader._argument and not self._key:
                 self._end_call()
             self.status = "done"
 
     def _before(self, text: str, pos: int, final: bool) -> int:
-        """Before a call's name."""
+        """Read before a call's name."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
@@ -119,9 +120,7 @@ class PythonReader(StepReader):
             self._step = PythonReader._name
             return start
         if char == "]" and self._list and not self._bare:
-            self.undecided = False  # a list of no calls
-            self._raw.clear()
-            self._step = PythonReader._after
+            self._step = PythonReader._after  # an empty list
             return start
         self._fail()
         return start
@@ -151,12 +150,12 @@ class PythonReader(StepReader):
         if not self._start(self._name_text):
             self._fail()
             return start
-        self._begin_call(SchemaNode.of_tool(self._tools.get(self._name_text)))
+        self._begin_call(arguments_schema(self._tools.get(self._name_text)))
         self._step = PythonReader._argument
         return start + 1
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
-        """Behind the bracket of a tool that was not offered: it is a call if a named argument follows."""
+        """After the parenthesis of a tool that was not offered: it is a call if a named argument follows."""
         if not self._key:
             pos = skip(text, pos, WHITESPACE)
         hit = _KEY_END.search(text, pos)
@@ -174,12 +173,12 @@ class PythonReader(StepReader):
         self._accept = None
         self._start(self._name_text)
         key = self._key
-        self._begin_call(SchemaNode.of_tool(self._tools.get(self._name_text)))
+        self._begin_call(arguments_schema(self._tools.get(self._name_text)))
         self._begin_value(key)
         return end + 1
 
     def _argument(self, text: str, pos: int, final: bool) -> int:
-        """Before an argument, or within its name."""
+        """Read before an argument, or within its name."""
         if not self._key:
             pos = skip(text, pos, WHITESPACE + ",")
             if pos == len(text):
@@ -223,7 +222,7 @@ class PythonReader(StepReader):
         if text[pos] == "{" and not self._arguments_begun:
             self._whole = True
             self._arguments_begun = True
-            self._value = LiteralValue(self._shape.literals, self._node)
+            self._value = LiteralValue(replace(self._shape.literals, sets=False), self._node)
             self._step = PythonReader._in_value
             return pos
         if text[pos] in "]}":
@@ -232,7 +231,7 @@ class PythonReader(StepReader):
         return pos
 
     def _next_name(self) -> str:
-        """The name of a positional argument, by the order of the tool's parameters."""
+        """The name of a positional argument, from the order of the tool's parameters."""
         names = list(self._node.resolved().get("properties") or ())
         index = self._position
         return names[index] if index < len(names) else f"argument_{index + 1}"
@@ -259,7 +258,7 @@ class PythonReader(StepReader):
         return pos
 
     def _rest(self, text: str, pos: int, final: bool) -> int:
-        """Behind one object that is all arguments: what else stands in the brackets says nothing."""
+        """After one object that holds all arguments: the rest of the parentheses is ignored."""
         end = text.find(")", pos)
         if end < 0:
             return len(text)
@@ -279,7 +278,7 @@ class PythonReader(StepReader):
         return pos
 
     def _after(self, text: str, pos: int, final: bool) -> int:
-        """Behind a call."""
+        """Read after a call."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
@@ -290,7 +289,7 @@ class PythonReader(StepReader):
             self.status = "done"
             return start + len(marker.text)
         if stops.begins_at(text, start):
-            return len(text) if final else start  # an end marker that was cut off, or may yet come
+            return len(text) if final else start  # an end marker that is cut off or incomplete
         enclosed = bool(self._shape.end) and not self._bare
         if char == "]" and self._list:
             self._list = False

@@ -1,29 +1,33 @@
-"""The frame of a call reader: steps, each of which reads on as far as it can."""
+"""Base of call readers: a sequence of steps, each of which reads as far as it can."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta
+from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta
 from gateway_parsers.kit.syntax import Accept
 
 Step: TypeAlias = Callable[[Any, str, int, bool], int]
 """`step(reader, text, pos, final)` reads from `pos` and returns where it stopped.
 
-It either moves on, or sets another step or a status, or waits for more text; never two of the first in a circle.
+It advances, or sets another step or a status, or waits for more text. Steps must not switch to each other endlessly
+without advancing.
 """
 
 
 class StepReader:
-    """A `CallReader` made of steps. What is read while undecided is kept, in case that it turns out to be text."""
+    """A `CallReader` made of steps. Text read while undecided is kept in case it is not a call."""
 
-    __slots__ = ("_accept", "_raw", "_step", "out", "recoveries", "status", "unclosed", "undecided")
+    __slots__ = (
+        "_accept", "_raw", "_step", "out", "recoveries", "status", "unclosed", "undecided", "verbatim",
+    )  # fmt: skip
 
     def __init__(self, marker: str, accept: Accept | None, step: Step) -> None:
         self.status: Literal["more", "done", "failed"] = "more"
         self.undecided = True
         self.unclosed = False
+        self.verbatim = False
         self.recoveries = 0
         self.out: list[Delta] = []
         self._accept = accept
@@ -47,7 +51,7 @@ class StepReader:
         return pos
 
     def _start(self, name: str, call_id: str | None = None) -> bool:
-        """A call begins, unless its name is none or cannot be one here: then False."""
+        """Start a call. Returns False if the name is empty or not acceptable here."""
         if not name or (self._accept is not None and not self._accept(name)):
             return False
         self.undecided = False
@@ -63,13 +67,14 @@ class StepReader:
         self.out.append(CallEnded())
 
     def _undecide(self, raw: str) -> None:
-        """What is read from here on, beginning with `raw`, may again turn out to be text."""
-        self.undecided = True
-        self._raw.append(raw)
+        """From here on, starting with `raw`, what is read may again turn out to be text."""
+        if not self.undecided:
+            self.undecided = True
+            self._raw.append(raw)
 
 
 def skip(text: str, pos: int, chars: str) -> int:
-    """The first place at or after `pos` that holds none of `chars`."""
+    """The first position at or after `pos` whose character is not in `chars`."""
     end = len(text)
     while pos < end and text[pos] in chars:
         pos += 1

@@ -1,39 +1,43 @@
-"""What a tool-call syntax has to offer, and how the machine drives its reader."""
+"""Protocols of tool-call syntaxes and their readers, as the machine uses them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from gateway.constraints import Constraint
-from gateway.deltas import Delta
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, Delta, ToolDefinition
+from gateway.sdk.constraints import Constraint
 
 Accept: TypeAlias = Callable[[str], bool | None]
-"""Whether a call of this name may be one here: inside unclosed thinking, only what is certain to be one counts. None: it
-may if arguments follow, as where JSON that stands for itself begins the text."""
+"""Whether a call of this name is acceptable here; inside unclosed reasoning only certain calls are. None: acceptable if
+arguments follow, for example for bare JSON at the start of the text."""
 
 MAX_NAME = 256
-"""Characters. What is longer is no name: nothing may be held without a limit."""
+"""Maximum length of a name in characters, which bounds how much is held."""
 
 
 class CallReader(Protocol):
-    """Reads from behind a start marker to the end of its calls. One per start marker; it never raises."""
+    """Reads from after a start marker to the end of its calls. One reader per start marker. Never raises."""
 
     @property
     def status(self) -> Literal["more", "done", "failed"]:
-        """failed: this is no call. `raw` is what has been read of it, to be shown as text; reading goes on as text."""
+        """State of the reader. failed: this is not a call; `raw` is the text read so far, which is then treated as
+        text."""
         ...
 
     @property
     def undecided(self) -> bool:
-        """Whether what has been read may still turn out to be text."""
+        """Whether the text read so far may still turn out not to be a call."""
         ...
 
     @property
     def unclosed(self) -> bool:
-        """The calls ended without their end marker, which may yet come."""
+        """Whether the calls ended without their end marker, which may still follow."""
+        ...
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether a failed call is shown with its markup, because it may be prose about calls."""
         ...
 
     @property
@@ -41,62 +45,64 @@ class CallReader(Protocol):
 
     @property
     def out(self) -> list[Delta]:
-        """What has been read and is not yet fetched; whoever fetches it clears it."""
+        """Deltas not yet taken. The caller clears the list."""
         ...
 
     @property
     def raw(self) -> str: ...
 
     def read(self, text: str, pos: int, *, final: bool) -> int:
-        """Read on from `pos`, and return where it stopped; what is left is handed in again with what follows."""
+        """Continue at `pos` and return where reading stopped. The rest is passed again with more text."""
         ...
 
     def finish(self, *, stopped: bool) -> None:
-        """The output has ended. `stopped`: the model (or a stop string) ended it, rather than a limit or a failure."""
+        """End the output. `stopped`: the model or a stop string ended it, rather than a limit or a failure."""
         ...
 
 
 class CallSyntax(Protocol):
-    """How a model family writes tool calls. Stateless."""
+    """A model family's syntax for tool calls. Stateless."""
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The markers that begin calls."""
+        """Markers that start calls."""
         ...
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The markers that end calls: one that comes late, or twice, is not shown."""
+        """Markers that end calls. Late or repeated ones are hidden."""
         ...
 
     @property
     def bare(self) -> frozenset[str]:
-        """Those of `starts` that are ordinary text too, such as `{`: only the name of an offered tool makes them calls."""
+        """Those `starts` that are also ordinary text, such as `{`. They start a call only if an offered tool's name
+        follows."""
         ...
 
     @property
     def markup(self) -> tuple[str, ...]:
-        """All texts that may be special tokens, which an engine must not leave out."""
+        """All texts that may be special tokens, which the engine must not omit."""
         ...
 
     @property
     def trigger(self) -> str | None:
-        """What calls begin with and nothing else does; None: there is no such text."""
+        """Text with which all calls, and nothing else, start; None if there is none."""
         ...
 
     @property
     def sectioned(self) -> bool:
-        """Several calls stand in one pair of outer markers."""
+        """Whether several calls share one pair of outer markers."""
         ...
 
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        """A reader for what follows `marker`. `accept` None: any name will do. `tools` by name: their schemas type values."""
+        """A reader for the text after `marker`. `accept` None: any name is accepted. `tools` by name: their schemas
+        determine types."""
         ...
 
     def write(self, calls: Sequence[CallPiece]) -> str:
-        """Calls in a row, as the model writes them."""
+        """Consecutive calls as the model writes them."""
         ...
 
     def constraint(
@@ -104,7 +110,7 @@ class CallSyntax(Protocol):
     ) -> Constraint:
         """One call of `tools`, or several if `parallel`.
 
-        `schemas`: arguments follow the tools' schemas; otherwise those of tools that are not strict are any object.
-        Raises `Unsupported` for what the syntax cannot hold.
+        `schemas`: arguments follow the tools' schemas; otherwise those of non-strict tools are any object. Raises
+        `Unsupported` for what the syntax cannot express.
         """
         ...

@@ -1,4 +1,4 @@
-"""Writing and constraining calls that are written as tags."""
+"""Writes and constrains calls in tags."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from gateway.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
-from gateway.protocols.output import CallPiece
-from gateway.protocols.prompt import ToolDefinition
+from gateway.sdk import CallPiece, ToolDefinition
+from gateway.sdk.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
+from gateway.sdk.json_schema import type_of
+from gateway_parsers.kit.argument_types import STRING
 from gateway_parsers.kit.choice_reader import ChoiceReader
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
-from gateway_parsers.kit.schema import STRING, type_of
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.tag_reader import TagReader
 from gateway_parsers.kit.tags import TagShape
@@ -24,28 +24,34 @@ _TYPES = {"integer": "number"}
 
 
 class TagCalls(TagShape, frozen=True, kw_only=True):
-    """A family whose calls are tags; a `CallSyntax`. The templates are what the model writes."""
+    """Data of families whose calls are tags; a `CallSyntax`. The templates are what the model writes."""
 
     head: str
-    """What begins a call, with `{name}` and perhaps `{index}`, which counts the calls from 1."""
+    """Start of a call, with `{name}` and optionally `{index}`, which counts calls from 1."""
     parameter: str
-    """One parameter, with `{key}` and `{value}`, and perhaps `{string}` (`true`, `false`) or `{type}`."""
+    """One parameter, with `{key}`, `{value}`, and optionally `{string}` (`true`, `false`) or `{type}`."""
     tail: str
-    """What ends a call."""
+    """End of a call."""
     opening: str = ""
-    """What begins a section of calls; empty: each call stands by itself."""
+    """Start of a section of calls; empty if calls have no section."""
     closing: str = ""
     between: str = "\n"
     reads_json: JsonCalls | None = None
-    """Calls as JSON behind the same marker, which some fine-tunes of the family write."""
+    """JSON calls after the same marker, which some fine-tunes of the family write."""
     spellings: tuple[TagCalls, ...] = ()
-    """Other spellings of the same tags, which are read and never written."""
+    """Other spellings of the same tags, read but never written."""
 
     @property
     def starts(self) -> tuple[str, ...]:
         return tuple(
             dict.fromkeys(chain(super().starts, *(each.starts for each in self.spellings)))
         )
+
+    @property
+    def lone_starts(self) -> frozenset[str]:
+        """Starts of calls without their outer markers."""
+        own = (self.call_open,) if self.call_open != self.start else ()
+        return frozenset(chain(own, *(each.lone_starts for each in self.spellings)))
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -65,19 +71,26 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         for each in self.spellings:
             if marker in each.starts:
                 return each.reader(marker, accept, tools)
-        if marker == self.call_open and self.start != self.call_open:
-            # It begins a call outside of its section only if the tool exists: it may be prose on how calls are written.
-            return TagReader(self, marker, accept or (tools.__contains__ if tools else None), tools)
+        lone = marker in self.lone_starts
+        if lone and accept is None and tools:
+            # Outside its section it starts a call only if the tool exists; otherwise it may be prose about calls.
+            accept = tools.__contains__
         other = self.reads_json
-        if other is None:
-            return TagReader(self, marker, accept, tools)
+
+        def tags() -> TagReader:
+            reader = TagReader(self, marker, accept, tools)
+            reader.verbatim = lone or marker in self.prefaces
+            return reader
 
         def choose(first: str) -> CallReader:
-            if first in "[{":
+            if other is not None and first in "[{":
                 return JsonCallReader(other, marker, accept)
-            return TagReader(self, marker, accept, tools)
+            return tags()
 
-        return ChoiceReader(marker, choose)
+        wrapped = self.call_open.endswith(">")  # a whole tag, which JSON may follow
+        if other is None or (lone and not wrapped):
+            return tags()
+        return ChoiceReader(marker, choose, mark=self.call_open if wrapped and not lone else "")
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = [self._call(call, index) for index, call in enumerate(calls, 1)]
@@ -137,7 +150,8 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
     def _typed(
         self, parameter: Parameter, types: frozenset[str], *, schema: bool, string: bool | None
     ) -> Constraint:
-        """One parameter. `string`: what its markup says of a value that may be a string or not; None: it says what is so."""
+        """The constraint on one parameter. `string`: whether the markup declares an ambiguous value a string; None: it
+        states the actual type."""
         before, _, after = self.parameter.partition("{value}")
         is_string = types == STRING if string is None else string
         others = types - STRING

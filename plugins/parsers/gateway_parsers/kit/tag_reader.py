@@ -1,4 +1,4 @@
-"""Reading calls that are written as tags."""
+"""Reads calls in tags."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.protocols.prompt import ToolDefinition
-from gateway_parsers.kit.arguments import ArgumentWriter
+from gateway.sdk import ToolDefinition
+from gateway.sdk.json_schema import SchemaNode
+from gateway_parsers.kit.argument_types import arguments_schema
+from gateway_parsers.kit.arguments import ArgumentWriter, Hint
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.reader import StepReader, skip
-from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
-from gateway_parsers.kit.tags import TagShape
+from gateway_parsers.kit.tags import TagShape, hint_of
 from gateway_parsers.kit.value_end import is_end, is_key
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
 _KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
-"""A key in a line that its value has begun, as `<parameter=ids: [1]`."""
+"""A key on a line that its value starts, as in `<parameter=ids: [1]`."""
 _ANYWHERE: Final = Position()
+_CDATA: Final = "<![CDATA["
+_CDATA_END: Final = "]]>"
 _MAX_HEAD: Final = 2 * MAX_NAME
 _MAX_JUNK: Final = 40
-"""Characters between a key and its value that say nothing."""
+"""Maximum number of meaningless characters between a key and its value."""
+_MAX_TYPE: Final = 200
+"""Maximum number of characters of a value's type and its end."""
 _MAX_QUOTED: Final = 400
-"""Characters behind an end of the call within which the end of its value is looked for."""
+"""Characters after an end of the call within which the end of its value is searched."""
 
 
 class TagReader(StepReader):
-    """The reader of `TagShape`. A call starts when its name is known; string values go out as they come."""
+    """The reader of `TagShape`. A call starts when its name is known. String values are emitted as they arrive."""
 
     __slots__ = (
         "_before", "_calls", "_head", "_json", "_junk", "_nested", "_rest", "_schema", "_shape", "_tools", "_writer",
@@ -52,11 +57,11 @@ class TagReader(StepReader):
         self._junk = False
         self._json: JsonValue | None = None
         self._rest = ""
-        """What the output ended with, and may be the beginning of an end."""
+        """Trailing text that may be the start of an end marker."""
         self._before = ""
-        """The last character of the open value."""
+        """Last character of the open value."""
         self._nested = 0
-        """How many values the open value has begun to write itself."""
+        """Number of nested values that the open value has started itself."""
         self._schema = SchemaNode({})
         self._writer = ArgumentWriter(self._schema, shape.trim)
 
@@ -76,7 +81,7 @@ class TagReader(StepReader):
             self.status = "done"
 
     def _end_in_value(self, *, stopped: bool) -> None:
-        """The output ended in a value: with most of its end, or in its midst."""
+        """Handle an output that ends in a value: within its end marker, or in its text."""
         if stopped and len(self._rest) > 2 and self._shape.value_close.startswith(self._rest):
             self._writer.end()
             self._step = TagReader._body
@@ -85,19 +90,20 @@ class TagReader(StepReader):
         self._flush()
 
     def _end_at_name(self, *, stopped: bool) -> None:
-        """The output ended before it was certain that there is a call: there is one if it ended with a tool's name."""
+        """Handle an output that ends before a call is certain. It is a call if it ends with a tool's name."""
         shape = self._shape
         head = self._head[: len(self._head) - shape.heads.held(self._head, 0, _ANYWHERE)]
         name = shape.name(head) if self._step is TagReader._name else ""
         if not stopped or name not in self._tools or not self._start(name):
             self._fail()
             return
+        self._begin_arguments(name)
         self._end_call()
         self._done()
         self.status = "done"
 
     def _preface(self, text: str, pos: int, final: bool) -> int:
-        """In markup before the calls, which says to whom they are."""
+        """Read markup before the calls that names the recipient."""
         hit = _ADDRESSEE_END.search(text, pos)
         end = hit.start() if hit is not None else len(text)
         self._head += text[pos:end]
@@ -117,7 +123,7 @@ class TagReader(StepReader):
         return end
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
-        """Before a call, or behind one."""
+        """Read before or after a call."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
@@ -127,7 +133,7 @@ class TagReader(StepReader):
                 if not final:
                     return start
                 if not self.undecided:
-                    return len(text)  # an end marker that was cut off
+                    return len(text)  # an end marker that is cut off
             return self._no_call(start)
         if not final and self._shape.outside.may_grow(text, start, marker):
             return start
@@ -141,7 +147,9 @@ class TagReader(StepReader):
                 else:
                     self.recoveries += 1
             case "swallow":
-                pass
+                if marker.text == self._shape.titled:
+                    self._head = ""
+                    self._step = TagReader._title
             case "call" if self._shape.call_open:
                 self.recoveries += 1
             case _:
@@ -149,6 +157,18 @@ class TagReader(StepReader):
                     self._undecide(marker.text)
                 self._step = TagReader._name
         return after
+
+    def _title(self, text: str, pos: int, final: bool) -> int:
+        """Read a name before the call that repeats it."""
+        hit = _ADDRESSEE_END.search(text, pos)
+        end = hit.start() if hit is not None else len(text)
+        self._head += text[pos:end]
+        if len(self._head) > MAX_NAME:
+            self._fail()
+        elif hit is not None:
+            self._head = ""
+            self._step = TagReader._outside
+        return end
 
     def _no_call(self, pos: int) -> int:
         if self._calls and not self.undecided:
@@ -174,14 +194,17 @@ class TagReader(StepReader):
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return pos
-        self._schema = SchemaNode.of_tool(self._tools.get(name))
-        self._writer = ArgumentWriter(self._schema, self._shape.trim)
-        self._json = None
+        self._begin_arguments(name)
         self._step = TagReader._body
         return pos + len(marker.text) if marker.action == "head" else pos
 
+    def _begin_arguments(self, name: str) -> None:
+        self._schema = arguments_schema(self._tools.get(name))
+        self._writer = ArgumentWriter(self._schema, self._shape.trim)
+        self._json = None
+
     def _skip_nameless(self) -> None:
-        """Behind calls, one that calls nothing: some models end so."""
+        """Skip a call without a name after other calls; some models end so."""
         self.recoveries += 1
         self.undecided = False
         self._raw.clear()
@@ -190,7 +213,7 @@ class TagReader(StepReader):
     def _collect(
         self, markers: MarkerSet, text: str, pos: int, final: bool
     ) -> tuple[int, Marker | None]:
-        """Keep text up to a marker of `markers`, at which it stops."""
+        """Collect text up to a marker of `markers`."""
         hit = markers.find(text, pos, _ANYWHERE, final=final)
         if hit is not None:
             end = hit[0]
@@ -212,7 +235,7 @@ class TagReader(StepReader):
         self._step = TagReader._body
 
     def _body(self, text: str, pos: int, final: bool) -> int:
-        """Between parameters. What is neither markup nor whitespace says nothing, and is dropped."""
+        """Read between parameters. Text that is neither markup nor white space is dropped."""
         shape = self._shape
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
@@ -250,7 +273,7 @@ class TagReader(StepReader):
         return start
 
     def _json_body(self, text: str, pos: int, final: bool) -> int:
-        """All arguments as one JSON object, where parameters should stand."""
+        """Read all arguments as one JSON object, in place of parameters."""
         value = self._json
         assert value is not None
         pos, piece = value.read(text, pos, final=final)
@@ -267,7 +290,7 @@ class TagReader(StepReader):
             return pos
         head, self._head = self._head, ""
         if marker.action == "stop":
-            self.recoveries += 1  # a key without a value says nothing
+            self.recoveries += 1  # a key without a value is dropped
             self._step = TagReader._body
             return pos
         self.recoveries += marker.action == "open" or marker.text == "\n"
@@ -275,18 +298,95 @@ class TagReader(StepReader):
         if marker.text == "\n" and (split := _KEY_AND_VALUE.fullmatch(head)) is not None:
             head, said = split[1], split[2]
         key, hint = self._shape.key(head)
-        self._writer.key(key, hint)
-        self._before = ""
-        self._nested = 0
+        if self._shape.cdata and not key:
+            self.recoveries += 1
+            key = self._next_name()
+        if self._shape.type_open and marker.action == "head":
+            self._head = key
+            self._step = TagReader._type
+            return pos + len(marker.text)
+        self._begin_value(key, hint)
         if said:
             self._write(said)
         self._flush()
-        gap = self._shape.value_open and marker.action == "head"
-        self._step = TagReader._gap if gap else TagReader._value
+        if self._shape.cdata:
+            self._step = TagReader._cdata_start
+        else:
+            gap = self._shape.value_open and marker.action == "head"
+            self._step = TagReader._gap if gap else TagReader._value
         return pos + len(marker.text)
 
+    def _begin_value(self, key: str, hint: Hint) -> None:
+        self._writer.key(key, hint)
+        self._before = ""
+        self._nested = 0
+
+    def _type(self, text: str, pos: int, final: bool) -> int:
+        """Read between a key and `value_open`, where the value's type may be."""
+        start = skip(text, pos, WHITESPACE)
+        if start == len(text):
+            return start
+        opening, closing = self._shape.type_open, self._shape.type_close
+        behind = start + len(opening)
+        limit = behind + _MAX_TYPE
+        end = -1
+        if text.startswith(opening, start):
+            end = text.find(closing, behind, limit)
+            if end < 0 and not final and len(text) < limit:
+                return start
+        elif not final and opening.startswith(text[start:]):
+            return start
+        key, self._head = self._head, ""
+        self._begin_value(key, hint_of(text[behind:end]) if end >= 0 else None)
+        self._flush()
+        self._step = TagReader._gap
+        return end + len(closing) if end >= 0 else start
+
+    def _next_name(self) -> str:
+        """The name of a parameter that has none, from the order of the tool's parameters."""
+        names = list(self._schema.resolved().get("properties") or ())
+        return names[self._writer.count] if self._writer.count < len(names) else "value"
+
+    def _cdata_start(self, text: str, pos: int, final: bool) -> int:
+        """At the start of a value that may be a CDATA section."""
+        if text.startswith(_CDATA, pos):
+            self._step = TagReader._cdata_text
+            return pos + len(_CDATA)
+        if not final and _CDATA.startswith(text[pos:]):
+            return pos
+        self._step = TagReader._value
+        return pos
+
+    def _cdata_text(self, text: str, pos: int, final: bool) -> int:
+        end = text.find(_CDATA_END, pos)
+        limit = end
+        if end < 0:
+            limit = len(text)
+            while not final and limit > pos and _CDATA_END.startswith(text[limit - 1 :]):
+                limit -= 1
+        self._write(text[pos:limit])
+        if end < 0:
+            self._flush()
+            return limit
+        self._writer.end()
+        self._flush()
+        self._step = TagReader._cdata_tail
+        return end + len(_CDATA_END)
+
+    def _cdata_tail(self, text: str, pos: int, final: bool) -> int:
+        """After a CDATA section: the end of the value."""
+        start = skip(text, pos, WHITESPACE)
+        close = self._shape.value_close
+        if start == len(text) or (not final and close.startswith(text[start:])):
+            return start
+        self._step = TagReader._body
+        if text.startswith(close, start):
+            return start + len(close)
+        self.recoveries += 1
+        return start
+
     def _gap(self, text: str, pos: int, final: bool) -> int:
-        """Between a key and its value."""
+        """Read between a key and its value."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
@@ -342,7 +442,7 @@ class TagReader(StepReader):
         return after if closed else end
 
     def _ends_value(self, text: str, at: int, marker: Marker, final: bool) -> bool | None:
-        """Whether a marker at `at` ends the value, or is a part of it; None: more text must come."""
+        """Whether a marker at `at` ends the value rather than being part of it; None if more text is needed."""
         shape = self._shape
         after = at + len(marker.text)
         match marker.action:
@@ -359,16 +459,16 @@ class TagReader(StepReader):
                 return None if quoted is None else not quoted
 
     def _write(self, text: str) -> None:
-        """More of the value."""
+        """Append to the value."""
         if text:
             self._before = text[-1]
             self._writer.text(text)
 
     def _is_quoted(self, text: str, pos: int, final: bool) -> bool | None:
-        """Whether an end of the call, which stands in a value up to `pos`, is a part of the value: then the value's own end
-        comes before anything else does. None: more text must come."""
-        hit = self._shape.beyond.find(text, pos, _ANYWHERE, final=True)
-        if hit is not None and hit[0] - pos <= _MAX_QUOTED:
+        """Whether an end of the call up to `pos`, inside a value, is part of the value, because the value's own end
+        comes next; None if more text is needed."""
+        hit = self._shape.beyond.near(text, pos, _MAX_QUOTED)
+        if hit is not None:
             return hit[1].action == "close"
         return (
             False if final or len(text) - pos > _MAX_QUOTED + self._shape.beyond.longest else None
@@ -376,7 +476,10 @@ class TagReader(StepReader):
 
     def _flush(self) -> None:
         if self._writer.parts:
-            self._arguments("".join(self._writer.parts))
+            if (
+                self._json is None
+            ):  # otherwise the arguments are complete, and parameters after them are ignored
+                self._arguments("".join(self._writer.parts))
             self._writer.parts.clear()
 
     def _end_call(self) -> None:

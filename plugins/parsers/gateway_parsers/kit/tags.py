@@ -1,58 +1,72 @@
-"""Calls written as tags, one per parameter: `<function=f><parameter=a>1</parameter></function>` and its kin."""
+"""Calls as tags, one per parameter: `<function=f><parameter=a>1</parameter></function>` and similar."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import unescape
 
 from msgspec import Struct
 
 from gateway_parsers.kit.arguments import Hint, Trim
-from gateway_parsers.kit.markers import Marker, MarkerSet
+from gateway_parsers.kit.markers import Marker, MarkerSet, check_distinct
 
+_TOKENIZER_SPACE = "\u0120"
+"""The space as some tokenizers show it."""
 _ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
 class TagShape(Struct, frozen=True, kw_only=True, dict=True):
-    """How calls of this kind are marked.
+    """Markup of the calls.
 
-    `start` and `end` enclose one call or several. A call begins with `call_open`, which its name follows up to
-    `head_end`; each parameter with `key_open`, which its key follows up to `key_end`; then comes its value (behind
-    `value_open`, where that is not empty) up to `value_close`.
+    `start` and `end` enclose one or more calls. A call consists of `call_open`, its name up to `head_end`, and
+    parameters. A parameter consists of `key_open`, its key up to `key_end`, `value_open` if not empty, and its value up
+    to `value_close`.
     """
 
     start: str
     end: str
     call_open: str
-    """Empty: the name follows `start`."""
+    """Empty if the name follows `start`."""
     call_close: str
-    """Empty: `end` ends the call."""
+    """Empty if `end` ends the call."""
     key_open: str
     value_close: str
     head_end: tuple[str, ...] = (">",)
-    """What ends the name. Where a parameter, or the end of the call, follows the name directly, that does too."""
+    """Ends of the name. A parameter or an end of the call directly after the name also ends it."""
     key_end: str = ">"
     value_open: str = ""
+    type_open: str = ""
+    """Start of a value's type, which may precede `value_open`; empty if the markup has none."""
+    type_close: str = ""
     more_starts: tuple[str, ...] = ()
-    """Further texts that begin calls: older spellings, or `call_open` for models that forget `start`."""
+    """Additional texts that start calls: older spellings, or `call_open` for models that omit `start`."""
     prefaces: tuple[str, ...] = ()
-    """What begins markup before `start` that names an addressee, up to `preface_end`, and says nothing else."""
+    """Start of markup before `start` that names a recipient, up to `preface_end`, and is ignored."""
     preface_end: str = ""
     doubled_names: bool = False
-    """A tool `f` may be called `f.f`."""
+    """Whether a tool `f` may be called `f.f`."""
     noise: tuple[str, ...] = ()
-    """Markup that may stand before or between calls, and says nothing."""
+    """Markup before or between calls that is ignored."""
+    titled: str = ""
+    """Noise that a name may follow, which is repeated in the call."""
     json_marks: tuple[str, ...] = ()
-    """What stands around arguments that are one JSON object."""
+    """Marks around arguments that are one JSON object."""
     name_attribute: str = ""
-    """The attribute that is the name; empty: all of the head is."""
+    """The attribute with the name; empty if the whole head is the name."""
     key_attribute: str = ""
     type_attribute: str = ""
-    """The attribute that says whether a value is a string: `true` or `string` mean it is, anything else JSON."""
+    """The attribute with a value's type: `true` or `string` for a string, anything else for JSON."""
     escaped: bool = False
-    """Attributes are written with `&quot;` and `&amp;`."""
+    """Whether attributes have entities: `&quot;`, `&amp;`, `&lt;` and others."""
+    cdata: bool = False
+    """Whether values may be CDATA sections, parameters without a name are named by their order, and tags may have the
+    tokenizer's sign for a space."""
     trim: Trim = "nothing"
+
+    def __post_init__(self) -> None:
+        check_distinct(self.starts, self.ends)
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -75,12 +89,13 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             self.call_close,
             self.key_open,
             self.value_close,
+            *(text for text in self.noise if text.startswith("<")),
         )
         return tuple(dict.fromkeys(text for text in (*texts, self.value_open) if text))
 
     @cached_property
     def outside(self) -> MarkerSet:
-        """What may stand before a call."""
+        """Markers that may precede a call."""
         return _set(
             opens=(self.call_open,),
             starts=(self.start, *self.more_starts),
@@ -90,7 +105,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def heads(self) -> MarkerSet:
-        """What may follow a name."""
+        """Markers that may follow a name."""
         return _set(
             heads=self.head_end,
             keys=(self.key_open,),
@@ -99,7 +114,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def body(self) -> MarkerSet:
-        """What may stand between parameters."""
+        """Markers that may occur between parameters."""
         return _set(
             keys=(self.key_open,),
             noise=self.json_marks,
@@ -111,7 +126,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def keys(self) -> MarkerSet:
-        """What ends a key: its own end, or what can only stand behind it."""
+        """Markers that end a key: its own end, or what can only follow it."""
         in_line = self.key_end == ">" and not self.key_attribute
         return _set(
             heads=(self.key_end, "\n") if in_line else (self.key_end,),
@@ -121,7 +136,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def gaps(self) -> MarkerSet:
-        """What may follow a key."""
+        """Markers that may follow a key."""
         return _set(
             opens=(self.value_open,),
             keys=(self.key_open,),
@@ -131,7 +146,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def values(self) -> MarkerSet:
-        """What ends a value: its own end, or what can only stand behind it."""
+        """Markers that end a value: its own end, or what can only follow it."""
         key = f"{self.key_open} {self.key_attribute}=" if self.key_attribute else self.key_open
         return _set(
             closes=(self.value_close,),
@@ -142,7 +157,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def behind_value(self) -> MarkerSet:
-        """What may follow a value."""
+        """Markers that may follow a value."""
         return _set(
             closes=(self.value_close,),
             keys=(self.key_open,),
@@ -152,7 +167,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def next_value(self) -> MarkerSet:
-        """What shows that a value has ended before, but for its own end: another parameter, or another call."""
+        """Markers that show that a value without its own end has ended: another parameter, or another call."""
         return _set(
             closes=(self.value_close,),
             keys=(self.key_open, "" if self.key_end == ">" else self.key_end),
@@ -161,22 +176,22 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def beyond(self) -> MarkerSet:
-        """What may follow an end of the call that stands in a value: the value's own end, or another call."""
+        """Markers that may follow an end of the call inside a value: the value's own end, or another call."""
         return _set(
             closes=(self.value_close,), starts=(self.start, *self.more_starts, self.call_open)
         )
 
     @cached_property
     def preface(self) -> MarkerSet:
-        """What ends a preface."""
+        """Markers that end a preface."""
         return _set(heads=(self.preface_end,))
 
     def name(self, head: str) -> str:
-        """The name in what stands between `call_open` and `head_end`; empty if there is none."""
+        """The name in the text between `call_open` and `head_end`; empty if there is none."""
         return self._label(head, self.name_attribute)
 
     def key(self, head: str) -> tuple[str, Hint]:
-        """A key, and what the markup says of its value."""
+        """The key, and the type that the markup declares for its value."""
         hint: Hint = None
         if self.type_attribute:
             said = self._attributes(head).get(self.type_attribute)
@@ -185,6 +200,8 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return self._label(head, self.key_attribute), hint
 
     def _label(self, head: str, attribute: str) -> str:
+        if self.cdata:
+            head = head.replace(_TOKENIZER_SPACE, " ")
         if attribute:
             attributes = self._attributes(head)
             if attribute in attributes:
@@ -196,14 +213,22 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         found: dict[str, str] = {}
         for key, double, single, plain in _ATTRIBUTE.findall(head):
             value = double or single or plain
-            if self.escaped:
-                value = value.replace("&quot;", '"').replace("&amp;", "&")
+            if self.escaped and "&" in value:
+                value = unescape(value)
             found.setdefault(key, value)
         return found
 
 
+def hint_of(said: str) -> Hint:
+    """The hint of a value's type between `type_open` and `type_close`. `any` is plain text."""
+    name = said.partition("[")[0].strip().lower()
+    if not name:
+        return None
+    return "string" if name in ("string", "any") else "json"
+
+
 def attribute_of(head: str, attribute: str) -> str:
-    """The value of an attribute in a tag, quoted or not; empty if it has none of that name."""
+    """The value of an attribute in a tag, quoted or not; empty if it is missing."""
     for key, double, single, plain in _ATTRIBUTE.findall(head):
         if key == attribute:
             return str(double or single or plain).strip()
@@ -222,7 +247,7 @@ _ACTIONS: Mapping[str, str] = {
 
 
 def _set(**groups: Sequence[str]) -> MarkerSet:
-    """Markers by what they do; the first group that names a text has it."""
+    """Create a marker set from markers grouped by action. The first group with a text wins."""
     found: dict[str, Marker] = {}
     for group, texts in groups.items():
         for text in texts:

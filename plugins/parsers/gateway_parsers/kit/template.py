@@ -1,4 +1,4 @@
-"""Small templates of markup, `<function={name}>`, filled for writing and taken apart for constraints."""
+"""Small markup templates, such as `<function={name}>`, filled for writing and split for constraints."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from gateway.constraints import Const, Constraint
-from gateway.constraints import Sequence as InOrder
+from gateway.sdk.constraints import Const, Constraint
+from gateway.sdk.constraints import Sequence as InOrder
 
 _FIELD = re.compile(r"\{(name|key|value|string|type|index|id)\}")
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with its fields replaced; braces that enclose no field's name stay."""
+    """`template` with its fields replaced. Braces without a field's name are kept."""
     return _FIELD.sub(lambda hit: values.get(hit[1], hit[0]), template)
 
 
 def members_of_call(arguments: str) -> dict[str, Any] | None:
-    """A call's arguments by name; None if they are no JSON object, and can only be written as they stand."""
+    """A call's arguments by name; None if they are not a JSON object and can only be written verbatim."""
     if not arguments.strip():
         return {}
     try:
@@ -31,7 +31,7 @@ def members_of_call(arguments: str) -> dict[str, Any] | None:
 
 
 def constraints(template: str, values: Mapping[str, str | Constraint]) -> list[Constraint]:
-    """`template` as parts of a sequence."""
+    """`template` as the parts of a sequence."""
     parts: list[Constraint] = []
     for index, piece in enumerate(_FIELD.split(template)):
         value: str | Constraint = values.get(piece, piece) if index % 2 else piece
@@ -40,7 +40,7 @@ def constraints(template: str, values: Mapping[str, str | Constraint]) -> list[C
 
 
 def in_order(parts: Sequence[Constraint]) -> Constraint:
-    """The parts one after the other, with constant neighbours made one, and sequences inside made flat."""
+    """A sequence of the parts, with adjacent constants merged and nested sequences flattened."""
     flat = chain.from_iterable(
         part.parts if isinstance(part, InOrder) else (part,) for part in parts
     )

@@ -1,31 +1,32 @@
-"""Where a value ends that is plain text between tags, and may hold such tags itself."""
+"""Finds the end of a plain-text value between tags, which may contain such tags itself."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from gateway_parsers.kit.markers import WHITESPACE, Position
+from gateway.sdk.json_schema import SchemaNode
+from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.reader import skip
-from gateway_parsers.kit.schema import SchemaNode
 from gateway_parsers.kit.tags import TagShape, attribute_of
 
-_ANYWHERE: Final = Position()
 _MAX_QUOTED: Final = 400
-"""Characters behind an end within which another one is looked for, which would make the first a part of the value."""
+"""Characters after an end within which another end is searched, which would make the first one part of the value."""
 _MAX_KEY: Final = 128
 _KEY_END: Final = re.compile(r"[>\n]")
 
 
 def is_end(shape: TagShape, text: str, after: int, *, nested: int, final: bool) -> bool | None:
-    """Whether the value's end marker before `after` is one. None: more text must come.
+    """Whether the end marker before `after` really ends the value; None if more text is needed.
 
-    It is, where markup follows that can follow a value. Where text follows, or the value has opened `nested` such values
-    of its own, it is a part of the value if another end comes before anything new begins.
+    It does if markup that can follow a value comes next. If text follows, or the value has opened `nested` such values
+    itself, it is part of the value if another end comes before anything new starts.
     """
     start = skip(text, after, WHITESPACE)
+    if start - after > _MAX_QUOTED:
+        return True
     if start == len(text):
-        return True if final or start - after > _MAX_QUOTED else None
+        return True if final else None
     marker = shape.behind_value.at(text, start)
     if marker is None and shape.behind_value.begins_at(text, start):
         return True if final else None
@@ -37,8 +38,8 @@ def is_end(shape: TagShape, text: str, after: int, *, nested: int, final: bool) 
                 pass
             case _:
                 return True
-    hit = shape.next_value.find(text, start, _ANYWHERE, final=True)
-    if hit is not None and hit[0] - after <= _MAX_QUOTED:
+    hit = shape.next_value.near(text, start, _MAX_QUOTED - (start - after))
+    if hit is not None:
         return hit[1].action != "close"
     return True if final or len(text) - after > _MAX_QUOTED + shape.next_value.longest else None
 
@@ -46,10 +47,10 @@ def is_end(shape: TagShape, text: str, after: int, *, nested: int, final: bool) 
 def is_key(
     shape: TagShape, text: str, after: int, *, before: str, schema: SchemaNode, final: bool
 ) -> bool | None:
-    """Whether the beginning of a parameter that stands in a value, up to `after`, is one: then the value's own end is missing.
+    """Whether the start of a parameter inside a value, up to `after`, is real, so that the value's own end is missing.
 
-    `before` is the character in front of it. It is none where the tool has no such parameter, or where the family begins
-    parameters in a line of their own and this one stands in the midst of one. None: more text must come.
+    `before` is the preceding character. It is not real if the tool has no such parameter, or if the family starts
+    parameters on new lines and this one is within a line. None if more text is needed.
     """
     if shape.trim == "newline" and before not in ("\n", ""):
         return False

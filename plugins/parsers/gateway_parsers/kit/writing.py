@@ -1,20 +1,18 @@
-"""Raw output from pieces: the inverse of the machine."""
+"""Writes raw output from pieces: the inverse of the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.errors import Unsupported
-from gateway.protocols.output import CallPiece, Piece, RawPiece, ReasoningPiece, TextPiece
-from gateway.protocols.prompt import Tail
+from gateway.sdk import CallPiece, Piece, RawPiece, ReasoningPiece, Tail, TextPiece, Unsupported
 from gateway_parsers.spec import FormatSpec
 
 
 def write(spec: FormatSpec, pieces: Sequence[Piece], tail: Tail) -> str:
-    """The output that a machine started with `tail` reads as `pieces`.
+    """The output that a machine started with `tail` parses as `pieces`.
 
-    It does so for pieces that hold no markup themselves and neither begin nor end with whitespace. Raises `Unsupported`
-    for a kind of piece that the format does not have.
+    Holds for pieces that contain no markup and neither start nor end with white space. Raises `Unsupported` for a kind
+    of piece that the format lacks.
     """
     marks = spec.reasoning
     start = tail if tail != "unknown" else marks.default_start if marks is not None else "text"

@@ -1,7 +1,7 @@
--- A response gets a child, whose history needs it.
+-- Record a child of a response; the child's history needs the response.
 -- KEYS: record, events, children
--- ARGV: the child, owner, milliseconds that it must live at least
--- Returns false where there is no such record, else: whether its history is broken ("1" or ""), its ancestors.
+-- ARGV: the child, owner, minimum lifetime in milliseconds
+-- Returns false if there is no such record, else: whether its history is broken ("1" or ""), its ancestors.
 local found = redis.call('HMGET', KEYS[1], 'o', 'b', 'a')
 if not found[1] or found[1] ~= ARGV[2] then return false end
 redis.call('SADD', KEYS[3], ARGV[1])

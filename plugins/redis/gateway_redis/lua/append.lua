@@ -1,8 +1,8 @@
--- Add events to logs.
+-- Append events to logs.
 -- KEYS: record, events of each
--- ARGV: token; for each: how many events the log is known to have, whether it ends ("1", "0": with a later call, or ""),
+-- ARGV: token; for each: known length of the log, whether it ends ("1", "0": with a later call, or ""),
 --   number of events, attempt, events
--- Returns for each how many events its log has now, or -1: deleted, over or another attempt's, -2: events that were there are lost.
+-- Returns for each the new length of its log; -1 if it was deleted, has ended or belongs to another attempt; -2 if stored events were lost.
 local out, at, token = {}, 2, ARGV[1]
 for index = 1, #KEYS, 2 do
   local record, log = KEYS[index], KEYS[index + 1]
@@ -23,7 +23,7 @@ for index = 1, #KEYS, 2 do
   else
     length = length + count
     if count > 0 or last == '1' then
-      -- An end without events comes right after the last event.
+      -- An end without events directly follows the last event.
       local entry = { 'XADD', log, string.format(count > 0 and '%.0f-0' or '%.0f-1', length) }
       for event = at, at + count - 1 do
         entry[#entry + 1] = 'e'

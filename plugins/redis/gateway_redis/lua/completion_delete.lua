@@ -1,8 +1,8 @@
--- Forget a chat completion.
+-- Delete a chat completion.
 -- KEYS: completion
--- ARGV: owner, or "*" for anybody's
--- Returns its owner, or false where there is none.
+-- ARGV: owner
+-- Returns its owner, or false if it does not exist.
 local owner = redis.call('HGET', KEYS[1], 'o')
-if not owner or ARGV[1] ~= '*' and owner ~= ARGV[1] then return false end
+if owner ~= ARGV[1] then return false end
 redis.call('DEL', KEYS[1])
 return owner

@@ -1,7 +1,7 @@
--- Keep a chat completion.
+-- Store a chat completion.
 -- KEYS: completion
 -- ARGV: owner, model, metadata, data, milliseconds to live
--- Returns the owner that it had, if it was another's; else false.
+-- Returns the previous owner if it differs, else false.
 local had = redis.call('HGET', KEYS[1], 'o')
 redis.call('HSET', KEYS[1], 'o', ARGV[1], 'n', ARGV[2], 'k', ARGV[3], 'd', ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])

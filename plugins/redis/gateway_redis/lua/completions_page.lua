@@ -1,7 +1,7 @@
--- Chat completions of an owner that follow one, or a time.
+-- A page of an owner's chat completions, after a given completion or time.
 -- KEYS: the owner's completions
--- ARGV: the one ("" for none), else the time ("" for none), "asc" or "desc", the most
--- Returns false where there is not the one, else: the time of the last, completions.
+-- ARGV: the completion ("" for none), else the time ("" for none), "asc" or "desc", maximum number
+-- Returns false if the given completion does not exist, else: the time of the last one, completions.
 local start = ARGV[2]
 if ARGV[1] ~= '' then
   start = redis.call('ZSCORE', KEYS[1], ARGV[1])

@@ -1,6 +1,6 @@
 -- A page of a conversation's items.
 -- KEYS: conversation, items, order
--- ARGV: owner, milliseconds to live, the item that it follows ("" for none), the most (-1: all), "asc" or "desc"
+-- ARGV: owner, milliseconds to live, the item to start after ("" for none), maximum number (-1: all), "asc" or "desc"
 -- Returns false, or: whether there are more (1 or 0), items.
 if redis.call('HGET', KEYS[1], 'o') ~= ARGV[1] then return false end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[2]) end

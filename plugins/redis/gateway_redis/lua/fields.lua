@@ -1,4 +1,4 @@
--- Some fields of some hashes.
+-- The given fields of several hashes.
 -- KEYS: hashes
 -- ARGV: fields
 local found = {}

@@ -1,10 +1,10 @@
--- A child needs this response's items no more.
+-- Record that a child does not need this response's items any more.
 -- KEYS: record, events, children
 -- ARGV: the child
--- Returns its own parent, where this response was kept for its children alone and they are gone; else "".
+-- Returns whether the response was removed (1 or 0), which happens if it was kept only for its children; and then its parent, or "".
 redis.call('SREM', KEYS[3], ARGV[1])
-if redis.call('EXISTS', KEYS[3]) == 1 then return '' end
-if redis.call('HEXISTS', KEYS[1], 'o') == 1 then return '' end
+if redis.call('EXISTS', KEYS[3]) == 1 then return { 0, '' } end
+if redis.call('HEXISTS', KEYS[1], 'o') == 1 then return { 0, '' } end
 local parent = redis.call('HGET', KEYS[1], 'p')
 redis.call('DEL', KEYS[1])
-return parent or ''
+return { 1, parent or '' }

@@ -1,6 +1,6 @@
--- Note in which response items are.
--- KEYS: homes of each item
--- ARGV: the response, milliseconds to live, how many homes are kept
+-- Record that items are in a response.
+-- KEYS: index entry of each item
+-- ARGV: the response, milliseconds to live, maximum number of responses per item
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 for _, key in ipairs(KEYS) do

@@ -1,4 +1,4 @@
--- Lease responses to a holder, but for those that somebody else holds now.
+-- Lease responses to a holder, except those that another holder has leased.
 -- KEYS: leases, holders
 -- ARGV: holder, milliseconds, responses
 local time = redis.call('TIME')

@@ -1,15 +1,15 @@
--- Write a record: as it is, or only where the stored one has an expected status.
+-- Write a record, unconditionally or only if the stored one has an expected status.
 -- KEYS: record, events, children
--- ARGV: expected (",a,b," or "" for any, also for none), status, owner, meta, input, output, ids of all
---       items, token, milliseconds to live (0: for ever), results or "", attempt, the attempt that the stored one must have,
---       and, where expected is "": parent, ancestors, broken ("1" or "")
--- Returns false, or: the parent that it had before and has no longer, its ancestors.
+-- ARGV: expected statuses (",a,b,", or "" for any status or no record), status, owner, meta, input, output, ids of all
+--       items, token, milliseconds to live (0: no expiry), results or "", attempt, the attempt that the stored one must have,
+--       and, if expected is "": parent, ancestors, broken ("1" or "")
+-- Returns false if nothing was written, else: the former parent if it changed, and the ancestors.
 local had = redis.call('HMGET', KEYS[1], 's', 'p', 't', 'g')
 local expected, token, ttl = ARGV[1], ARGV[8], tonumber(ARGV[9])
 local left = ''
 if expected ~= '' then
   if not had[1] then return false end
-  -- The same call once more, because its answer was lost, succeeds as it did.
+  -- A call that is repeated because its answer was lost succeeds again.
   local fits = string.find(expected, ',' .. had[1] .. ',', 1, true) and (had[4] or '0') == ARGV[12]
   if had[3] ~= token and not fits then return false end
 elseif not had[1] then

@@ -1,4 +1,4 @@
--- The input and output items of some responses.
+-- Returns the input and output items of responses.
 -- KEYS: records
 local found = {}
 for at, key in ipairs(KEYS) do found[at] = redis.call('HMGET', key, 'i', 'u') end

@@ -1,6 +1,6 @@
--- How long logs are.
+-- The lengths of event logs.
 -- KEYS: records
--- Returns for each: number of events, or -1 where there is no record; whether the log has ended (1 or 0).
+-- Returns for each: number of events, or -1 if there is no record; whether the log has ended (1 or 0).
 local out = {}
 for _, key in ipairs(KEYS) do
   local state = redis.call('HMGET', key, 's', 'n', 'z')

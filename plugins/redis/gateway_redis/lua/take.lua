@@ -1,6 +1,6 @@
--- Lease to a holder what was leased until now or earlier.
+-- Lease responses whose lease has expired to a holder.
 -- KEYS: leases, holders
--- ARGV: holder, milliseconds, the most
+-- ARGV: holder, milliseconds, maximum number
 -- Returns the responses.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

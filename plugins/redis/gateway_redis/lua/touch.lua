@@ -1,6 +1,6 @@
--- Let what is stored of some responses live longer.
+-- Extend the lifetime of responses.
 -- KEYS: record, events, children of each
--- ARGV: milliseconds that they must live at least
+-- ARGV: minimum lifetime in milliseconds
 local ttl = tonumber(ARGV[1])
 for at = 1, #KEYS, 3 do
   local left = redis.call('PTTL', KEYS[at])

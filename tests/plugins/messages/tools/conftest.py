@@ -5,26 +5,34 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from anthropic import Anthropic
 
 from gateway import hookimpl
 from gateway.protocols import (
     CallRecord,
-    ServedTool,
+    CodeDetails,
+    SearchDetails,
+    ServerTool,
+    SessionContext,
+    ShellDetails,
     Source,
+    ToolCall,
     ToolDefinition,
     ToolResult,
+    ToolServer,
     ToolSession,
 )
 from gateway.testing import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from gateway.wire import items
 
 PAGE = "https://tower.example/facts"
 MCP_SERVER = Path(__file__).parents[2] / "mcp" / "mcp_example_server.py"
@@ -56,7 +64,7 @@ RULES: list[dict[str, Any]] = [
     {"when": "twice over", "pieces": [
         {"call": {"name": "search", "arguments": {"query": "nothing"}}},
         {"call": {"name": "search", "arguments": {"query": "tower"}}}]},
-    {"when": "as often as it may be", "pieces": [{"text": "No more."}]},
+    {"when": "limit on calls of this tool", "pieces": [{"text": "No more."}]},
     {"when": "for ever", "pieces": [{"call": {"name": "search", "arguments": {"query": "again"}}}]},
     {"when": "take your time", "pieces": [
         {"call": {"name": "search", "arguments": {"query": "slow"}}}]},
@@ -68,19 +76,19 @@ RULES: list[dict[str, Any]] = [
 FOUND = "[0] Search results\n\nL0: Tower facts\nL1: It is of iron.\nL2: It is 312 metres high.\nL3: So it is."
 
 
-class Web:
+class Web(ToolServer):
     """Searching and opening, of one site."""
 
     label = "browser"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []
+        self.convert_request: list[tuple[str, Any]] = []
         self.known: list[Mapping[str, CallRecord]] = []
         self.closed = 0
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         return [
-            ServedTool(
+            ServerTool(
                 definition=ToolDefinition(
                     name=name,
                     parameters={"type": "object", "properties": {argument: {"type": "string"}}},
@@ -92,67 +100,62 @@ class Web:
             for name, argument in (("search", "query"), ("open", "id"))
         ]
 
-    def for_entry(self, tool: Any, *, owner: str | None) -> Web:
-        self.asked.append(("entry", tool))
-        return self
-
-    def session(self, response_id: str) -> AbstractAsyncContextManager[ToolSession]:
-        return self.session_after(response_id, {})
+    def check(self, context: SessionContext) -> None:
+        if context.entry is not None:
+            self.convert_request.append(("entry", context.entry))
 
     @asynccontextmanager
-    async def session_after(
-        self, response_id: str, calls: Mapping[str, CallRecord]
-    ) -> AsyncIterator[ToolSession]:
-        self.known.append(dict(calls))
+    async def session(self, context: SessionContext) -> AsyncIterator[ToolSession]:
+        self.known.append(dict(context.calls))
         try:
             yield self
         finally:
             self.closed += 1
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        self.asked.append((name, arguments))
+    async def call(self, call: ToolCall) -> ToolResult:
+        name, arguments = call.name, call.arguments
+        self.convert_request.append((name, arguments))
         if name == "open":
             return ToolResult(
                 text="[1] Facts\n\nL0: The page says so.",
-                details={"action": {"type": "open_page", "url": arguments["id"]}},
+                details=SearchDetails(action=items.OpenPageAction(url=arguments["id"])),
                 sources=[Source(cursor=1, url=arguments["id"], title="Facts")],
             )
         query = arguments["query"]
-        action = {"type": "search", "query": query, "queries": [query]}
+        action = items.SearchAction(query=query, queries=[query])
         if query == "slow":
             await asyncio.sleep(30)
         if query == "nothing":
             return ToolResult(
-                text="The search failed: nobody there.", failed=True, details={"action": action}
+                text="The search failed: nobody there.",
+                failed=True,
+                details=SearchDetails(action=action),
             )
         text = "Search for ever." if query == "again" else FOUND
         sources = [
             Source(cursor=0, url=PAGE, title="Tower facts", lines=(0, 4)),
             Source(cursor=0, url="https://other.example/", title="", lines=(5, 9)),
         ]
-        action["sources"] = [{"type": "url", "url": each.url} for each in sources]  # type: ignore[assignment]
-        return ToolResult(text=text, details={"action": action}, sources=sources)
+        urls = [items.UrlSource(url=each.url) for each in sources]
+        details = SearchDetails(action=msgspec.structs.replace(action, sources=urls))
+        return ToolResult(text=text, details=details, sources=sources)
 
 
-class Code:
+class Code(ToolServer):
     """Python and a shell that answer what they are told to."""
 
     label = "code"
 
     def __init__(self, name: str, request_type: Any, item_type: Any, result: ToolResult) -> None:
-        self._tool = ServedTool(
+        self._tool = ServerTool(
             definition=ToolDefinition(name=name), request_type=request_type, item_type=item_type
         )
         self._result = result
 
-    async def tools(self) -> Sequence[ServedTool]:
+    async def tools(self) -> Sequence[ServerTool]:
         return [self._tool]
 
-    @asynccontextmanager
-    async def session(self, response_id: str) -> AsyncIterator[ToolSession]:
-        yield self
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def call(self, call: ToolCall) -> ToolResult:
         return self._result
 
 
@@ -164,15 +167,14 @@ def roll() -> str:
 class ServedToolsPlugin:
     def __init__(self) -> None:
         self.web = Web()
-        outcome = {"type": "exit", "exit_code": 0}
-        failed = {"type": "exit", "exit_code": 1}
+        outcome, failed = items.ShellExit(exit_code=0), items.ShellExit(exit_code=1)
         self.servers: dict[str, Any] = {
             "web": self.web,
             "snake": Code(
                 "python",
                 "code_interpreter",
                 "code_interpreter_call",
-                ToolResult(text="code gave 2", details={"outputs": [], "container_id": "c"}),
+                ToolResult(text="code gave 2", details=CodeDetails(container_id="c")),
             ),
             "sh": Code(
                 "shell",
@@ -180,12 +182,12 @@ class ServedToolsPlugin:
                 "shell_call",
                 ToolResult(
                     text="a\nno such file",
-                    details={
-                        "output": [
-                            {"stdout": "a\n", "stderr": "", "outcome": outcome},
-                            {"stdout": "", "stderr": "no such file\n", "outcome": failed},
+                    details=ShellDetails(
+                        output=[
+                            items.ShellOutput(stdout="a\n", stderr="", outcome=outcome),
+                            items.ShellOutput(stdout="", stderr="no such file\n", outcome=failed),
                         ]
-                    },
+                    ),
                 ),
             ),
         }
@@ -208,7 +210,7 @@ def config(*tools: str, server: Any = None, **routes: Any) -> dict[str, Any]:
     }
     return {
         "server": server or {},
-        "routes": {"messages": routes},
+        "apis": {"messages": routes},
         "tools": {name: known.get(name, {}) for name in tools},
         "models": {"m": {"engine": "scripted", "scripted": {"rules": RULES}}},
     }

@@ -49,7 +49,7 @@ def test_wishes_reach_the_tool(claude: Anthropic, served_web: Any) -> None:
     place = {"type": "approximate", "city": "Oslo", "country": "NO"}
     entry = {**SEARCH, "allowed_domains": ["tower.example"], "user_location": place}
     claude.messages.create(**body("hello", entry))
-    name, tool = served_web.asked[-1]
+    name, tool = served_web.convert_request[-1]
     assert name == "entry"
     assert tool.filters.allowed_domains == ["tower.example"]
     assert (tool.user_location.city, tool.user_location.country) == ("Oslo", "NO")
@@ -116,11 +116,11 @@ def test_the_configuration_can_leave_out_what_is_not_there(run_served: Callable[
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two domains": (
         body("x", {**SEARCH, "allowed_domains": ["a"]}, {**FETCH, "allowed_domains": ["b"]}),
-        "tools[1].allowed_domains: Searching and fetching have the same domains here.",
+        "tools[1].allowed_domains: Search and fetch share one list of domains.",
     ),
     "blocked": (
         body("x", {**SEARCH, "blocked_domains": ["a"]}),
-        "tools[0].blocked_domains: Domains cannot be blocked here.",
+        "tools[0].blocked_domains: Blocked domains are not supported.",
     ),
     "a wrong name": (body("x", {**SEARCH, "name": "web_fetch"}), "tools[0].name"),
     "no uses": (body("x", {**SEARCH, "max_uses": 0}), "tools[0].max_uses"),

@@ -11,7 +11,7 @@ import pytest
 from anthropic import Anthropic
 
 from gateway.testing import ScriptedEngine
-from gateway_messages.grammar import fold_events, parse_events
+from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 PAGE = "https://tower.example/facts"
 SEARCH: Any = {"type": "web_search_20250305", "name": "web_search"}

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tensorrt_llm.result import Logprob
+from tensorrt_llm.result import TokenIdLogprob
 
 GUIDES = importlib.util.find_spec("xgrammar") is not None
 
@@ -121,10 +121,10 @@ def log_softmax(scores: list[float]) -> list[float]:
     return [each - whole for each in scores]
 
 
-def best(raw: list[float], token_id: int, wanted: int) -> dict[int, Logprob]:
+def best(raw: list[float], token_id: int, wanted: int) -> dict[int, TokenIdLogprob]:
     """The `wanted` best, and the token itself, last if it is none of them."""
     order = sorted(range(len(raw)), key=raw.__getitem__, reverse=True)
-    entries = {i: Logprob(raw[i], place) for place, i in enumerate(order[:wanted], start=1)}
+    entries = {i: TokenIdLogprob(raw[i], place) for place, i in enumerate(order[:wanted], start=1)}
     if token_id not in entries:
-        entries[token_id] = Logprob(raw[token_id], order.index(token_id) + 1)
+        entries[token_id] = TokenIdLogprob(raw[token_id], order.index(token_id) + 1)
     return entries

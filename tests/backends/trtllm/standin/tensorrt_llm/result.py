@@ -17,7 +17,7 @@ class EngineDeadError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Logprob:
+class TokenIdLogprob:
     logprob: float
     rank: int | None = None
 
@@ -27,9 +27,9 @@ class Step:
     """What the worker tells of one step, or of several."""
 
     token_ids: list[int]
-    logprobs: list[dict[int, Logprob]]
+    logprobs: list[dict[int, TokenIdLogprob]]
     cached_tokens: int = 0
-    prompt_logprobs: list[dict[int, Logprob]] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, TokenIdLogprob]] = field(default_factory=list)
     finish_reason: str | None = None
     stop_reason: int | None = None
     error: Exception | None = None
@@ -40,8 +40,8 @@ class CompletionOutput:
     index: int
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    logprobs: list[dict[int, Logprob]] = field(default_factory=list)
-    prompt_logprobs: list[dict[int, Logprob]] = field(default_factory=list)
+    logprobs: list[dict[int, TokenIdLogprob]] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, TokenIdLogprob]] = field(default_factory=list)
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     last_text_len: int = 0
@@ -57,7 +57,7 @@ class CompletionOutput:
         return self.token_ids[self.last_token_ids_len :]
 
     @property
-    def logprobs_diff(self) -> list[dict[int, Logprob]]:
+    def logprobs_diff(self) -> list[dict[int, TokenIdLogprob]]:
         return self.logprobs[self.last_logprobs_len :]
 
 

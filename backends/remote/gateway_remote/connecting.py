@@ -1,0 +1,106 @@
+"""What engines over HTTP share, whatever API their servers speak: connections, health checks, status and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from msgspec import Struct
+
+from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, ModelInfo
+from gateway_remote.client import Client, Meaning, headers_of, tls_context
+from gateway_remote.config import PoolConfig
+from gateway_remote.dispatch import Dispatcher
+from gateway_remote.health import HealthMonitor
+from gateway_remote.pool import Pool
+from gateway_remote.samples import Sample, describe, samples
+from gateway_remote.stalls import StallWatch
+
+
+class ReplicaConnections(Struct, frozen=True):
+    """The client and the replicas of one model."""
+
+    client: Client
+    pool: Pool
+    stalls: StallWatch
+
+
+@asynccontextmanager
+async def connections(
+    config: PoolConfig, name: str, *, key: str | None, meaning: Meaning | None = None
+) -> AsyncIterator[ReplicaConnections]:
+    """A client and an empty pool for the model `name`. Raises `ConfigurationError` for an unreadable `ca_file`.
+
+    See `Client` for `meaning`.
+    """
+    stalls = StallWatch(config.stall_timeout, time.monotonic)
+    try:
+        tls = await asyncio.to_thread(tls_context, config.ca_file, verify=config.tls_verify)
+    except OSError as error:
+        raise ConfigurationError(f"ca_file {config.ca_file}: {error.strerror or error}.") from error
+    client = Client(
+        stalls,
+        headers=headers_of(config.headers, key),
+        connect_timeout=config.connect_timeout,
+        tls=tls,
+        clock=time.monotonic,
+        meaning=meaning,
+    )
+    pool = Pool(
+        name,
+        config.pool_settings(),
+        clock=time.monotonic,
+        # Randomness only spreads load; nothing depends on it being unpredictable.
+        rng=random.Random(),  # noqa: S311
+    )
+    try:
+        yield ReplicaConnections(client, pool, stalls)
+    finally:
+        pool.close()
+        client.close()
+
+
+@asynccontextmanager
+async def monitored(monitor: HealthMonitor) -> AsyncIterator[None]:
+    """Check the replicas once, and then until the context is left."""
+    await monitor.first_check()
+    task = asyncio.create_task(monitor.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+class PooledEngine:
+    """The parts of `gateway.protocols.Engine` that depend on the replicas alone."""
+
+    def __init__(self, info: ModelInfo, pool: Pool, dispatcher: Dispatcher) -> None:
+        self._info = info
+        self._pool = pool
+        self._dispatcher = dispatcher
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def describe(self) -> list[dict[str, object]]:
+        """One row of status for each replica, for `gateway models`."""
+        return describe(self._pool.replicas)
+
+    def metrics(self) -> list[Sample]:
+        """Current values of all metrics."""
+        dispatcher = self._dispatcher
+        return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)
+
+    async def health(self) -> None:
+        """Return if some replica can serve; otherwise raise `EngineUnavailable` with the reasons."""
+        self._dispatcher.healthy()
+
+    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        """Generate for `request`; see `Dispatcher.generate`."""
+        return self._dispatcher.generate(request)

@@ -1,0 +1,254 @@
+"""The response assembler: turns a parser's deltas into the events and items of a Response.
+
+It is pure and synchronous: clock and id source are passed in, and it uses no network. Streaming and non-streaming
+answers, background runs and stored records all contain the same objects, each built once by its item assembler.
+
+Guarantees for every sequence of calls: sequence numbers are dense from 0; `response.created` is first; each
+`output_item.added` has one `output_item.done` with the same id and output_index; deltas add up to the text in `done`;
+there is exactly one terminal event, which is last; its response holds the same item objects as the `done` events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from gateway.assembly.item_builders import (
+    AnnouncedBuilders,
+    AnnouncedCompaction,
+    AnnouncedMessage,
+    AnnouncedReasoning,
+    AnnouncedToolList,
+    EventList,
+    EventWriter,
+    ServerCallBuilder,
+    plain_builder,
+)
+from gateway.assembly.items import ItemAssembler
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.deltas import Delta, ReasoningDelta, TextDelta
+from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.tools.roles import CallRole
+from gateway.wire import events, items
+from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
+
+
+class ResponseAssembler:
+    """Assembles one response. Not reusable."""
+
+    def __init__(
+        self,
+        response: Response,
+        *,
+        roles: Mapping[str, CallRole],
+        new_id: Callable[[str], str],
+        clock: Callable[[], float],
+        aligner: LogprobAligner | None = None,
+        seal: Callable[[str], str] | None = None,
+        include: Collection[str] | None = None,
+        known: Mapping[str, CallRecord] = {},
+        summarizes: bool = False,
+        quiet: bool = False,
+        approval_id: Callable[[str, str, str], str] | None = None,
+    ) -> None:
+        """`new_id(prefix)` returns a fresh id with that prefix; `clock()` returns Unix time in seconds.
+
+        `aligner` is given if log probabilities were requested, `seal` if reasoning items carry `encrypted_content`.
+        `include` is the request's; None includes everything. `known` are earlier calls, whose sources may be cited.
+        `summarizes`: emit reasoning also as a summary. `quiet`: the events of items are not read, so items are built
+        without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
+        """
+        self.response = response
+        self._events = EventWriter()
+        self._next = self._events.next
+        self.items = ItemAssembler(
+            roles=roles,
+            new_id=new_id,
+            aligner=aligner,
+            seal=seal,
+            include=include,
+            known=known,
+            summarizes=summarizes,
+            approval_id=approval_id,
+            make=plain_builder if quiet else AnnouncedBuilders(self._events),
+        )
+        """Builds the items."""
+        self._new_id = new_id
+        self._clock = clock
+        self._aligner = aligner
+        self._gathers = quiet and aligner is None
+        self._compaction: AnnouncedCompaction | None = None
+        self._ended = False
+
+    # Life cycle of the response.
+
+    def start(self, status: Literal["queued", "in_progress"] = "in_progress") -> EventList:
+        """Start the response: `response.created` and its first status event."""
+        self.response.status = status
+        first = snapshot(self.response)
+        out: EventList = [events.ResponseCreated(sequence_number=self._next(), response=first)]
+        if status == "queued":
+            out.append(events.ResponseQueued(sequence_number=self._next(), response=first))
+        else:
+            out.append(events.ResponseInProgress(sequence_number=self._next(), response=first))
+        return out
+
+    def progress(self) -> EventList:
+        """Move a queued response to `in_progress`."""
+        self.response.status = "in_progress"
+        return [
+            events.ResponseInProgress(
+                sequence_number=self._next(), response=snapshot(self.response)
+            )
+        ]
+
+    def feed(self, deltas: Sequence[Delta]) -> EventList:
+        """Write `deltas` into the response. Returns the resulting events, in order.
+
+        In quiet mode, deltas are collected and written as one when the generation or the response ends. The items are
+        the same, without events.
+        """
+        out = self._events.begin_step()
+        if self._gathers:
+            self.items.gather(deltas)
+        else:
+            self.items.write(deltas)
+        return out
+
+    def feed_framed(self, deltas: Sequence[Delta]) -> EventList | bytes:
+        """Like `feed`, for server-sent events. Returns the encoded event in the usual case, more text of the open item."""
+        if len(deltas) == 1 and self._aligner is None:
+            delta, item = deltas[0], self.items.open
+            if type(delta) is TextDelta and type(item) is AnnouncedMessage:
+                return item.frame_text(delta.text) or self.feed(deltas)
+            if type(delta) is ReasoningDelta and type(item) is AnnouncedReasoning:
+                return item.frame_text(delta.text)
+        return self.feed(deltas)
+
+    def end_generation(self, reason: FinishReason) -> EventList:
+        """Handle the end of a generation: close the items that it left open."""
+        out = self._events.begin_step()
+        self.items.end_generation(reason)
+        return out
+
+    def call_running(self, call: ServerCallBuilder) -> EventList:
+        """Mark a pending call as running."""
+        out = self._events.begin_step()
+        call.running()
+        return out
+
+    def call_progressed(self, call: ServerCallBuilder) -> EventList:
+        """Show that a running call is making progress."""
+        out = self._events.begin_step()
+        call.progressed()
+        return out
+
+    def call_finished(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
+        """Finish a pending call with its result."""
+        out = self._events.begin_step()
+        self.items.call_finished(call, result)
+        return out
+
+    def approved_call(self, name: str, arguments: str, approval_request_id: str) -> EventList:
+        """Add a call that the client approved since the model wrote it. It is then pending."""
+        out = self._events.begin_step()
+        self.items.approved_call(name, arguments, approval_request_id)
+        return out
+
+    def list_tools(self, listing: items.McpListTools) -> EventList:
+        """Add the tool list of an MCP server, or the error that prevented listing. `listing` has no id yet."""
+        out = self._events.begin_step()
+        self.items.close_open("completed")
+        item = msgspec.structs.replace(listing, id=self._new_id("mcpl_"))
+        tools = AnnouncedToolList(item, self._events)
+        self.items.begin(tools)
+        self.items.put(tools.output_index, tools.close("completed"))
+        return out
+
+    def open_compaction(self) -> EventList:
+        """Start a compaction item: the preceding conversation is being summarized."""
+        out = self._events.begin_step()
+        self._compaction = AnnouncedCompaction(self._new_id("cmp_"), self._events)
+        self.items.begin(self._compaction)
+        return out
+
+    def compacting(self) -> EventList:
+        """Report that the summary is being written."""
+        assert self._compaction is not None, "it was opened"
+        out = self._events.begin_step()
+        self._compaction.compacting()
+        return out
+
+    def end_compaction(self, sealed: str) -> EventList:
+        """Finish the compaction item."""
+        out = self._events.begin_step()
+        self._finish_compaction(sealed)
+        return out
+
+    def _finish_compaction(self, sealed: str) -> None:
+        if self._compaction is not None:
+            compaction, self._compaction = self._compaction, None
+            self.items.put(compaction.output_index, compaction.finish(sealed))
+
+    # Ending. Each method closes what is open and sets the status, which `terminal` then reports.
+
+    def finish(self, usage: Usage | None) -> EventList:
+        """End the response as completed, or as incomplete if a limit ended it. Returns the closing events; see
+        `terminal`."""
+        out = self._end(usage)
+        limit = self.items.limit
+        if limit is None:
+            self.response.status = "completed"
+            self.response.completed_at = int(self._clock())
+        else:
+            self.response.status = "incomplete"
+            self.response.incomplete_details = IncompleteDetails(reason=limit)
+        return out
+
+    def fail(self, code: str, message: str, usage: Usage | None) -> EventList:
+        """End the response as failed, keeping its output so far. Returns the closing events; see `terminal`."""
+        out = self._end(usage)
+        self.response.status = "failed"
+        self.response.error = ResponseError(code=code, message=message)
+        return out
+
+    def cancel(self, usage: Usage | None) -> EventList:
+        """End the response as cancelled, keeping its output so far. Returns the closing events; see `terminal`."""
+        out = self._end(usage)
+        self.response.status = "cancelled"
+        return out
+
+    def mark_failed(self, code: str, message: str) -> None:
+        """Change an ended response to failed, because it could not be stored."""
+        self.response.status = "failed"
+        self.response.completed_at = None
+        self.response.incomplete_details = None
+        self.response.error = ResponseError(code=code, message=message)
+
+    def terminal(self) -> events.Event:
+        """The terminal event. Called once, after the response is stored."""
+        number = self._next()
+        final = snapshot(self.response)
+        match self.response.status:
+            case "completed":
+                return events.ResponseCompleted(sequence_number=number, response=final)
+            case "failed":
+                return events.ResponseFailed(sequence_number=number, response=final)
+            case "incomplete" | "cancelled":
+                # The API has no event for a cancelled response; the status shows it.
+                return events.ResponseIncomplete(sequence_number=number, response=final)
+            case status:
+                raise RuntimeError(f"a response with status {status} has no terminal event")
+
+    def _end(self, usage: Usage | None) -> EventList:
+        if self._ended:
+            raise RuntimeError("a response ends once")
+        self._ended = True
+        out = self._events.begin_step()
+        self.items.end()
+        self._finish_compaction("")
+        self.response.output = self.items.finished_items
+        self.response.usage = usage
+        return out

@@ -1,0 +1,53 @@
+"""Builder of approval requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.assembly.item_builders.announced import Announced
+from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
+from gateway.wire import items
+
+
+class ApprovalRequestBuilder(ItemBuilder):
+    """Builds an `mcp_approval_request`."""
+
+    def __init__(
+        self,
+        item_id: str,
+        server_label: str,
+        name: str,
+        sign: Callable[[str, str, str], str] | None = None,
+    ) -> None:
+        """`sign` returns the id, in place of `item_id`, once the arguments are known; see `ResponseAssembler`."""
+        self.id = item_id
+        self._server_label = server_label
+        self._name = name
+        self._sign = sign
+        self._arguments: list[str] = []
+
+    def write(self, text: str) -> None:
+        self._arguments.append(text)
+
+    def close(self, status: EndStatus) -> items.McpApprovalRequest:
+        """Close the item. If it was cut off, its arguments are incomplete JSON, which no tool accepts."""
+        written = "".join(self._arguments)
+        arguments = written or ("{}" if status == "completed" else "{")
+        if self._sign is not None:
+            self.id = self._sign(self._server_label, self._name, arguments)
+        return items.McpApprovalRequest(
+            id=self.id,
+            server_label=self._server_label,
+            name=self._name,
+            arguments=arguments,
+        )
+
+
+class AnnouncedApprovalRequest(Announced, ApprovalRequestBuilder):
+    """Announces an approval request when it is complete, because the API has no deltas for it."""
+
+    def close(self, status: EndStatus) -> items.McpApprovalRequest:
+        item = super().close(status)
+        self._added(item)
+        self._done(item)
+        return item

@@ -1,0 +1,183 @@
+"""Builder of assistant messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gateway.assembly.item_builders.announced import Announced
+from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
+from gateway.assembly.logprobs import logprob
+from gateway.protocols import TokenLogprob
+from gateway.wire import content, events, items
+from gateway.wire.delta_frame import DeltaFrame
+
+
+class MessageBuilder(ItemBuilder):
+    """Builds an assistant message with one or more parts."""
+
+    def __init__(self, item_id: str, phase: Literal["commentary", "final_answer"] | None) -> None:
+        self.id = item_id
+        self._phase = phase
+        self._parts: list[content.OutputText | content.Refusal] = []
+        self._kind: Literal["output_text", "refusal"] | None = None
+        self._text: list[str] = []
+        self._logprobs: list[content.Logprob] = []
+        self._annotations: list[content.Annotation] = []
+
+    def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
+        return items.output_message(self.id, status, list(self._parts), self._phase)
+
+    def write_text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
+        if self._kind != "output_text":
+            self._open_part("output_text")
+        self._text.append(text)
+        if logprobs:
+            self._logprobs += map(logprob, logprobs)
+
+    def write_refusal(self, text: str) -> None:
+        if self._kind != "refusal":
+            self._open_part("refusal")
+        self._text.append(text)
+
+    def close(self, status: EndStatus) -> items.Message:
+        self._close_part()
+        return self._item(status)
+
+    def _open_part(self, kind: Literal["output_text", "refusal"]) -> None:
+        self._close_part()
+        self._kind = kind
+
+    def _close_part(self) -> content.OutputText | content.Refusal | None:
+        """Finish the open part. Returns it, or None if there is none."""
+        if self._kind is None:
+            return None
+        text = "".join(self._text)
+        part: content.OutputText | content.Refusal
+        if self._kind == "output_text":
+            part = content.OutputText(
+                text=text, annotations=self._annotations, logprobs=self._logprobs
+            )
+        else:
+            part = content.Refusal(refusal=text)
+        self._parts.append(part)
+        self._kind, self._text, self._logprobs, self._annotations = None, [], [], []
+        return part
+
+
+class AnnouncedMessage(Announced, MessageBuilder):
+    """Announces a message, its parts and its text."""
+
+    _frame: DeltaFrame | None = None
+    """Frame of the open part, created when first needed."""
+
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        self._added(self._item("in_progress"))
+
+    def write_text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
+        if self._kind == "output_text" and not logprobs:
+            self._text.append(text)  # the usual case
+        else:
+            super().write_text(text, logprobs)
+        writer = self.events
+        writer.out.append(
+            events.OutputTextDelta(
+                sequence_number=writer.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                content_index=len(self._parts),
+                delta=text,
+                logprobs=[*map(logprob, logprobs)] if logprobs else [],
+            )
+        )
+
+    def frame_text(self, text: str) -> bytes | None:
+        """Like `write_text` without log probabilities, but returns the encoded event. Returns None, writing nothing, if
+        no text part is open."""
+        frame = self._frame
+        if frame is None:
+            if self._kind != "output_text":
+                return None
+            frame = self._frame = DeltaFrame(
+                events.OutputTextDelta(
+                    sequence_number=0,
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    delta="",
+                    logprobs=[],
+                )
+            )
+        self._text.append(text)
+        return frame.around(self.events.next(), text)
+
+    def write_refusal(self, text: str) -> None:
+        super().write_refusal(text)
+        self.events.out.append(
+            events.RefusalDelta(
+                sequence_number=self.events.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                content_index=len(self._parts),
+                delta=text,
+            )
+        )
+
+    def close(self, status: EndStatus) -> items.Message:
+        item = super().close(status)
+        self._done(item)
+        return item
+
+    def _open_part(self, kind: Literal["output_text", "refusal"]) -> None:
+        super()._open_part(kind)
+        empty = (
+            content.OutputText(text="") if kind == "output_text" else content.Refusal(refusal="")
+        )
+        self.events.out.append(
+            events.ContentPartAdded(
+                sequence_number=self.events.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                content_index=len(self._parts),
+                part=empty,
+            )
+        )
+
+    def _close_part(self) -> content.OutputText | content.Refusal | None:
+        index = len(self._parts)
+        part = super()._close_part()
+        self._frame = None
+        if part is None:
+            return None
+        if isinstance(part, content.OutputText):
+            self.events.out.append(
+                events.OutputTextDone(
+                    sequence_number=self.events.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=index,
+                    text=part.text,
+                    logprobs=[*part.logprobs],
+                )
+            )
+        else:
+            self.events.out.append(
+                events.RefusalDone(
+                    sequence_number=self.events.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=index,
+                    refusal=part.refusal,
+                )
+            )
+        self.events.out.append(
+            events.ContentPartDone(
+                sequence_number=self.events.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                content_index=index,
+                part=part,
+            )
+        )
+        return part

@@ -1,0 +1,92 @@
+"""Log probabilities of the final text alone, aligned with it."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+
+import msgspec
+
+from gateway.protocols import EngineOutput, TokenLogprob
+from gateway.wire import content
+
+
+class LogprobAligner:
+    """Assigns to each piece of answer text the log probabilities of the tokens that begin in it.
+
+    Engines report tokens as bytes; parsers report text with its offset in the raw output, in characters. The bytes are
+    therefore decoded as engines decode them, with malformed ones as replacement characters. Tokens of reasoning,
+    markers and call syntax are skipped. Only tokens whose text is still held back are kept in memory.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: deque[tuple[int, int, TokenLogprob]] = deque()
+        """Each with the offset of its first character and the offset after its last."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a new generation of the same answer: the parser's offsets start at 0 again."""
+        self._tokens.clear()
+        self._at = 0
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def push(self, output: EngineOutput) -> None:
+        """Record an engine's output. Called before the output is fed to the parser."""
+        for token in output.logprobs or ():
+            start = self._at
+            self._at += len(self._decode(token.bytes))
+            if token.bytes:
+                # A token that completes no character is part of the next character.
+                self._tokens.append((start, max(self._at, start + 1), token))
+
+    def skip(self, text: str) -> None:
+        """Record text that is fed to the parser but has no tokens (a prompt's prefill)."""
+        self._at += len(text)
+
+    def take(self, start: int, text: str) -> list[TokenLogprob]:
+        """The tokens that begin in the slice `text` at character `start`; earlier tokens are dropped.
+
+        A token that begins just before the text (the end of a marker and a first letter in one token) is included.
+        """
+        if start < 0:
+            return []
+        tokens, end = self._tokens, start + len(text)
+        taken: list[TokenLogprob] = []
+        while tokens and tokens[0][0] < end:
+            _, last, token = tokens.popleft()
+            if last > start:
+                taken.append(token)
+        return taken
+
+    def beginning(self, at: int) -> int:
+        """Start of the remaining token that spans the position before character `at`; `at` if there is none."""
+        for start, last, _ in self._tokens:
+            if start < at < last:
+                return start
+        return at
+
+    def cut(self, at: int) -> None:
+        """Truncate the output at character `at`: tokens after it are removed, and a token across it is shortened."""
+        kept = [each for each in self._tokens if each[0] < at]
+        if kept and kept[-1][1] > at:
+            start, _, token = kept[-1]
+            shown = token.bytes.decode("utf-8", "replace")[: at - start]
+            kept[-1] = (start, at, msgspec.structs.replace(token, bytes=shown.encode()))
+        self._tokens = deque(kept)
+
+
+def logprob(token: TokenLogprob) -> content.Logprob:
+    """Convert an engine's token to the API's form."""
+    return content.Logprob(
+        token=token.token,
+        bytes=list(token.bytes),
+        logprob=max(token.logprob, content.LOWEST_LOGPROB),
+        top_logprobs=[
+            content.TopLogprob(
+                token=top.token,
+                bytes=list(top.bytes),
+                logprob=max(top.logprob, content.LOWEST_LOGPROB),
+            )
+            for top in token.top
+        ],
+    )

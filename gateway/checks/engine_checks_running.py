@@ -1,0 +1,174 @@
+"""Checks of an engine: generating, streaming, isolation of requests, and aborts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any, Final
+
+from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.generating import generate
+from gateway.protocols import EngineRequest, TokensPrompt
+
+_ANSWERS: Final = 5
+"""Number of answers of which one must come in several outputs."""
+
+
+async def info_is_complete(probe: Probe) -> None:
+    """Name, kind and capabilities are set."""
+    engine, info = probe.engine, probe.engine.info
+    require(info.name and info.engine, "info has no name or no engine")
+    require(
+        engine.capabilities & {"tokens", "messages", "embeddings", "rerank"},
+        "it takes neither tokens nor messages, and neither embeds nor reranks",
+    )
+    require(info.max_model_len is None or info.max_model_len > 0, "max_model_len is not positive")
+    require(engine.tokenizer is not None or not probe.has("tokens"), "it has no tokenizer")
+
+
+async def is_healthy(probe: Probe) -> None:
+    """A running engine reports that it is healthy."""
+    await probe.engine.health()
+
+
+async def only_the_last_output_has_a_finish_reason(probe: Probe) -> None:
+    """The last output, and no other, has a finish reason."""
+    done = await generate(probe.engine, probe.request())
+    early = [output.finish_reason for output in done.outputs[:-1]]
+    require(early == [None] * len(early), f"finish reasons before the end: {early}")
+    require(done.finish in ("stop", "length"), f"it finished with {done.finish!r}")
+
+
+async def streams(probe: Probe) -> None:
+    """A long answer is sent in several outputs.
+
+    On a busy machine, outputs that are made faster than they are read may arrive together. So several answers are tried.
+    """
+    for _ in range(_ANSWERS):
+        done = await generate(probe.engine, probe.request(max_tokens=min(64, probe.long)))
+        given = [each for each in done.outputs if each.text or each.token_ids or each.deltas]
+        if len(given) > 1:
+            return
+    raise CheckFailed(f"each of {_ANSWERS} long answers came in one output, such as {done.text!r}")
+
+
+async def checking_starts_nothing(probe: Probe) -> None:
+    """`check` accepts a request that is then generated, and starts nothing."""
+    request = probe.request()
+    await probe.engine.check(request)
+    await probe.engine.check(request)
+    require((await generate(probe.engine, request)).outputs, "nothing was generated")
+
+
+async def the_text_is_what_the_tokens_decode_to(probe: Probe) -> None:
+    """The text equals the decoded tokens, complete and never cumulative."""
+    probe.needs("tokens")
+    tokenizer = probe.engine.tokenizer
+    assert tokenizer is not None
+    done = await generate(probe.engine, probe.request(skip_special_tokens=False))
+    require(done.token_ids, "there are no token ids")
+    # A character that the limit cut in two may be omitted, or shown as a replacement character.
+    decoded = tokenizer.decode(done.token_ids).rstrip("\ufffd")
+    require(done.text.rstrip("\ufffd") == decoded, f"text {done.text!r}, tokens {decoded!r}")
+
+
+async def max_tokens_is_kept(probe: Probe) -> None:
+    """The limit is exact."""
+    for limit in (1, 5):
+        done = await generate(probe.engine, probe.request(max_tokens=limit))
+        require(done.finish == "length", f"it finished with {done.finish!r}")
+        if probe.has("tokens"):
+            made = len(done.token_ids)
+            require(made == limit, f"{made} tokens where the limit was {limit}")
+
+
+async def the_prompt_is_counted(probe: Probe) -> None:
+    """If the engine reports the prompt's length, it is correct."""
+    probe.needs("tokens")
+    request = probe.request(max_tokens=2)
+    assert isinstance(request.prompt, TokensPrompt)
+    done = await generate(probe.engine, request)
+    counts = {o.prompt_tokens for o in done.outputs if o.prompt_tokens is not None}
+    length = len(request.prompt.token_ids)
+    require(counts <= {length}, f"reported {counts} for {length} tokens")
+
+
+async def greedy_is_the_same_again(probe: Probe) -> None:
+    """The same request gives the same text."""
+    one = await generate(probe.engine, probe.request())
+    other = await generate(probe.engine, probe.request())
+    require(one.text == other.text, f"{one.text!r}, then {other.text!r}")
+
+
+async def a_seed_makes_sampling_repeatable(probe: Probe) -> None:
+    """The same seed gives the same text."""
+    wanted: dict[str, Any] = {"temperature": 1.0, "seed": 1234}
+    one = await generate(probe.engine, probe.request(**wanted))
+    other = await generate(probe.engine, probe.request(**wanted))
+    require(one.text == other.text, f"{one.text!r}, then {other.text!r}")
+
+
+async def eight_at_once_do_not_mix(probe: Probe) -> None:
+    """Each request has its own limit, which identifies its output."""
+    limits = range(1, 9)
+    requests = [probe.request(max_tokens=limit) for limit in limits]
+    async with asyncio.timeout(probe.time_limit):
+        done = await asyncio.gather(*(generate(probe.engine, request) for request in requests))
+    finishes = [each.finish for each in done]
+    require(finishes == ["length"] * 8, f"they finished with {finishes}")
+    if probe.has("tokens"):
+        made = [len(each.token_ids) for each in done]
+        require(made == list(limits), f"{made} tokens where the limits were 1 to 8")
+
+
+async def closing_aborts(probe: Probe) -> None:
+    """Starts and closes more requests than an engine runs at once. Without aborts, the last one would have to wait."""
+    async with asyncio.timeout(probe.time_limit):
+        for _ in range(16):
+            request = probe.request(max_tokens=probe.long)
+            async with aclosing(probe.engine.generate(request)) as stream:
+                await anext(stream)
+        done = await generate(probe.engine, probe.request())
+    require(done.finish is not None, "the next request did not finish")
+    await probe.engine.health()
+
+
+async def cancelling_aborts(probe: Probe) -> None:
+    """Cancels between outputs, and before the first one."""
+
+    async def consume(request: EngineRequest) -> None:
+        async with aclosing(probe.engine.generate(request)) as stream:
+            async for _ in stream:
+                started.set()
+                await asyncio.sleep(3600)
+
+    async with asyncio.timeout(probe.time_limit):
+        for _ in range(4):
+            started = asyncio.Event()
+            task = asyncio.create_task(consume(probe.request(max_tokens=probe.long)))
+            await started.wait()
+            await _cancelled(task)
+        unstarted = asyncio.create_task(generate(probe.engine, probe.request()))
+        await asyncio.sleep(0)
+        await _cancelled(unstarted)
+        done = await generate(probe.engine, probe.request())
+    require(done.finish is not None, "the next request did not finish")
+    await probe.engine.health()
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        raise CheckFailed(f"a cancelled request ended with {task.exception() or task.result()!r}")
+
+
+async def adapters_generate(probe: Probe) -> None:
+    """Each adapter generates under its name; an unknown name is rejected."""
+    probe.needs("adapters")
+    for name in probe.engine.info.adapters:
+        done = await generate(probe.engine, probe.request(adapter=name, max_tokens=4))
+        require(done.finish == "length", f"'{name}' finished with {done.finish!r}")
+    if not probe.engine.info.adapters:
+        raise NotClaimed("no adapter is configured")
+    await probe.refused(probe.request(adapter="no-such-adapter"), "an adapter that is not there")

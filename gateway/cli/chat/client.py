@@ -1,0 +1,177 @@
+"""Requests to a server with OpenAI's API, by the standard library alone: the core has no HTTP client."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+import msgspec
+from msgspec import Struct
+
+from gateway.errors import ConfigurationError
+
+SECONDS: Final = 600.0
+"""Time limit for connecting, and for each read. As of OpenAI's SDK."""
+MAX_LINE: Final = 64 << 20
+"""Longest line of a stream in bytes; the last event has the whole response."""
+MAX_BODY: Final = 16 << 20
+MAX_ERROR: Final = 64 << 10
+
+
+class ChatError(Exception):
+    """The server does not answer as asked. The message is one sentence; parts of it may come from the server."""
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class ListedModel(Struct):
+    """A model of `/v1/models`."""
+
+    id: str
+    capabilities: list[str] | None = None
+    """None if the server does not say."""
+    state: str | None = None
+
+
+class _Models(Struct):
+    data: list[ListedModel]
+
+
+class _Told(Struct):
+    message: str
+    param: str | None = None
+
+
+class _Envelope(Struct):
+    error: _Told
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        """urllib would send the API key to another host."""
+
+
+class ApiClient:
+    """Sends requests to the API at `url`."""
+
+    def __init__(self, url: str, api_key: str) -> None:
+        """Raises `ConfigurationError` for what is no URL, or no key."""
+        try:
+            parts = urlsplit(url)
+            host = parts.hostname
+            _ = parts.port
+        except ValueError:
+            parts, host = urlsplit(""), None
+        if parts.scheme not in ("http", "https") or not host or not url.isprintable():
+            raise ConfigurationError(f"{url!r} is no URL of an API, as http://127.0.0.1:8000/v1.")
+        if parts.username is not None:
+            raise ConfigurationError(
+                "The URL of the API has a user or a password; name a key by OPENAI_API_KEY."
+            )
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise ConfigurationError("The API key has characters that no header may have.")
+        self.url = (url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1").rstrip("/")  # fmt: skip
+        self._headers = {"content-type": "application/json", "user-agent": "litegate-chat"}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self._opener = _opener(local=host in ("localhost", "127.0.0.1", "::1"))
+
+    def models(self) -> list[ListedModel]:
+        """The server's models. Raises `ChatError`."""
+        with self._answer("/models", None) as answer, self._failures():
+            content = answer.read(MAX_BODY)
+        try:
+            return msgspec.json.decode(content, type=_Models).data
+        except msgspec.DecodeError:
+            raise ChatError(f"{self.url} is no API: its list of models cannot be read.") from None
+
+    @contextmanager
+    def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+        """The events of a response. Leaving the context closes the connection, which cancels a running response.
+
+        Raises `ChatError`.
+        """
+        with self._answer("/responses", msgspec.json.encode({**body, "stream": True})) as answer:
+            if answer.headers.get_content_type() != "text/event-stream":
+                raise ChatError(f"{self.url} has no Responses API: it does not answer by events.")
+            yield self._events(answer)
+
+    def _events(self, answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+        data: list[bytes] = []
+        size = 0
+        while line := self._line(answer):
+            size += len(line)
+            if not line.endswith(b"\n") or size > MAX_LINE:
+                raise ChatError("The server's answer broke off, or has a line that is too long.")
+            line = line.rstrip(b"\r\n")
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif not line:
+                content, data, size = b"\n".join(data), [], 0
+                if content == b"[DONE]":
+                    return
+                if content:
+                    yield _event(content)
+
+    def _line(self, answer: http.client.HTTPResponse) -> bytes:
+        with self._failures():
+            return answer.readline(MAX_LINE)
+
+    @contextmanager
+    def _answer(self, path: str, body: bytes | None) -> Iterator[http.client.HTTPResponse]:
+        """A successful answer, which is closed afterwards."""
+        request = Request(f"{self.url}{path}", data=body, headers=self._headers)  # noqa: S310  # http or https
+        with self._failures():
+            answer = self._opener.open(request, timeout=SECONDS)
+        with answer:
+            yield answer
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Convert the errors of requests. Nothing but requests may happen inside."""
+        try:
+            yield
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error.code, error.read(MAX_ERROR)) from None
+        except URLError as error:
+            raise self._unreachable(error.reason) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, reason: object) -> ChatError:
+        if isinstance(reason, TimeoutError):
+            return ChatError(f"{self.url} did not answer for {SECONDS:g} s.")
+        if isinstance(reason, ConnectionRefusedError):
+            return ChatError(
+                f"Nothing listens on {self.url}. Start `gateway serve`, or name another server by --url."
+            )
+        what = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
+        return ChatError(f"{self.url} cannot be reached: {what or type(reason).__name__}.")
+
+    def _refusal(self, status: int, content: bytes) -> ChatError:
+        try:
+            told = msgspec.json.decode(content, type=_Envelope).error
+        except msgspec.DecodeError:
+            return ChatError(f"{self.url} answered with the HTTP status {status}.")
+        hint = " Name one by --api-key or OPENAI_API_KEY." if status == 401 else ""
+        return ChatError(f"{told.message}{hint}", param=told.param)
+
+
+def _opener(*, local: bool) -> OpenerDirector:
+    """An opener that uses the environment's proxies, except for this machine."""
+    return build_opener(_NoRedirects, *([ProxyHandler({})] if local else []))
+
+
+def _event(content: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise ChatError("The server's answer cannot be read.") from None

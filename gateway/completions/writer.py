@@ -1,0 +1,196 @@
+"""Writing a choice of Completions from the model's raw text, as chunks or as one string."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import UNSET
+
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.deltas import Delta, TextDelta
+from gateway.loop.chunks import SSE_END
+from gateway.protocols import FinishReason, TokenLogprob
+from gateway.wire import completions as wire
+from gateway.wire.chat import CompletionUsage, PromptLogprob
+from gateway.wire.common import encode
+from gateway.wire.content import LOWEST_LOGPROB
+
+
+class Echo:
+    """The prompt, as the beginning of a choice's text."""
+
+    def __init__(
+        self,
+        text: str,
+        first_token: str,
+        scores: Callable[[], Sequence[TokenLogprob | None]] | None,
+    ) -> None:
+        """`scores`, if log probabilities are shown, returns those of the prompt once the engine has reported them."""
+        self.text = text
+        self.first_token = first_token
+        self.scores = scores
+
+
+class CompletionWriter:
+    """Writes a choice's text, as chunks or as one string. Implements `gateway.loop.writers.GenerationWriter`."""
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        head: bytes | None,
+        aligner: LogprobAligner | None,
+        echo: Echo | None,
+        mute: bool,
+        token_ids: list[int] | None,
+        prompt_token_ids: Sequence[int],
+        includes_usage: bool,
+        usage_so_far: Callable[[], CompletionUsage] | None,
+    ) -> None:
+        """`head`: the common beginning of chunks; None if the answer is not streamed. `aligner` is given if log
+        probabilities are shown. `mute`: do not show the model's output."""
+        self._index = index
+        self._begin = None if head is None else b'%b{"index":%d,"text":' % (head, index)
+        self._echo = echo
+        self._mute = mute
+        self._token_ids = token_ids
+        self._prompt_token_ids = prompt_token_ids
+        self._told_prompt = False
+        self._null_usage = b',"usage":null' if includes_usage else b""
+        self._usage = usage_so_far
+        self._aligner = aligner
+        logprobs = aligner is not None
+        self._is_plain = not (logprobs or token_ids is not None or usage_so_far is not None)
+        self._plain_end = b',"logprobs":null,"finish_reason":null}]' + self._null_usage + SSE_END
+        self._shows_logprobs = logprobs
+        self._text: list[str] = []
+        self._logprobs = wire.CompletionLogprobs()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._offset = 0
+        self._begun = False
+        self.finish_reason: Literal["stop", "length", "content_filter"] = "stop"
+        """Why the choice ended."""
+        self._stop_reason: str | int | None = None
+
+    def feed(self, deltas: Sequence[Delta]) -> bytes:
+        """Write more text. Returns the bytes to send."""
+        out = b"" if self._begun else self._begin_text()
+        for delta in deltas:
+            if not isinstance(delta, TextDelta):
+                raise TypeError("raw output is text alone")
+            out += self._write(delta)
+        return out
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
+        """Write the end of the text; `held` are its last deltas."""
+        if reason == "length" or reason == "content_filter":
+            self.finish_reason = reason
+        return self.feed(held)
+
+    def finish(self, stop_reason: str | int | None) -> bytes:
+        """End the choice. Returns its last bytes."""
+        self._stop_reason = stop_reason
+        if self._begin is None:
+            return b""
+        end = b',"logprobs":null,"finish_reason":"%b"' % self.finish_reason.encode()
+        if stop_reason is not None:
+            end += b',"stop_reason":%b' % encode(stop_reason)
+        return b"".join(
+            (self._begin, b'""', end, self._tokens(), b"}]", self._usage_now(), SSE_END)
+        )
+
+    def _begin_text(self) -> bytes:
+        """The echoed prompt, if any."""
+        self._begun = True
+        echo = self._echo
+        if echo is None:
+            return b""
+        completion_logprobs = wire.CompletionLogprobs() if self._shows_logprobs else None
+        if completion_logprobs is not None and echo.scores is not None:
+            for token in echo.scores():
+                self._score(token, echo.first_token, completion_logprobs)
+            self._offset = len(echo.text)
+        return self._put(echo.text, completion_logprobs)
+
+    def _write(self, delta: TextDelta) -> bytes:
+        if self._mute:
+            return b""
+        if self._is_plain and self._begin is not None:
+            return self._begin + encode(delta.text) + self._plain_end
+        if self._aligner is None:
+            return self._put(delta.text, None)
+        completion_logprobs = wire.CompletionLogprobs()
+        for token in self._aligner.take(delta.start, delta.text):
+            self._score(token, "", completion_logprobs)
+        return self._put(delta.text, completion_logprobs)
+
+    def choice(
+        self, prompt_logprobs: list[dict[int, PromptLogprob] | None] | None
+    ) -> wire.CompletionChoice:
+        """The finished choice."""
+        shows_tokens = self._token_ids is not None
+        return wire.CompletionChoice(
+            index=self._index,
+            text="".join(self._text),
+            logprobs=self._logprobs if self._shows_logprobs else None,
+            finish_reason=self.finish_reason,
+            stop_reason=UNSET if self._stop_reason is None else self._stop_reason,
+            token_ids=UNSET if self._token_ids is None else self._token_ids,
+            prompt_token_ids=list(self._prompt_token_ids) if shows_tokens else UNSET,
+            prompt_logprobs=UNSET if prompt_logprobs is None else prompt_logprobs,
+        )
+
+    def _put(self, text: str, logprobs: wire.CompletionLogprobs | None) -> bytes:
+        if self._begin is None:
+            self._text.append(text)
+            if logprobs is not None:
+                whole = self._logprobs
+                whole.text_offset += logprobs.text_offset
+                whole.token_logprobs += logprobs.token_logprobs
+                whole.tokens += logprobs.tokens
+                whole.top_logprobs += logprobs.top_logprobs
+            return b""
+        return b"".join(
+            (
+                self._begin, encode(text), b',"logprobs":', encode(logprobs),
+                b',"finish_reason":null', self._tokens(), b"}]", self._usage_now(), SSE_END,
+            )
+        )  # fmt: skip
+
+    def _score(
+        self,
+        token: TokenLogprob | None,
+        unscored: str,
+        completion_logprobs: wire.CompletionLogprobs,
+    ) -> None:
+        """Record one token. The first token of a prompt has no probability."""
+        completion_logprobs.text_offset.append(self._offset)
+        if token is None:
+            completion_logprobs.tokens.append(unscored)
+            completion_logprobs.token_logprobs.append(None)
+            completion_logprobs.top_logprobs.append(None)
+            self._offset += len(unscored)
+            return
+        completion_logprobs.tokens.append(token.token)
+        completion_logprobs.token_logprobs.append(max(token.logprob, LOWEST_LOGPROB))
+        best = {top.token: max(top.logprob, LOWEST_LOGPROB) for top in token.top}
+        best.setdefault(token.token, max(token.logprob, LOWEST_LOGPROB))
+        completion_logprobs.top_logprobs.append(best)
+        self._offset += len(self._decoder.decode(token.bytes))
+
+    def _tokens(self) -> bytes:
+        if self._token_ids is None:
+            return b""
+        fields = b',"token_ids":%b' % encode(self._token_ids)
+        self._token_ids.clear()
+        if not self._told_prompt:
+            self._told_prompt = True
+            fields += b',"prompt_token_ids":%b' % encode(self._prompt_token_ids)
+        return fields
+
+    def _usage_now(self) -> bytes:
+        if self._usage is None:
+            return self._null_usage
+        return b',"usage":%b' % encode(self._usage())

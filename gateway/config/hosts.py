@@ -1,0 +1,56 @@
+"""`allowed_hosts` under `[server]`: the names and addresses that are accepted in a request's `Host` header."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_HOST: Final = re.compile(
+    r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?\Z", re.IGNORECASE | re.ASCII
+)
+_NAME: Final = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.ASCII)
+
+
+class AllowedHosts:
+    """The accepted names and addresses."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        """Entries are names, `*.` and a name for all its subdomains, addresses and networks. Raises `ValueError` for
+        others."""
+        self._names: set[str] = set()
+        self._below: tuple[str, ...] = ()
+        self._networks: list[_Network] = []
+        for entry in entries:
+            self._add(entry.lower())
+
+    def _add(self, entry: str) -> None:
+        with suppress(ValueError):
+            self._networks.append(ipaddress.ip_network(entry.strip("[]")))
+            return
+        if not _NAME.fullmatch(entry):
+            raise ValueError(
+                f"{entry!r} is no host: write a name, '*.' and a name, an address or a network, without scheme and port."
+            )
+        if entry.startswith("*."):
+            self._below += (entry[1:],)
+        else:
+            self._names.add(entry)
+
+    def allow(self, host: str) -> bool:
+        """Whether `host`, the value of the header, is accepted. A port is ignored."""
+        found = _HOST.match(host)
+        if found is None:
+            return False
+        name = (found[1] or found[2]).lower()
+        if name in self._names or name.endswith(self._below):
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)

@@ -1,0 +1,94 @@
+"""Extracts the text of documents in helper processes."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from gateway.documents.failures import InvalidFile, UnsupportedFile
+from gateway.documents.text import read_text
+from gateway.errors import ConfigurationError
+from gateway.process_pool import (
+    DeadlineExceeded,
+    FunctionFailed,
+    HelperFailure,
+    PoolBusy,
+    ProcessPool,
+)
+
+_CHARACTER_BYTES: Final = 8
+"""Upper bound for results: a character has at most four bytes, and those of chunks overlap by up to half."""
+
+
+class ReadingFailure(Exception):
+    """The document has no readable text. The message says why; `code` is the API's error code."""
+
+    def __init__(
+        self,
+        message: str,
+        code: Literal["server_error", "unsupported_file", "invalid_file"] = "invalid_file",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DocumentReader:
+    """Extracts the text of documents. Each document gets a new process, so none is read by a process that another one has
+    corrupted."""
+
+    def __init__(
+        self,
+        *,
+        processes: int,
+        seconds: float,
+        memory: int,
+        max_text: int,
+        preload: str = "gateway.documents.text",
+    ) -> None:
+        """`seconds` and `memory` (bytes) limit each process, `max_text` the characters of a document. Raises
+        `ConfigurationError` if a package is missing."""
+        try:
+            import lxml  # type: ignore[import-untyped]  # noqa: F401
+            import pypdf  # noqa: F401
+        except ImportError as error:
+            raise ConfigurationError(
+                "Reading documents needs the packages lxml and pypdf: pip install 'litegate[documents]'."
+            ) from error
+        self.max_text: Final = max_text
+        self.seconds: Final = seconds
+        self.pool: Final = ProcessPool(
+            processes=processes,
+            memory=memory,
+            max_result=max_text * _CHARACTER_BYTES + 1_048_576,
+            max_calls=1,
+            preload=[preload],
+        )
+
+    async def text(self, content: bytes, filename: str, *, key: str = "") -> str:
+        """The text of a document. `key` (an owner) shares the processes out. Raises `ReadingFailure`."""
+        try:
+            return await self.pool.run(
+                read_text, content, filename, self.max_text, seconds=self.seconds, key=key
+            )
+        except HelperFailure as failure:
+            raise self.failure(failure) from None
+
+    def failure(self, failure: HelperFailure) -> ReadingFailure:
+        """The failure of a call of the pool, for those who read it."""
+        match failure:
+            case DeadlineExceeded():
+                return ReadingFailure(
+                    f"The file could not be read within {self.seconds:g} seconds."
+                )
+            case FunctionFailed(name=UnsupportedFile.__name__):
+                return ReadingFailure(failure.message, "unsupported_file")
+            case FunctionFailed(name=InvalidFile.__name__):
+                return ReadingFailure(failure.message)
+            case FunctionFailed(name=MemoryError.__name__):
+                return ReadingFailure("Reading it takes more memory than this server allows.")
+            case PoolBusy():
+                return ReadingFailure("Too many files are being read.", "server_error")
+            case _:
+                return ReadingFailure("The file cannot be read: its reader broke off.")
+
+    async def close(self) -> None:
+        await self.pool.close()

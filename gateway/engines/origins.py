@@ -1,0 +1,405 @@
+"""Encoding prompts so that only the template can produce control tokens; all other text is encoded as ordinary text.
+
+A tokenizer recognizes its special tokens, and other added ones such as `<tool_call>`, anywhere in a text. A renderer
+therefore states the origin of each part of a prompt, and `OriginEncoder` ensures that
+
+- a special token, or one that marks a turn, comes only from text of the template,
+- an added token that formats use for calls, results and reasoning comes only from text of the template and of the
+  assistant's own messages,
+- everything else has the same ids as when the whole text is encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from gateway.engines.markers import KNOWN, is_marker, is_turn_marker
+from gateway.protocols import AddedToken, KnowsAddedTokens, Tokenizer
+
+
+class Origin(IntEnum):
+    """The origin of a part of a prompt."""
+
+    TEMPLATE = 0
+    """Written by the renderer: markup, whose control tokens are encoded as such."""
+    ASSISTANT = 1
+    """The assistant's own messages: markers are encoded as such, special tokens are not."""
+    OUTSIDE = 2
+    """Anything else: messages, results, documents, names, descriptions, schemas, arguments, variables."""
+
+
+Part: TypeAlias = tuple[str, Origin]
+
+_NO_WORD = "\U0010fffd\u0378"
+"""Characters that are in no vocabulary. They are encoded as bytes, or as the unknown token."""
+_MOST_TOKENS = 1_000_000
+_GAP = 1000
+"""Number of consecutive undefined ids after which a vocabulary is considered to end."""
+_ANCHORS = ("\n", "a", ".")
+
+
+class _Match(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class OriginEncoder:
+    """Encodes prompts with one tokenizer. Thread-safe if the tokenizer is. Costs one `encode` and about one check per
+    token; several times that if untrusted text contains control tokens.
+
+    `template` is the source of the chat template, if any: the added tokens in it are markers, as are those in
+    `markers`. Added tokens in `placeholders`, which stand for images, come only from the template.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        template: str = "",
+        markers: Iterable[str] = (),
+        placeholders: Iterable[str] = (),
+    ) -> None:
+        self._tokenizer = tokenizer
+        places = frozenset(placeholders)
+        added = _added_tokens(tokenizer, template, [*markers, *places])
+        named = places.union(markers)
+        self._protected: dict[str, AddedToken] = {
+            text: token
+            for text, token in added.items()
+            if text and (token.special or text in named or is_marker(text, template))
+        }
+        self._strict = frozenset(
+            text
+            for text, token in self._protected.items()
+            if token.special or text in places or is_turn_marker(text)
+        )
+        """Tokens that only the template may write; messages, even the assistant's, may not."""
+        ids = {token.id for token in self._protected.values()}
+        self._unknown = frozenset(ids.intersection(tokenizer.encode(_NO_WORD) if ids else ()))
+        """Ids that stand for characters outside the vocabulary; these occur in ordinary text."""
+        self._ids = frozenset(ids - self._unknown)
+        self._unknown_texts = [
+            t for t, token in self._protected.items() if token.id in self._unknown
+        ]
+        checked = [t for t, token in self._protected.items() if token.id in self._ids]
+        self._overlapping = _overlap(checked, added)
+        """Whether one added token can begin inside another, so that text could consume a part of the template's."""
+        self._pattern = _pattern(checked, overlapping=False)
+        self._everywhere = _pattern(checked, overlapping=True) if self._overlapping else None
+        self._text_of = {token.id: text for text, token in reversed(self._protected.items())}
+        self._spelled: dict[int, tuple[int, ...]] = {}
+        self._short: dict[bytes, int] | None = None
+        self._in_template = lru_cache(maxsize=4096)(self._ids_in)
+
+    def ordinary(self, text: str) -> list[int]:
+        """Token ids of a text, without any control token."""
+        return self.encode([(text, Origin.OUTSIDE)])
+
+    def encode(self, parts: Sequence[Part]) -> list[int]:
+        """Token ids of the prompt that consists of `parts`."""
+        text = "".join([part for part, _ in parts])
+        ids = self._tokenizer.encode(text)
+        control = self._ids
+        found = [token for token in ids if token in control]
+        unknown = any(unknown in text for unknown in self._unknown_texts)
+        if not unknown and not self._overlapping and found == self._expected_controls(parts):
+            return ids
+        return self._encode_protected(_Prompt(text, parts), ids, found)
+
+    def _expected_controls(self, parts: Sequence[Part]) -> list[int]:
+        """The control tokens that the prompt may contain."""
+        expected: list[int] = []
+        run: list[Part] = []
+        for part in parts:
+            if part[1] is not Origin.OUTSIDE:
+                run.append(part)
+            elif run and part[0]:
+                expected += self._controls_of(run)
+                run = []
+        return [*expected, *self._controls_of(run)] if run else expected
+
+    def _controls_of(self, run: Sequence[Part]) -> Sequence[int]:
+        """The control tokens in adjacent parts of the template and the assistant."""
+        text = "".join([part for part, _ in run])
+        if all(origin is Origin.TEMPLATE for _, origin in run):
+            return self._in_template(text)
+        prompt = _Prompt(text, run)
+        return [
+            self._protected[match.text].id
+            for match in self._matches(text)
+            if self._allows(prompt, match)
+        ]
+
+    def _ids_in(self, text: str) -> tuple[int, ...]:
+        return tuple(self._protected[match.text].id for match in self._matches(text))
+
+    def _matches(self, text: str) -> Iterator[_Match]:
+        if self._pattern is not None:
+            for found in self._pattern.finditer(text):
+                yield _Match(found.start(), found.end(), found[0])
+
+    def _allows(self, prompt: _Prompt, match: _Match) -> bool:
+        """Whether the origin of a token's text, at its position, may write the token."""
+        strict = self._overlapping or match.text in self._strict
+        most = Origin.TEMPLATE if strict else Origin.ASSISTANT
+        return prompt.origin(match.start, match.end) <= most
+
+    def _encode_protected(self, prompt: _Prompt, ids: list[int], found: list[int]) -> list[int]:
+        text = prompt.text
+        unknown = self._spells_unknown(prompt)
+        if self._everywhere is not None:
+            spelt = (_Match(at.start(), at.end(1), at[1]) for at in self._everywhere.finditer(text))
+            if not unknown and all(self._allows(prompt, match) for match in spelt):
+                return ids
+            return self._in_pieces(prompt)
+        matches = list(self._matches(text))
+        allowed = [self._allows(prompt, match) for match in matches]
+        in_text = [self._protected[match.text].id for match in matches]
+        if not unknown and found == in_text:
+            return self._replaced(ids, allowed)
+        if not unknown and all(allowed) and _is_subsequence(found, in_text):
+            return ids  # the tokenizer recognizes fewer of them
+        return self._in_pieces(prompt)
+
+    def _spells_unknown(self, prompt: _Prompt) -> bool:
+        """Whether any text contains the unknown token."""
+        return any(
+            prompt.origin(found.start(), found.end()) > Origin.TEMPLATE
+            for unknown in self._unknown_texts
+            for found in re.finditer(re.escape(unknown), prompt.text)
+        )
+
+    def _replaced(self, ids: list[int], allowed: Sequence[bool]) -> list[int]:
+        """`ids` with disallowed control tokens replaced by ordinary tokens of their text; `allowed` is aligned with
+        `ids`."""
+        made: list[int] = []
+        verdicts = iter(allowed)
+        for token in ids:
+            if token in self._ids and not next(verdicts):
+                made += self._spell(token)
+            else:
+                made.append(token)
+        return made
+
+    def _in_pieces(self, prompt: _Prompt) -> list[int]:
+        """Encode the text between the template's control tokens separately, and replace control tokens found in it."""
+        made: list[int] = []
+        at, before = 0, ""
+        for match in self._trusted(prompt):
+            made += self._piece(before, prompt.text[at : match.start])
+            at, before = match.end, match.text
+        return made + self._piece(before, prompt.text[at:])
+
+    def _trusted(self, prompt: _Prompt) -> Iterator[_Match]:
+        """The control tokens in text whose origin may write them; only this text is searched."""
+        for start, end in prompt.inside():
+            run = prompt.text[start:end]
+            for found in self._matches(run):
+                match = _Match(start + found.start, start + found.end, found.text)
+                if self._allows(prompt, match):
+                    yield match
+
+    def _piece(self, before: str, text: str) -> list[int]:
+        """The ids of a control token, and of the text that follows it as encoded in this context."""
+        head = [self._protected[before].id] if before else []
+        if not text:
+            return head
+        first, *more = self._without_unknown(text)
+        ids = self._tokenizer.encode(before + first)
+        ids = ids[1:] if head and ids[:1] == head else self._tokenizer.encode(first)
+        for piece in more:
+            ids += self._tokenizer.encode(piece)
+        made = head
+        for token in ids:
+            if token in self._ids:
+                made += self._spell(token)
+            else:
+                made.append(token)
+        return made
+
+    def _without_unknown(self, text: str) -> list[str]:
+        """Split the text so that no piece contains the unknown token."""
+        cuts = sorted(
+            {
+                found.start() + 1
+                for unknown in self._unknown_texts
+                for found in re.finditer(re.escape(unknown), text)
+            }
+        )
+        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    def _spell(self, token: int) -> tuple[int, ...]:
+        """The text of a control token in ordinary tokens."""
+        spelled = self._spelled.get(token)
+        if spelled is None:
+            spelled = self._spelled[token] = self._spelling(self._text_of[token])
+        return spelled
+
+    def _spelling(self, text: str) -> tuple[int, ...]:
+        """Encode the text in two halves, so that it is no longer a token; if the halves contain tokens, encode single
+        characters."""
+        data = text.encode()
+        good: list[list[int]] = []
+        for at in (2, 1, len(text) - 1):
+            if not 0 < at < len(text):
+                continue
+            ids = self._plain(text[:at]) + self._plain(text[at:])
+            if self._ids.isdisjoint(ids):
+                if self._bytes(ids) == data:
+                    return tuple(ids)
+                good.append(ids)
+        return tuple(self._of_bytes(data) or (good[0] if good else ()))
+
+    def _of_bytes(self, data: bytes) -> list[int]:
+        """`data` in tokens of single characters or bytes, searched in the whole vocabulary; empty if there are none."""
+        if self._short is None:
+            self._short = self._find_short()
+        short = self._short
+        if data in short:
+            return [short[data]]
+        ids = [short.get(data[at : at + 1]) for at in range(len(data))]
+        return [token for token in ids if token is not None] if None not in ids else []
+
+    def _find_short(self) -> dict[bytes, int]:
+        """The ordinary tokens that are no longer than one character."""
+        found: dict[bytes, int] = {}
+        missing = 0
+        for token in range(_MOST_TOKENS):
+            try:
+                value = self._tokenizer.token_bytes(token)
+            except ValueError:
+                missing += 1
+                if missing > _GAP:
+                    break
+                continue
+            missing = 0
+            if len(value) <= 4 and token not in self._ids and token not in self._unknown:
+                found.setdefault(value, token)
+        return found
+
+    def _plain(self, text: str) -> list[int]:
+        """Token ids of a text inside another text, without a leading space."""
+        ids = self._tokenizer.encode(text)
+        data = text.encode()
+        if self._bytes(ids) == data:
+            return ids
+        for anchor in _ANCHORS:
+            longer = self._tokenizer.encode(anchor + text)
+            for count in range(1, len(longer)):
+                if self._bytes(longer[:count]).lstrip(b" ") == anchor.encode():
+                    if self._bytes(longer[count:]) == data:
+                        return longer[count:]
+                    break
+        return ids
+
+    def _bytes(self, ids: Sequence[int]) -> bytes:
+        return b"".join(map(self._tokenizer.token_bytes, ids))
+
+
+class _Prompt:
+    """A text with the origin of each part."""
+
+    def __init__(self, text: str, parts: Sequence[Part]) -> None:
+        self.text = text
+        self._starts: list[int] = []
+        self._origins: list[Origin] = []
+        at = 0
+        for part, origin in parts:
+            if part:
+                self._starts.append(at)
+                self._origins.append(origin)
+                at += len(part)
+
+    def origin(self, start: int, end: int) -> Origin:
+        """The least trusted origin in `text[start:end]`."""
+        first = bisect_right(self._starts, start) - 1
+        last = bisect_right(self._starts, end - 1)
+        return max(self._origins[first:last])
+
+    def inside(self) -> Iterator[tuple[int, int]]:
+        """The ranges that the template and the assistant wrote."""
+        start = 0
+        for at, origin in zip(self._starts, self._origins, strict=True):
+            if origin is Origin.OUTSIDE:
+                if at > start:
+                    yield start, at
+                start = -1
+            elif start < 0:
+                start = at
+        if 0 <= start < len(self.text):
+            yield start, len(self.text)
+
+
+def _added_tokens(
+    tokenizer: Tokenizer, template: str, markers: Iterable[str]
+) -> Mapping[str, AddedToken]:
+    """The tokenizer's added tokens. If it does not list them, well-known ones are tried."""
+    if isinstance(tokenizer, KnowsAddedTokens):
+        return tokenizer.added_tokens
+    found: dict[str, AddedToken] = {}
+    for text in dict.fromkeys(
+        (*KNOWN, *markers, *re.findall(r"<[^<>\s]+>|\[[^\[\]\s]+\]", template))
+    ):
+        ids = tokenizer.encode(text)
+        if len(ids) == 1:
+            found[text] = AddedToken(id=ids[0], special=True)
+    return found
+
+
+def _pattern(texts: Sequence[str], *, overlapping: bool) -> re.Pattern[str] | None:
+    """A pattern that finds the longest of `texts` at a position. `overlapping`: the match is in group 1, and further
+    matches may begin inside it."""
+    if not texts:
+        return None
+    trie: dict[str, dict[str, object]] = {}
+    for text in texts:
+        node: dict[str, object] = trie  # type: ignore[assignment]
+        for character in text:
+            node = node.setdefault(character, {})  # type: ignore[assignment]
+        node[""] = {}
+    source = _source(trie)
+    return re.compile(f"(?=({source}))" if overlapping else source)
+
+
+def _source(node: Mapping[str, object]) -> str:
+    """A trie as a regular expression."""
+    literal = ""
+    while len(node) == 1 and "" not in node:
+        ((character, node),) = node.items()  # type: ignore[assignment]
+        literal += re.escape(character)
+    branches = [
+        re.escape(character) + _source(following)  # type: ignore[arg-type]
+        for character, following in node.items()
+        if character
+    ]
+    if not branches:
+        return literal
+    return f"{literal}(?:{'|'.join(branches)}){'?' if '' in node else ''}"
+
+
+def _overlap(texts: Sequence[str], added: Iterable[str]) -> bool:
+    """Whether one of `texts` and another added token can overlap in a text."""
+    protected = set(texts)
+    heads = {text[:end] for text in texts for end in range(1, len(text))}
+    tails = {text[start:] for text in texts for start in range(1, len(text))}
+    for text in added:
+        size = len(text)
+        if any(text[start:] in heads for start in range(1, size)):
+            return True
+        if any(text[:end] in tails for end in range(1, size)):
+            return True
+        inner = (text[a:b] for a in range(size) for b in range(a + 1, size + 1) if b - a < size)
+        if any(each in protected for each in inner):
+            return True
+    return False
+
+
+def _is_subsequence(few: Sequence[int], many: Sequence[int]) -> bool:
+    rest = iter(many)
+    return all(each in rest for each in few)

@@ -1,0 +1,152 @@
+"""SQLite databases. Their connections run in threads of their own, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from gateway.errors import ConfigurationError, StoreUnavailable
+
+T = TypeVar("T")
+
+_THREADS: Final = 4
+_BUSY_SECONDS: Final = 15.0
+_STEPS: Final = 100_000
+"""SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
+
+
+class Database:
+    """Runs functions with a connection, each in a transaction. Processes may share the database."""
+
+    def __init__(
+        self,
+        path: Path,
+        versions: Sequence[str],
+        *,
+        name: str,
+        setting: str,
+        check: str = "",
+        vacuum: bool = False,
+    ) -> None:
+        """Create or migrate the database at `path`, and missing folders. Raises `ConfigurationError`.
+
+        `versions` has the statements that migrate each version of the database to the next, separated by `;` at the
+        end of a line. `name` ("The files") and `setting` (the configuration key of the folder) are for messages.
+        `check` has statements that fail if SQLite lacks what is needed. `vacuum`: whether `PRAGMA incremental_vacuum` can return space to the disk.
+        """
+        self._path = path
+        self._name = name
+        self._vacuum = vacuum
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (path.parent / "opening").open("w") as opening:
+                # SQLite does not wait if two processes set the journal mode at the same time.
+                fcntl.flock(opening, fcntl.LOCK_EX)
+                self._run(lambda connection: _migrate(connection, versions, check), "IMMEDIATE")
+        except (OSError, StoreUnavailable) as error:
+            self.close()
+            raise ConfigurationError(
+                f"{setting}: {str(path)!r} cannot be opened: {error.__cause__ or error}."
+            ) from error
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of `work`, which sees a consistent snapshot and must not write. Cancelling stops it.
+
+        Raises `StoreUnavailable` if SQLite fails.
+        """
+        cancelled = threading.Event()
+
+        def watched(connection: sqlite3.Connection) -> T:
+            connection.set_progress_handler(cancelled.is_set, _STEPS)
+            try:
+                return work(connection)
+            finally:
+                connection.set_progress_handler(None, 0)
+
+        try:
+            return await self._in_thread(watched, "DEFERRED")
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `read`, for work that writes; changes are rolled back if it raises. Cancelling does not stop it."""
+        return await self._in_thread(work, "IMMEDIATE")
+
+    def now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `read`, but in the calling thread: for looking up a few rows by key. Does not wait for writers."""
+        return self._run(work, "DEFERRED")
+
+    def close(self) -> None:
+        """Waits for running work."""
+        self._threads.shutdown()
+        for connection in self._opened:
+            connection.close()
+
+    async def _in_thread(self, work: Callable[[sqlite3.Connection], T], kind: _Kind) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, work, kind)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], kind: _Kind) -> T:
+        try:
+            with transaction(self._connection(), kind) as connection:
+                return work(connection)
+        except sqlite3.DatabaseError as error:
+            raise StoreUnavailable(
+                f"{self._name} cannot be reached now ({error}). Retry later."
+            ) from error
+
+    def _connection(self) -> sqlite3.Connection:
+        known: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if known is not None:
+            return known
+        connection = sqlite3.connect(
+            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        self._opened.append(connection)
+        connection.row_factory = sqlite3.Row
+        if self._vacuum:  # must be set while the database is empty
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        self._local.connection = connection
+        return connection
+
+
+_Kind = Literal["DEFERRED", "IMMEDIATE"]
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, kind: _Kind = "IMMEDIATE"
+) -> Iterator[sqlite3.Connection]:
+    """A transaction. An immediate one takes the write lock at its beginning, so that it never has to be restarted."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _migrate(connection: sqlite3.Connection, versions: Sequence[str], check: str) -> None:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if not 0 <= version <= len(versions):
+        raise sqlite3.DatabaseError(f"it is of another version of this plugin ({version})")
+    for changes in (*versions[version:], check):
+        # `executescript` would commit the transaction.
+        for statement in changes.split(";\n"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(versions)}")

@@ -1,0 +1,54 @@
+"""The routes of `/v1/files`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.files.form import read_upload
+from gateway.files.lists import list_query
+from gateway.files.uploaded import UploadedFiles
+from gateway.protocols import AsgiApp, Reply, Route, RouteRequest
+from gateway.wire.listing import listing
+
+_MOST_LISTED: Final = 10_000
+
+
+class FileRoutes:
+    """Creates, lists, shows, sends and deletes uploaded files."""
+
+    def __init__(self, files: UploadedFiles) -> None:
+        self._files = files
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        file = "/v1/files/{file:str}"
+        return (
+            Route(method="POST", path="/v1/files", handle=self._create),
+            Route(method="GET", path="/v1/files", handle=self._list),
+            Route(method="GET", path=file, handle=self._get),
+            Route(method="DELETE", path=file, handle=self._delete),
+            Route(method="GET", path=f"{file}/content", handle=self._content),
+        )
+
+    async def _create(self, request: RouteRequest) -> Reply:
+        async with read_upload(request, self._files.limits.max_file_bytes) as upload:
+            return Reply.json(await self._files.add(request.owner or "", upload))
+
+    async def _list(self, request: RouteRequest) -> Reply:
+        query = list_query(request.query, chosen="purpose", most=_MOST_LISTED, limit=_MOST_LISTED)
+        found, more = await self._files.list(request.owner or "", query)
+        return Reply.json(listing(found, has_more=more))
+
+    async def _get(self, request: RouteRequest) -> Reply:
+        return Reply.json(await self._files.get(*_file(request)))
+
+    async def _delete(self, request: RouteRequest) -> Reply:
+        return Reply.json(await self._files.delete(*_file(request)))
+
+    async def _content(self, request: RouteRequest) -> AsgiApp:
+        return await self._files.download(*_file(request))
+
+
+def _file(request: RouteRequest) -> tuple[str, str]:
+    return request.owner or "", request.path_parameters["file"]

@@ -1,0 +1,278 @@
+"""Requests to a hub: its address and credentials, its file lists, and streams of files."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from gateway.config.hub_names import HubName, parse_name
+from gateway.config.tables import nearest
+from gateway.errors import ConfigurationError
+from gateway.hub.repository import Listing, Repository
+from gateway.net.guard import is_private, refusal
+
+if TYPE_CHECKING:
+    import httpx
+
+LISTING_BYTES = 16 * 1024 * 1024
+"""Maximum size of a file list."""
+LISTING_SECONDS = 60.0
+"""Time limit for a file list, once it has begun to arrive."""
+MAX_REDIRECTS = 5
+SECONDS = 10.0
+"""Time limit for connecting, and for each read. `HF_HUB_DOWNLOAD_TIMEOUT` replaces it."""
+
+
+class HubUnreachable(Exception):
+    """The hub does not answer, or fails. The message is a phrase that says how."""
+
+
+class HubRefusal(Exception):
+    """The hub does not give out a repository or file. `status` is HTTP's, `code` the hub's (`GatedRepo`), or ""."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"{status} {code} {message}".strip())
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class HubAnswerInvalid(Exception):
+    """The hub's answer is not accepted. The message is a phrase that says why."""
+
+
+class _Found(Struct):
+    id: str
+
+
+class Hub(Struct, frozen=True, kw_only=True):
+    """A hub and the local cache of its files."""
+
+    endpoint: str
+    """URL without a slash at its end."""
+    cache: Path
+    """The folder that all libraries of the hub share."""
+    offline: bool = False
+    """Whether only the cache may be used."""
+    headers: Mapping[str, str] = {}
+    """Headers of each request to the hub itself, with its credentials."""
+    timeout: float = SECONDS
+
+    @classmethod
+    def from_environment(cls) -> Hub:
+        """The hub that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, `HF_HOME` and the others select.
+
+        Raises `ConfigurationError` if `huggingface_hub` is not installed.
+        """
+        try:
+            from huggingface_hub import constants
+            from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented
+        except ImportError as error:
+            raise ConfigurationError(
+                "Models of the hub need the package huggingface_hub: pip install 'litegate[hub]'."
+            ) from error
+        return cls(
+            endpoint=constants.ENDPOINT,
+            cache=Path(constants.HF_HUB_CACHE).expanduser(),
+            offline=constants.is_offline_mode(),
+            headers=build_hf_headers(library_name="litegate"),
+            timeout=float(constants.HF_HUB_DOWNLOAD_TIMEOUT),
+        )
+
+    @property
+    def has_token(self) -> bool:
+        """Whether requests carry credentials."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    def repository(self, name: HubName) -> Repository:
+        """The current file list of a repository.
+
+        Raises `HubUnreachable`, `HubRefusal` or `HubAnswerInvalid`.
+        """
+        content = self._api(f"{name.repo}/revision/main?blobs=true")
+        try:
+            return msgspec.json.decode(content, type=Listing).repository(name.repo)
+        except ValueError as error:
+            raise HubAnswerInvalid("its file list cannot be read") from error
+
+    def search(self, text: str) -> list[str]:
+        """The names of repositories that the hub finds for `text`; none if it does not answer as expected."""
+        try:
+            content = self._api(f"?search={quote(text, safe='')}&limit=50")
+            found = msgspec.json.decode(content, type=list[_Found])
+        except (HubUnreachable, HubRefusal, HubAnswerInvalid, ValueError):
+            return []
+        return [each.id for each in found if parse_name(f"hf:{each.id}") is not None]
+
+    def _api(self, rest: str) -> bytearray:
+        """The answer to a request about models."""
+        slash = "" if rest.startswith("?") else "/"
+        url = f"{self.endpoint}/api/models{slash}{rest}"
+        content = bytearray()
+        with self.stream(url, same_host=True) as response:
+            deadline = time.monotonic() + LISTING_SECONDS
+            for chunk in response.iter_bytes():
+                content += chunk
+                if time.monotonic() > deadline:
+                    raise HubUnreachable("its file list does not arrive in time")
+                if len(content) > LISTING_BYTES:
+                    raise HubAnswerInvalid("its file list is larger than 16 MiB")
+        return content
+
+    def file_url(self, repository: Repository, name: str) -> str:
+        """The address of a file's content."""
+        return f"{self.endpoint}/{repository.repo}/resolve/{repository.commit}/{quote(name)}"
+
+    @contextmanager
+    def stream(
+        self, url: str, *, same_host: bool = False, offset: int = 0
+    ) -> Iterator[httpx.Response]:
+        """The answer to a GET request, from byte `offset` on, after redirects. Its status is 200 or 206.
+
+        Credentials are sent to the hub's own host only. A redirect from a public hub to a private address is rejected,
+        as is one from https to http; `same_host` rejects redirects to other hosts. Raises like `repository`.
+        """
+        from huggingface_hub import get_session
+
+        # Its own HTTP library, which is another one in its version 2.
+        from huggingface_hub.utils import httpx
+
+        session = get_session()
+        origin = url
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                request = session.build_request(
+                    "GET", url, headers=self._headers(url, origin, offset), timeout=self.timeout
+                )
+                response = session.send(request, stream=True, follow_redirects=False)
+                try:
+                    if response.has_redirect_location:
+                        url = _joined(url, response.headers["location"])
+                        check_redirect(origin, url, same_host=same_host)
+                        continue
+                    self._check(response)
+                    yield response
+                    return
+                finally:
+                    response.close()
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise HubUnreachable("it does not answer in time") from error
+        except httpx.ConnectError as error:
+            raise HubUnreachable(f"no connection: {_reason(error)}") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise HubUnreachable(_reason(error)) from error
+        raise HubAnswerInvalid(f"it redirects more than {MAX_REDIRECTS} times")
+
+    def _headers(self, url: str, origin: str, offset: int) -> dict[str, str]:
+        own = self.headers if _origin(url) == _origin(origin) else {}
+        headers = {**own, "accept-encoding": "identity"}
+        return {**headers, "range": f"bytes={offset}-"} if offset else headers
+
+    def _check(self, response: httpx.Response) -> None:
+        """Raise for any status but 200 and 206."""
+        status = response.status_code
+        if status in (200, 206):
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise HubAnswerInvalid("it compresses, which was not asked for")
+            return
+        if status == 429 or status >= 500:
+            raise HubUnreachable(f"it answers with status {status}")
+        code = response.headers.get("x-error-code", "")
+        message = response.headers.get("x-error-message", "")
+        raise HubRefusal(status, _printable(code), _printable(message))
+
+
+def check_redirect(origin: str, target: str, *, same_host: bool) -> None:
+    """Raise `HubAnswerInvalid` unless a hub at `origin` may redirect to `target`."""
+    try:
+        there, port = urlsplit(target), urlsplit(target).port
+    except ValueError as error:
+        raise HubAnswerInvalid("it redirects to an invalid URL") from error
+    here = urlsplit(origin)
+    if there.scheme not in ("http", "https") or not there.hostname:
+        raise HubAnswerInvalid("it redirects to an invalid URL")
+    if here.scheme == "https" and there.scheme != "https":
+        raise HubAnswerInvalid("it redirects to a URL without TLS")
+    if there.hostname == here.hostname:
+        return
+    if same_host:
+        raise HubAnswerInvalid("it redirects to another host")
+    own = _addresses(here.hostname or "", here.port)
+    allow_private = own != [] and all(map(is_private, own))
+    for address in _addresses(there.hostname, port):
+        if (kind := refusal(address, allow_private=allow_private)) is not None:
+            raise HubAnswerInvalid(f"it redirects to a {kind} address")
+
+
+def refusal_sentence(refused: HubRefusal, name: HubName, hub: Hub, known: list[str]) -> str:
+    """What to do about a repository that the hub does not give out. `known` are those in the cache."""
+    page = f"{hub.endpoint}/{name.repo}"
+    if refused.code == "GatedRepo":
+        if hub.has_token:
+            return (
+                f"{name.repo} is gated, and the account of HF_TOKEN has no access: ask for it at {page}, then try again."
+            )  # fmt: skip
+        return (
+            f"{name.repo} is gated: accept its terms at {page}, and set HF_TOKEN to a token of that account "
+            f"({hub.endpoint}/settings/tokens)."
+        )
+    if refused.status == 401 and "credentials" in refused.message:
+        return f"{hub.endpoint} does not accept the token in HF_TOKEN; set a valid one, or none."
+    if refused.code == "RevisionNotFound":
+        return f"{name.repo} has no files at {hub.endpoint}; name another repository."
+    if refused.code == "EntryNotFound":
+        return f"{name.repo} no longer has a file that its list names; try again."
+    if refused.code == "RepoNotFound" or refused.status in (401, 404):
+        near = nearest(name.repo, known)
+        hint = f"did you mean {near}? Otherwise check" if near is not None else "check"
+        private = (
+            "or whether the account of HF_TOKEN may read it"
+            if hub.has_token
+            else "or set HF_TOKEN if it is private"
+        )
+        where = (
+            f"{hub.endpoint} has no repository {name.repo}"
+            if name.explicit
+            else f"there is no file or folder {str(name)!r} here, and {hub.endpoint} has no repository {name.repo}"
+        )
+        return f"{where}: {hint} the spelling, {private}."
+    detail = f" ({refused.message})" if refused.message else ""
+    return f"{hub.endpoint} refuses {name.repo} with status {refused.status}{detail}."
+
+
+def _addresses(host: str, port: int | None) -> list[str]:
+    """The addresses of a host, as far as they can be found here; a proxy may know more."""
+    try:
+        found = socket.getaddrinfo(host, port or 443, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(entry[4][0]) for entry in found]
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise HubAnswerInvalid("it redirects to an invalid URL") from error
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _reason(error: Exception) -> str:
+    return _printable(str(error)) or type(error).__name__
+
+
+def _printable(text: str) -> str:
+    """`text` without control characters, on one line and not long."""
+    return "".join(each if each.isprintable() else " " for each in text)[:200].strip()

@@ -1,0 +1,24 @@
+"""Models in GGUF format in a local folder, told apart as those of a repository are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.hub.repository import Repository, RepositoryFile
+from gateway.hub.selection import gguf_models, is_projector
+
+
+def models_in_folder(folder: Path) -> list[Path]:
+    """The complete models in `folder`: their files, or the first parts of split ones."""
+    return sorted(folder / model.name for model in gguf_models(_contents(folder)))
+
+
+def projector_in_folder(folder: Path) -> Path | None:
+    """The multimodal projector in `folder`, if it has one projector and one model; else it may be another model's."""
+    found = [file.name for file in _contents(folder).files if is_projector(file.name)]
+    return folder / found[0] if len(found) == 1 and len(models_in_folder(folder)) == 1 else None
+
+
+def _contents(folder: Path) -> Repository:
+    files = [RepositoryFile(each.name, each.stat().st_size, "") for each in folder.glob("*.gguf")]
+    return Repository(repo=str(folder), commit="", files=tuple(files))

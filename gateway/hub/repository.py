@@ -1,0 +1,84 @@
+"""What a repository contains: the file list of a hub, and that of the local cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from gateway.config.hub_names import is_safe_path
+
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+
+
+class RepositoryFile(Struct, frozen=True):
+    """A file of a repository."""
+
+    name: str
+    """Its path in the repository. Always safe to append to a folder."""
+    size: int
+    digest: str
+    """SHA-256 of a large file; of others the SHA-1 that git computes. The name of its blob in the cache."""
+
+
+class Repository(Struct, frozen=True, kw_only=True):
+    """One revision of a repository."""
+
+    repo: str
+    commit: str
+    files: tuple[RepositoryFile, ...]
+
+    def named(self, name: str) -> RepositoryFile | None:
+        """The file with that path."""
+        return next((file for file in self.files if file.name == name), None)
+
+
+class _Lfs(Struct):
+    sha256: str | None = None
+    size: int | None = None
+
+
+class _Sibling(Struct):
+    rfilename: str
+    size: int | None = None
+    blobId: str | None = None  # noqa: N815  # the hub's name
+    lfs: _Lfs | None = None
+
+
+class Listing(Struct):
+    """A hub's answer to `GET /api/models/<repo>/revision/<revision>?blobs=true`, as far as it is used."""
+
+    sha: str
+    siblings: list[_Sibling] = []
+    id: str = ""
+
+    def repository(self, repo: str) -> Repository:
+        """The revision. Files without size or hash, or with unsafe paths, are left out.
+
+        Raises ValueError if the commit is not one.
+        """
+        if not _COMMIT.match(self.sha):
+            raise ValueError("the hub's answer has no valid commit")
+        return Repository(repo=repo, commit=self.sha, files=tuple(self._files()))
+
+    def _files(self) -> Iterable[RepositoryFile]:
+        for each in self.siblings:
+            lfs = each.lfs
+            digest = (lfs and lfs.sha256) or each.blobId
+            size = lfs.size if lfs is not None and lfs.size is not None else each.size
+            if digest is None or size is None or size < 0 or not _DIGEST.match(digest):
+                continue
+            if is_safe_path(each.rfilename):
+                yield RepositoryFile(each.rfilename, size, digest)
+
+
+def is_commit(text: str) -> bool:
+    """Whether `text` is a commit's hash."""
+    return _COMMIT.match(text) is not None
+
+
+def is_digest(text: str) -> bool:
+    """Whether `text` is a SHA-1 or SHA-256 in hexadecimal."""
+    return _DIGEST.match(text) is not None

@@ -1,0 +1,71 @@
+"""The answer of a plugin's API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.deltas import Delta
+from gateway.loop.choices import ByteSink
+from gateway.loop.generation import Generation, Generator
+from gateway.loop.server_tool_loop import ServerToolLoop
+from gateway.protocols import AnswerWriter, CallWriter, FinishReason, Outcome, ToolResult
+
+
+class ApiChoice:
+    """The single choice of an API's answer, written by the API's `AnswerWriter`. Implements `ToolAnswerWriter`."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        first: Generation,
+        writer: AnswerWriter,
+        tools: ServerToolLoop,
+        *,
+        max_turns: int | None = None,
+        max_uses: Mapping[str, int] = {},
+    ) -> None:
+        self.generator = generator
+        self._first = first
+        self._writer = writer
+        self.feed = writer.feed
+        self._tools = tools
+        self._max_turns = max_turns
+        self._max_uses = max_uses
+        self._reason: FinishReason = "stop"
+
+    @property
+    def cut_off(self) -> bool:
+        return self._reason in ("length", "content_filter")
+
+    async def run(self, sink: ByteSink) -> bytes:
+        writer = self._writer
+        if self._tools.offered:
+            await self._tools.run(
+                self._first, self, sink, max_turns=self._max_turns, max_uses=self._max_uses
+            )
+        else:
+            await self.generator.run(self._first, self, sink)
+        return writer.finish(
+            Outcome(
+                reason=self._reason,
+                stop_reason=self.generator.stop_reason,
+                usage=self.generator.tokens.usage(),
+                context_full=self._context_full(),
+                paused=self._tools.paused,
+            )
+        )
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
+        self._reason = reason
+        return self._writer.end(held, reason)
+
+    def called(self, result: ToolResult) -> bytes:
+        return self._writer.called(result) if isinstance(self._writer, CallWriter) else b""
+
+    def _context_full(self) -> bool:
+        generator = self.generator
+        limit = generator.model.info.max_model_len
+        wanted = self._first.request.sampling.max_tokens
+        if self._reason != "length" or limit is None or wanted == generator.tokens.output:
+            return False
+        return generator.context >= limit - 1  # engines may reserve one position

@@ -1,0 +1,35 @@
+"""What the chunks of Chat Completions and of Completions have in common."""
+
+from __future__ import annotations
+
+from gateway.wire.chat import CompletionUsage
+from gateway.wire.common import encode
+
+SSE_END = b"}\n\n"
+
+
+def chunk_head(
+    chunk_id: str,
+    kind: str,
+    created: int,
+    model: str,
+    service_tier: str | None,
+    system_fingerprint: str | None = None,
+) -> bytes:
+    """The common beginning of all chunks of an answer, up to `choices`."""
+    head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,' % (
+        encode(chunk_id),
+        encode(kind),
+        created,
+        encode(model),
+    )
+    if service_tier is not None:
+        head += b'"service_tier":%b,' % encode(service_tier)
+    if system_fingerprint is not None:
+        head += b'"system_fingerprint":%b,' % encode(system_fingerprint)
+    return head + b'"choices":['
+
+
+def usage_chunk(head: bytes, usage: CompletionUsage) -> bytes:
+    """The chunk after the last choice."""
+    return b'%b],"usage":%b}\n\n' % (head, encode(usage))

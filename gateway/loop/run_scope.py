@@ -1,0 +1,148 @@
+"""The lifecycle of one run: its place in the queue, its deadline, and what ends it early."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from gateway.errors import DeadlineExceeded, GatewayError
+from gateway.runtime.admission import Reservation
+from gateway.runtime.services import ServedModel, Services
+
+logger = logging.getLogger("gateway.loop.run_scope")
+
+
+class RunScope:
+    """What all runs have in common. A run reserves, does its work within `stoppable`, and reads how that ended.
+
+    A run is not referred to by its scope: both are freed without the garbage collector.
+    """
+
+    def __init__(self, services: Services, *, name: str, subject: str = "The response") -> None:
+        """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence."""
+        self.error: GatewayError | None = None
+        """Why the run failed, once it has."""
+        self.cancelled = False
+        """Whether the run was cancelled by `cancel`. A client that leaves is a `CancelledError` instead."""
+        self._services = services
+        self._name = name
+        self._subject = subject
+        self._reservation: Reservation | None = None
+        self._stopped_by: GatewayError | None = None
+        self._task: asyncio.Task[object] | None = None
+        """The task of the run while it can be stopped."""
+
+    def reserve(self, model: ServedModel) -> None:
+        """Take a place in the queue of `model`. Raises `RateLimited`."""
+        self._reservation = model.admission.reserve()
+
+    @property
+    def turn(self) -> Reservation:
+        """The place in the queue. Entered once, it waits for the turn and holds it."""
+        assert self._reservation is not None, "reserve comes before the work"
+        return self._reservation
+
+    def abandon(self) -> None:
+        """Give back the place in the queue, if it was not used. May be called twice, and after the run."""
+        if self._reservation is not None:
+            self._reservation.cancel()
+
+    def raise_error(self) -> None:
+        """Raise `error`, if the run has failed."""
+        if self.error is not None:
+            raise self.error
+
+    def stop(self, error: GatewayError) -> None:
+        """Make the work fail with `error`. Does nothing if it has not begun, has ended or is stopped already."""
+        if self._task is not None and self._stopped_by is None:
+            self._stopped_by = error
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        """End the work as cancelled. Work that has not begun finds `cancelled` set.
+
+        Does nothing if the work has ended, or is cancelled or stopped already.
+        """
+        if not self.cancelled and self._stopped_by is None:
+            self.cancelled = True
+            if self._task is not None:
+                self._task.cancel()
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within the context, a shutdown waits for the run, and then stops it."""
+        self._services.runs.add(self)
+        try:
+            yield
+        finally:
+            self._services.runs.discard(self)
+
+    def stoppable(self) -> _Stoppable:
+        """The context of the work, which ends early at the deadline, by `stop` or by `cancel`.
+
+        The context raises nothing but the cancellation of the task by others, as when the client has gone. Anything else
+        that ends the work is `error` or `cancelled` afterwards. A place in the queue that was not used is given back.
+        """
+        return _Stoppable(self)
+
+    def _begin(self) -> asyncio.TimerHandle:
+        self._task = asyncio.current_task()
+        seconds = self._services.settings.request_timeout
+        return asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
+
+    def _expire(self, seconds: float) -> None:
+        self.stop(
+            DeadlineExceeded(
+                f"{self._subject} took longer than {seconds:g} seconds, which is this server's limit."
+            )
+        )
+
+    def _end(self, cause: BaseException | None) -> bool:
+        """Take down what ended the work; whether that is all there is to do about it."""
+        task, self._task = self._task, None
+        self.abandon()
+        match cause:
+            case None:
+                return True
+            case GatewayError():
+                self.error = cause
+            case asyncio.CancelledError():
+                if not self.cancelled and self._stopped_by is None:
+                    return False
+                if task is not None:
+                    task.uncancel()
+                if not self.cancelled:
+                    self.error = self._stopped_by
+            case Exception():
+                # A plugin or the gateway itself is at fault: the client is told that, the log is told what.
+                logger.error("%s failed", self._name, exc_info=cause)
+                self.error = GatewayError("The server had an internal error on this request.")
+            case _:
+                return False
+        return True
+
+
+class _Stoppable:
+    """See `RunScope.stoppable`. Not a generator: every token passes through the frames that wait for it."""
+
+    __slots__ = ("_deadline", "_scope")
+
+    def __init__(self, scope: RunScope) -> None:
+        self._scope = scope
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        self._deadline = self._scope._begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        cause: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        return self._scope._end(cause)

@@ -1,0 +1,124 @@
+"""Size limits on the schemas, patterns and grammars of a request, checked before anything else processes them.
+
+The checks are linear and not recursive: a schema with nesting, references or repetition is measured as written. The
+time to compile it is limited by the engine (`gateway.engines.compiling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.config import SchemaLimits
+from gateway.constraints import Const, Constraint, Grammar, JsonSchema, OneOf, Regex
+from gateway.errors import InvalidRequest, ParamPath
+from gateway.json_schema import measure
+from gateway.loop.param_paths import TEXT_SCHEMA
+from gateway.protocols import ToolDefinition, Turn
+
+CODE = "schema_too_large"
+
+
+def check_limits(
+    turn: Turn,
+    structure: Constraint | None,
+    tool_params: Mapping[str, ParamPath],
+    limits: SchemaLimits,
+) -> None:
+    """Raise `InvalidRequest`, naming the parameter and the limit, if a constraint of the turn exceeds the limits.
+
+    `structure`, if given, is the constraint on the final text, in place of the turn's text format.
+    """
+    size = 0
+    if structure is not None:
+        size += _check(structure, limits, TEXT_SCHEMA)
+    elif turn.text_format.schema is not None:
+        size += _check(JsonSchema(turn.text_format.schema), limits, TEXT_SCHEMA)
+    for tool in turn.tools:
+        size += _check_tool(tool, limits, tool_params.get(tool.name, ("tools",)))
+        if size > limits.max_bytes:
+            raise _too_large(
+                "All schemas, patterns and grammars of the request together", "bytes", size,
+                limits.max_bytes, "max_bytes", ("tools",),
+            )  # fmt: skip
+
+
+def _check_tool(tool: ToolDefinition, limits: SchemaLimits, param: ParamPath) -> int:
+    try:
+        size = 0
+        if tool.parameters:
+            size += _check(JsonSchema(tool.parameters), limits, param)
+        if tool.grammar is not None:
+            size += _check(tool.grammar, limits, param)
+    except InvalidRequest as error:
+        error.message = f"Tool '{tool.name}': {error.message}"
+        raise
+    return size
+
+
+def _check(constraint: Constraint, limits: SchemaLimits, param: ParamPath) -> int:
+    """Check a schema, a pattern, a grammar or a choice. Returns its size in bytes."""
+    match constraint:
+        case JsonSchema(schema):
+            return _check_schema(schema, limits, param)
+        case Regex(pattern):
+            size = len(pattern.encode())
+            if size > limits.max_pattern_bytes:
+                raise _too_large(
+                    "The pattern", "bytes", size, limits.max_pattern_bytes, "max_pattern_bytes", param
+                )  # fmt: skip
+            return size
+        case Grammar(_, definition):
+            size = len(definition.encode())
+            if size > limits.max_grammar_bytes:
+                raise _too_large(
+                    "The grammar", "bytes", size, limits.max_grammar_bytes, "max_grammar_bytes", param
+                )  # fmt: skip
+            return size
+        case OneOf(options):
+            if len(options) > limits.max_enum_values:
+                raise _too_large(
+                    "The choice", "options", len(options), limits.max_enum_values,
+                    "max_enum_values", param,
+                )  # fmt: skip
+            size = sum(len(option.text.encode()) for option in options if isinstance(option, Const))
+            if size > limits.max_bytes:
+                raise _too_large("The choice", "bytes", size, limits.max_bytes, "max_bytes", param)
+            return size
+        case _:
+            return 0
+
+
+def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamPath) -> int:
+    counts = measure(schema, max_depth=limits.max_depth)
+    if counts is None:
+        raise InvalidRequest(
+            f"The JSON schema is nested more than {limits.max_depth} levels deep, the bound of this server "
+            "(max_depth). Make it flatter, or refer to parts of it with $ref.",
+            param=param,
+            code=CODE,
+        )
+    for what, number, bound, key in (
+        ("properties", counts.properties, limits.max_properties, "max_properties"),
+        ("enumeration values", counts.enum_values, limits.max_enum_values, "max_enum_values"),
+        ("members of anyOf, oneOf and allOf", counts.alternatives, limits.max_alternatives, "max_alternatives"),
+        ("bytes in its patterns", counts.pattern_bytes, limits.max_pattern_bytes, "max_pattern_bytes"),
+    ):  # fmt: skip
+        if number > bound:
+            raise _too_large("The JSON schema", what, number, bound, key, param)
+    size = len(msgspec.json.encode(schema))
+    if size > limits.max_bytes:
+        raise _too_large("The JSON schema", "bytes", size, limits.max_bytes, "max_bytes", param)
+    return size
+
+
+def _too_large(
+    subject: str, what: str, number: int, bound: int, key: str, param: ParamPath
+) -> InvalidRequest:
+    return InvalidRequest(
+        f"{subject} has {number} {what}; this server takes at most {bound} ({key}). Make it smaller.",
+        param=param,
+        code=CODE,
+    )

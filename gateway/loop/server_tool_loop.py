@@ -1,0 +1,106 @@
+"""The tool-call loop of APIs whose answers do not consist of Responses items: Chat Completions and plugins' APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from gateway.assembly.item_builders import ServerCallBuilder
+from gateway.assembly.items import ItemAssembler
+from gateway.deltas import Delta
+from gateway.loop.choices import ByteSink
+from gateway.loop.generation import Generation, Generator
+from gateway.loop.turns import TurnLoop
+from gateway.loop.writers import GenerationWriter
+from gateway.protocols import FinishReason, ToolResult
+from gateway.runtime.services import Services
+from gateway.tools.calls import ToolCalls
+from gateway.tools.toolset import Toolset
+from gateway.wire.ids import new_id
+
+
+class ToolAnswerWriter(GenerationWriter[bytes], Protocol):
+    """Writes an answer in which the gateway runs tools. Deltas of their calls arrive like those of any other call."""
+
+    def called(self, result: ToolResult) -> bytes:
+        """Write the result of a call. Called after `end`, in the order in which the calls were written."""
+        ...
+
+
+class ServerToolLoop:
+    """Runs the gateway's tool calls between the generations of one answer.
+
+    Beside the answer it builds the items of the Responses API, from which the next turn is made: renderers and tools
+    receive the same input from each API.
+    """
+
+    def __init__(self, toolset: Toolset, services: Services, generator: Generator) -> None:
+        self.offered = bool(toolset.bound_tools)
+        self.paused = False
+        """Whether the turn limit ended an answer that could continue."""
+        self._toolset = toolset
+        self._services = services
+        self._generator = generator
+
+    async def run(
+        self,
+        first: Generation,
+        writer: ToolAnswerWriter,
+        sink: ByteSink,
+        *,
+        max_turns: int | None = None,
+        max_uses: Mapping[str, int] = {},
+    ) -> None:
+        """Run `first` and the generations that follow. Raises `GatewayError`.
+
+        For `max_turns` see `TurnLoop`, for `max_uses` see `ToolCalls`.
+        """
+        known = first.turn.results
+        items = ItemAssembler(roles=self._toolset.roles, new_id=new_id, known=known)
+        calls = ToolCalls(
+            new_id("resp_"),
+            self._toolset.bound_tools,
+            turn=first.turn,
+            max_calls=None,
+            max_uses=max_uses,
+            max_parallel=self._services.settings.max_parallel_tool_calls,
+            metrics=self._services.metrics,
+        )
+        loop = TurnLoop(
+            self._generator, items, calls, _WriterWithItems(writer, items), max_turns=max_turns
+        )
+        async with AsyncExitStack() as sessions:
+            await loop.run(first, sink, sessions)
+        self.paused = loop.paused
+
+
+class _WriterWithItems:
+    """Writes an answer, and builds its items beside it. Implements `TurnWriter`."""
+
+    def __init__(self, writer: ToolAnswerWriter, items: ItemAssembler) -> None:
+        self._writer = writer
+        self._items = items
+        self._feed = writer.feed
+        self._gather = items.gather
+
+    def feed(self, deltas: Sequence[Delta]) -> bytes:
+        self._gather(deltas)
+        return self._feed(deltas)
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
+        self._gather(held)
+        self._items.end_generation(reason)
+        return self._writer.end(held, reason)
+
+    def running(self, calls: Sequence[ServerCallBuilder]) -> bytes:
+        """Nothing: these answers show the call and its result."""
+        return b""
+
+    def progressed(self, call: ServerCallBuilder) -> bytes:
+        """Nothing, as for `running`."""
+        return b""
+
+    def called(self, call: ServerCallBuilder, result: ToolResult) -> bytes:
+        self._items.call_finished(call, result)
+        return self._writer.called(result)

@@ -1,0 +1,143 @@
+"""The required format of an answer: `response_format`, and the corresponding fields of self-hosted engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.constraints import Const, Constraint, Grammar, OneOf, Regex
+from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
+from gateway.protocols import Capability, TextFormat
+from gateway.wire.structured import (
+    JsonSchemaResponse,
+    StructuredOutputs,
+    StructuredParameters,
+    TextResponse,
+)
+
+_OLDER = ("json", "regex", "choice", "grammar")
+
+
+def text_format_of(request: StructuredParameters) -> TextFormat:
+    """The text format, from whichever parameter sets it. Raises `InvalidRequest` if two do."""
+    asked = _requested_format(request)
+    wanted = request.response_format
+    if wanted is not None and asked is not None and not isinstance(wanted, TextResponse):
+        raise InvalidRequest(
+            f"'response_format' and '{param_text(asked[0])}' both say what the answer must be. Send one of them.",
+            param=asked[0],
+            code="mutually_exclusive_parameters",
+        )
+    match wanted:
+        case JsonSchemaResponse(json_schema=schema):
+            return TextFormat(
+                kind="json_schema",
+                name=schema.name,
+                schema=schema.schema or {},
+                strict=bool(schema.strict),
+                description=schema.description,
+            )
+        case None | TextResponse():
+            pass
+        case _:
+            return TextFormat(kind="json_object")
+    match asked:
+        case (param, "json", value):
+            return TextFormat(
+                kind="json_schema", name="answer", schema=_schema(value, param), strict=True
+            )
+        case (_, "json_object", _):
+            return TextFormat(kind="json_object")
+        case _:
+            return TextFormat()
+
+
+def text_path(request: StructuredParameters) -> ParamPath:
+    """The path of the parameter that sets the format of the final text."""
+    if isinstance(request.response_format, JsonSchemaResponse):
+        return ("response_format", "json_schema", "schema")
+    asked = _requested_format(request)
+    return ("response_format",) if asked is None else asked[0]
+
+
+def structure_of(
+    request: StructuredParameters, capabilities: frozenset[Capability]
+) -> Constraint | None:
+    """A constraint that no text format can express: a pattern, a choice or a grammar. Raises `Unsupported` if the
+    engine does not support it."""
+    asked = _requested_format(request)
+    if asked is None:
+        return None
+    param, kind, value = asked
+    match kind:
+        case "regex":
+            _require_capability("regex", capabilities, param)
+            return Regex(value)
+        case "choice":
+            if not value:
+                raise InvalidRequest("The list of choices is empty.", param=param)
+            return OneOf(tuple(map(Const, value)))
+        case "grammar":
+            syntax: Any = "gbnf" if "::=" in value else "lark"
+            _require_capability(syntax, capabilities, param)
+            return Grammar(syntax, value)
+        case "structural_tag":
+            raise Unsupported(
+                "Structural tags are not available on this server. Use tools, or a JSON schema.",
+                param=param,
+            )
+        case _:
+            return None
+
+
+def _requested_format(request: StructuredParameters) -> tuple[ParamPath, str, Any] | None:
+    """The parameter that sets the format of the final text, its kind, and its value."""
+    found: list[tuple[ParamPath, str, Any]] = []
+    outputs = request.structured_outputs
+    if outputs is not None:
+        for name in StructuredOutputs.__struct_fields__:
+            value = getattr(outputs, name)
+            if value is not None and value is not False:
+                found.append((("structured_outputs", name), name, value))
+        if not found:
+            raise InvalidRequest(
+                "structured_outputs is empty. Set one of json, regex, choice, grammar and json_object.",
+                param="structured_outputs",
+            )
+    for name in _OLDER:
+        value = getattr(request, f"guided_{name}")
+        if value is not None:
+            found.append(((f"guided_{name}",), name, value))
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"'{param_text(found[0][0])}' and '{param_text(found[1][0])}' both say what the answer must be. Send one of them.",
+            param=found[1][0],
+            code="mutually_exclusive_parameters",
+        )
+    return found[0] if found else None
+
+
+def _schema(value: Any, param: ParamPath) -> dict[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(
+            "The JSON schema must be an object, or the JSON text of one.",
+            param=param,
+            code="invalid_value",
+        )
+    return value
+
+
+def _require_capability(
+    capability: Capability, capabilities: frozenset[Capability], param: ParamPath
+) -> None:
+    if capability not in capabilities:
+        raise Unsupported(
+            f"The engine of this model cannot enforce '{capability}'. Leave it out, or use another model.",
+            param=param,
+        )

@@ -1,0 +1,44 @@
+"""Writers: what turns the output of generations into values for a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from gateway.assembly.item_builders import ServerCallBuilder
+from gateway.deltas import Delta
+from gateway.protocols import FinishReason, ToolResult
+
+OutT = TypeVar("OutT")
+OutT_co = TypeVar("OutT_co", covariant=True)
+
+Sink: TypeAlias = Callable[[OutT], Awaitable[None]]
+"""Takes what is ready at once. Awaiting what it returns is the back-pressure; see `gateway.loop.sinks`."""
+
+
+class GenerationWriter(Protocol[OutT_co]):
+    """Writes the output of a generation. Each method returns a value for the sink, which is skipped if it is empty."""
+
+    def feed(self, deltas: Sequence[Delta]) -> OutT_co:
+        """Write further output. Called for every token."""
+        ...
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT_co:
+        """Write the end of the output; `held` are its last deltas."""
+        ...
+
+
+class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):
+    """Writes the output of several generations and the gateway-run calls between them."""
+
+    def running(self, calls: Sequence[ServerCallBuilder]) -> OutT_co:
+        """Write that `calls` are being run. Called after `end`, if the model called tools of the gateway."""
+        ...
+
+    def progressed(self, call: ServerCallBuilder) -> OutT_co:
+        """Write that a running call has reported progress. Called before its `called`."""
+        ...
+
+    def called(self, call: ServerCallBuilder, result: ToolResult) -> OutT_co:
+        """Write the result of a call. Called for each of them, in the order of the output."""
+        ...

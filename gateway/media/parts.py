@@ -1,0 +1,50 @@
+"""The parts of a conversation that are images or sounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from gateway.errors import ParamPath
+from gateway.protocols import MediaSource
+from gateway.protocols.media import media_source
+from gateway.wire.content import InputAudio, InputImage, MessageContent
+from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
+
+
+class MediaPart(Struct, frozen=True, kw_only=True):
+    """A part that is an image or a sound."""
+
+    source: MediaSource
+    param: ParamPath
+    """Path of the part, as `("input", 3, "content", 0)`."""
+
+    @property
+    def value_param(self) -> ParamPath:
+        """Path of the value that names or contains the image or sound."""
+        if self.source.kind == "audio":
+            return (*self.param, "input_audio", "data")
+        by_id = self.source.file_id and not self.source.url
+        return (*self.param, "file_id" if by_id else "image_url")
+
+
+def media_parts(items: Sequence[Item], start: int = 0) -> Iterator[MediaPart]:
+    """The images and sounds in messages and in outputs of the client's tools, from the item with index `start` on."""
+    for index in range(start, len(items)):
+        match items[index]:
+            case Message(content=content):
+                yield from _among(content, ("input", index, "content"))
+            case (
+                FunctionCallOutput(output=list(content))
+                | CustomToolCallOutput(output=list(content))
+            ):
+                yield from _among(content, ("input", index, "output"))
+            case _:
+                pass
+
+
+def _among(content: Sequence[MessageContent], param: ParamPath) -> Iterator[MediaPart]:
+    for index, part in enumerate(content):
+        if isinstance(part, InputImage | InputAudio):
+            yield MediaPart(source=media_source(part), param=(*param, index))

@@ -1,0 +1,305 @@
+"""Reading images and sounds: loading their bytes, and decoding these in helper processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from hashlib import sha256
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from gateway.config import MediaConfig
+from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
+from gateway.files.uploaded import uploaded_files
+from gateway.media.cache import MediaCache
+from gateway.media.encoded import data_start, decode_base64, is_data_url, too_large
+from gateway.media.refused import (
+    EMPTY_FILE,
+    FILE_NOT_FOUND,
+    FILE_TOO_LARGE,
+    INVALID_IMAGE,
+    INVALID_SOUND,
+    INVALID_URL,
+    PARSE_ERROR,
+    MediaRefused,
+)
+from gateway.media.resolver import MediaResolver
+from gateway.media.sounds import read_sound
+from gateway.net.guard import Resolve, resolve
+from gateway.process_pool import (
+    DeadlineExceeded,
+    FunctionFailed,
+    HelperFailure,
+    PoolBusy,
+    ProcessPool,
+)
+from gateway.protocols import Media, MediaKind, MediaSource
+
+_AT_ONCE: Final = 8
+"""Fetches of one owner, and files of one owner that are decoded."""
+_CALLS: Final = 500
+"""Number of files that one process decodes before it is replaced."""
+_PROCESS_BYTES: Final = 256 << 20
+"""Address space of a helper process besides files and pixels."""
+_PIXEL_BYTES: Final = 24
+"""Memory for each pixel of a file, at most: a WebP decoder's canvases, and the image with and without transparency."""
+_WRITTEN_BYTES: Final = 16
+"""Memory for each pixel of the encoded image, at most."""
+_RESULT_BYTES: Final = 4
+"""Of an encoded pixel, at most."""
+
+_PRELOAD: Final = (
+    "gateway.media.images",
+    "gateway.media.sounds",
+    "PIL.ImageFile",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.MpoImagePlugin",  # JPEG files of some cameras
+    "PIL.PngImagePlugin",
+    "PIL.TiffImagePlugin",  # reads EXIF data
+    "PIL.WebPImagePlugin",
+)
+
+
+class ReadFile(Protocol):
+    """Reads uploaded files."""
+
+    async def __call__(self, owner: str, file_id: str, *, max_bytes: int) -> bytes:
+        """The content of a file of `owner`. Raises `NotFound`, or `PayloadTooLarge` without reading it."""
+        ...
+
+
+class MediaReader:
+    """Reads images and sounds for all requests. An asynchronous context manager, which ends the helper processes."""
+
+    def __init__(
+        self,
+        config: MediaConfig,
+        *,
+        read_file: ReadFile | None = None,
+        resolve: Resolve = resolve,
+    ) -> None:
+        """Without `read_file`, parts with a `file_id` are refused. Raises `ConfigurationError` if a package is missing."""
+        self.config = config
+        self._read_file = read_file
+        try:
+            from gateway.media.images import read_image
+        except ImportError as error:
+            raise ConfigurationError(
+                "Models that take images need the package Pillow: pip install 'litegate[media]'."
+            ) from error
+        self._read_image = read_image
+        self._fetcher = None
+        if config.allow_hosts:
+            try:
+                from gateway.media.fetching import Fetcher
+            except ImportError as error:
+                raise ConfigurationError(
+                    "Fetching images (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
+                ) from error
+            self._fetcher = Fetcher(config, resolve)
+        self._cache = MediaCache(config.cache_bytes)
+        self._fetches = _Shares()
+        self._decodes = _Shares()
+        largest = max(config.max_side, config.max_side_high)
+        self._pool = ProcessPool(
+            processes=config.decode_processes,
+            memory=(
+                _PROCESS_BYTES
+                + config.max_bytes * 2
+                + config.max_pixels * _PIXEL_BYTES
+                + largest * largest * _WRITTEN_BYTES
+            ),
+            max_waiting=1024,
+            max_result=max(_RESULT_BYTES * largest * largest, config.max_bytes) + (1 << 20),
+            max_calls=_CALLS,
+            preload=_PRELOAD,
+        )
+
+    def resolver(
+        self, owner: str, kinds: Collection[MediaKind] = ("image", "audio")
+    ) -> MediaResolver:
+        """A resolver for the turns of one answer. Parts of other `kinds` are left to the renderer, which refuses them."""
+        return MediaResolver(
+            self.read,
+            owner,
+            kinds=kinds,
+            max_parts=self.config.max_parts,
+            max_total_bytes=self.config.max_total_bytes,
+        )
+
+    async def read(self, source: MediaSource, owner: str) -> Media:
+        """The image or sound that `source` names. Raises `MediaRefused`, or `RateLimited`."""
+        if source.kind == "audio":
+            if source.detail != "wav":
+                raise MediaRefused(
+                    INVALID_SOUND,
+                    f"Audio in the format {source.detail[:20]!r} cannot be read here. Send a WAV file.",
+                )
+            return await self._read_encoded(source, source.data, 0, owner)
+        if is_data_url(source.url):
+            return await self._read_encoded(source, source.url, data_start(source.url), owner)
+        async with self._fetches.of(owner):
+            if source.url:
+                data = await self._fetched(source.url)
+            else:
+                data = await self._file(source.file_id, owner)
+            async with self._decodes.of(owner):
+                digest = await asyncio.to_thread(_digest, data)
+                return await self._read_bytes(source, data, digest, owner)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def __aenter__(self) -> MediaReader:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _fetched(self, url: str) -> bytes:
+        if self._fetcher is None:
+            raise MediaRefused(
+                INVALID_URL,
+                "This server fetches no images. Send the image as a data: URL, or have its host added to "
+                "media.allow_hosts in the server's configuration.",
+            )
+        return await self._fetcher.fetch(url)
+
+    async def _file(self, file_id: str, owner: str) -> bytes:
+        if not file_id:
+            raise MediaRefused(
+                INVALID_URL, "The image has neither 'image_url' nor 'file_id'. Add one."
+            )
+        read_file = self._read_file
+        if read_file is None and (served := uploaded_files()) is not None:
+            read_file = served.read
+        if read_file is None:
+            raise MediaRefused(
+                FILE_NOT_FOUND,
+                "File ids cannot be resolved here, since this server serves no files. Send the image as a data: URL in "
+                "'image_url'.",
+            )
+        limit = self.config.max_bytes
+        try:
+            data = await read_file(owner, file_id, max_bytes=limit)
+        except NotFound:
+            raise MediaRefused(FILE_NOT_FOUND, "There is no file with this id.") from None
+        except PayloadTooLarge:
+            raise MediaRefused(FILE_TOO_LARGE, too_large(limit)) from None
+        if len(data) > limit:
+            raise MediaRefused(FILE_TOO_LARGE, too_large(limit))
+        return data
+
+    async def _read_encoded(self, source: MediaSource, text: str, start: int, owner: str) -> Media:
+        """`text` contains base64 from the index `start` on."""
+        async with self._decodes.of(owner):
+            data, digest = await asyncio.to_thread(_decoded, text, start, self.config.max_bytes)
+            return await self._read_bytes(source, data, digest, owner)
+
+    async def _read_bytes(
+        self, source: MediaSource, data: bytes, digest: bytes, owner: str
+    ) -> Media:
+        if not data:
+            raise MediaRefused(EMPTY_FILE, "The file is empty.")
+        side = self._side(source.detail) if source.kind == "image" else 0
+
+        async def make() -> Media:
+            if source.kind == "audio":
+                return await self._sound(data, owner)
+            return await self._image(data, side, owner)
+
+        # Owners share nothing: the time that an image takes would tell whether another has sent it.
+        return await self._cache.get((owner, source.kind, side, digest), make)
+
+    def _side(self, detail: str) -> int:
+        """The largest number of pixels of the longer side."""
+        match detail:
+            case "low":
+                return min(512, self.config.max_side)
+            case "high" | "original":
+                return max(self.config.max_side_high, self.config.max_side)
+            case _:
+                return self.config.max_side
+
+    async def _image(self, data: bytes, side: int, owner: str) -> Media:
+        seconds = self.config.decode_seconds
+        try:
+            image, media_type, width, height = await self._pool.run(
+                self._read_image, data, self.config.max_pixels, side, seconds=seconds, key=owner
+            )
+        except HelperFailure as failure:
+            raise _refusal(failure, "image", seconds) from None
+        return Media(
+            kind="image",
+            data=image,
+            media_type=media_type,
+            sha256=await asyncio.to_thread(_hex_digest, image),
+            width=width,
+            height=height,
+        )
+
+    async def _sound(self, data: bytes, owner: str) -> Media:
+        seconds = self.config.decode_seconds
+        try:
+            sound, length = await self._pool.run(
+                read_sound, data, self.config.max_audio_seconds, seconds=seconds, key=owner
+            )
+        except HelperFailure as failure:
+            raise _refusal(failure, "sound", seconds) from None
+        return Media(
+            kind="audio",
+            data=sound,
+            media_type="audio/wav",
+            sha256=await asyncio.to_thread(_hex_digest, sound),
+            seconds=length,
+        )
+
+
+def _refusal(failure: HelperFailure, what: str, seconds: float) -> MediaRefused | RateLimited:
+    match failure:
+        case PoolBusy():
+            return RateLimited(f"Too many files wait to be decoded. Send the {what} again later.")
+        case FunctionFailed(name="MediaRefused", message=message):
+            return MediaRefused.from_text(message)
+        case DeadlineExceeded():
+            why = f"takes longer than {seconds:g} seconds to decode"
+        case FunctionFailed(name="MemoryError"):
+            why = "takes more memory to decode than this server allows"
+        case FunctionFailed():
+            return MediaRefused(
+                INVALID_SOUND if what == "sound" else PARSE_ERROR,
+                f"The {what} is broken. Send the whole file.",
+            )
+        case _:
+            why = "ended the process that decoded it"
+    return MediaRefused(
+        INVALID_SOUND if what == "sound" else INVALID_IMAGE,
+        f"The {what} {why}. Send a smaller one.",
+    )
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def _hex_digest(data: bytes) -> str:
+    return sha256(data).hexdigest()
+
+
+def _decoded(text: str, start: int, max_bytes: int) -> tuple[bytes, bytes]:
+    data = decode_base64(text, max_bytes, start)
+    return data, _digest(data)
+
+
+class _Shares:
+    """Limits what each owner does at once."""
+
+    def __init__(self) -> None:
+        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, owner: str) -> asyncio.Semaphore:
+        found = self._semaphores.get(owner)
+        if found is None:
+            found = self._semaphores[owner] = asyncio.Semaphore(_AT_ONCE)
+        return found

@@ -1,0 +1,119 @@
+"""The images and sounds of the turns of one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from operator import is_
+from typing import Final
+
+from gateway.errors import InvalidRequest
+from gateway.media.parts import MediaPart, media_parts
+from gateway.media.refused import FILE_TOO_LARGE, MediaRefused
+from gateway.protocols import Media, MediaKind, MediaSource
+from gateway.wire.items import Item
+
+_AT_ONCE: Final = 4
+"""Parts of one request that are read concurrently."""
+
+
+class MediaResolver:
+    """Finds the images and sounds of an answer's turns. What an earlier turn contained is not read again."""
+
+    def __init__(
+        self,
+        read: Callable[[MediaSource, str], Awaitable[Media]],
+        owner: str,
+        *,
+        kinds: Collection[MediaKind],
+        max_parts: int,
+        max_total_bytes: int,
+    ) -> None:
+        """`read` reads one source for `owner`, and raises `MediaRefused`. `max_total_bytes` limits the encoded media.
+        `MediaReader.resolver` makes resolvers."""
+        self._read = read
+        self._owner = owner
+        self._kinds = kinds
+        self._max_parts = max_parts
+        self._max_total_bytes = max_total_bytes
+        self._items: Sequence[Item] = ()
+        self._parts: Sequence[MediaPart] = ()
+        """Of `_items`."""
+        self._media: Mapping[MediaSource, Media] = {}
+
+    async def resolve(self, items: Sequence[Item]) -> Mapping[MediaSource, Media]:
+        """The media of all images and sounds among `items`, and possibly of earlier turns.
+
+        Only items that the last call did not have are looked at. Raises `InvalidRequest`, with the path of the part, or
+        `RateLimited`.
+        """
+        seen = len(self._items)
+        same = len(items) >= seen and all(map(is_, self._items, items))
+        new = [
+            part
+            for part in media_parts(items, seen if same else 0)
+            if part.source.kind in self._kinds
+        ]
+        parts = [*self._parts, *new] if same else new
+        if len(parts) > self._max_parts:
+            raise InvalidRequest(
+                f"The conversation has more than {self._max_parts} images and sounds, the limit of this server. "
+                "Leave some out.",
+                param=parts[self._max_parts].param,
+                code="too_many_images",
+            )
+        missing = {part.source: part for part in reversed(new) if part.source not in self._media}
+        if missing:
+            found = await self._read_all(list(reversed(missing.values())))
+            self._media = {**self._media, **found}
+        if new:
+            self._check_total(parts)
+        self._items, self._parts = items, parts
+        return self._media
+
+    async def _read_all(self, parts: Sequence[MediaPart]) -> dict[MediaSource, Media]:
+        """Read the parts concurrently. The first failure cancels the others."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+        found: dict[MediaSource, Media] = {}
+        total = 0
+
+        async def read(part: MediaPart) -> None:
+            nonlocal total
+            async with slots:
+                media = await self._read_part(part)
+            total += len(media.data)
+            if total > self._max_total_bytes:
+                raise self._too_many_bytes(part)
+            found[part.source] = media
+
+        tasks = [asyncio.ensure_future(read(part)) for part in parts]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+    async def _read_part(self, part: MediaPart) -> Media:
+        try:
+            return await self._read(part.source, self._owner)
+        except MediaRefused as refused:
+            raise InvalidRequest(
+                refused.message, param=part.value_param, code=refused.code
+            ) from None
+
+    def _check_total(self, parts: Sequence[MediaPart]) -> None:
+        total = 0
+        for part in parts:
+            total += len(self._media[part.source].data)
+            if total > self._max_total_bytes:
+                raise self._too_many_bytes(part)
+
+    def _too_many_bytes(self, part: MediaPart) -> InvalidRequest:
+        return InvalidRequest(
+            f"The images and sounds of the conversation have more than {self._max_total_bytes} bytes together, the "
+            "limit of this server. Leave some out, or send them with 'detail': 'low'.",
+            param=part.param,
+            code=FILE_TOO_LARGE,
+        )

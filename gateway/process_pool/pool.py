@@ -1,0 +1,270 @@
+"""A pool of helper processes for calls with a deadline, independent of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.process_pool.child import READY
+
+ResultT = TypeVar("ResultT")
+
+_START_SECONDS = 60.0
+"""Maximum time for a helper's imports, on a busy machine."""
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+"""Environment variables passed to helpers. None contains a key."""
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:]; from gateway.process_pool.child import main; main()"
+)
+
+
+class HelperFailure(Exception):
+    """A call that has no result."""
+
+
+class DeadlineExceeded(HelperFailure):
+    """The call took longer than its deadline; its process was killed."""
+
+
+class HelperDied(HelperFailure):
+    """The process died during the call, usually because it ran out of memory."""
+
+
+class PoolBusy(HelperFailure):
+    """Too many calls are queued."""
+
+
+class FunctionFailed(HelperFailure):
+    """The function raised. `name` is the exception's class name, `message` its text."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+        self.message = message
+
+
+class ProcessPool:
+    """Runs functions in helper processes, one call at a time in each.
+
+    Processes are started on demand and reused. A process is killed if its call exceeds the deadline or is cancelled.
+    Queued calls are scheduled round-robin by `key`, so that one owner's calls do not delay another's.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: int = 1,
+        memory: int = 1 << 30,
+        max_waiting: int = 64,
+        max_result: int = 64 << 20,
+        max_calls: int | None = None,
+        preload: Sequence[str] = (),
+        python: Sequence[str] = (),
+    ) -> None:
+        """`memory` limits the address space of a process and `max_result` the size of a result, both in bytes. A
+        process ends after `max_calls` calls, if given. `preload` names modules that a process imports at start, outside
+        of any deadline. `python` is the interpreter with its options; by default the gateway's own."""
+        self._processes = processes
+        self._memory = memory
+        self._max_waiting = max_waiting
+        self._max_result = max_result
+        self._max_calls = max_calls
+        self._preload = list(preload)
+        self._python = list(python) or [sys.executable, "-I", "-X", "utf8"]
+        self._idle: list[_Helper] = []
+        self._running = 0
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._helpers: set[_Helper] = set()
+        self._closed = False
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the live helper processes."""
+        return [helper.process_id for helper in self._helpers]
+
+    async def run(
+        self,
+        function: Callable[..., ResultT],
+        *arguments: object,
+        seconds: float,
+        key: str = "",
+    ) -> ResultT:
+        """Call a module-level function in a helper process.
+
+        Arguments and result must be MessagePack values (JSON's, and bytes); a tuple is returned as a list. `seconds` is
+        counted from the start of the call, excluding queueing. Raises `HelperFailure`.
+        """
+        call = msgspec.msgpack.encode([function.__module__, function.__qualname__, arguments])
+        await self._take_turn(key)
+        try:
+            helper = await self._helper()
+            answer = await self._ask(helper, call, seconds)
+        finally:
+            self._running -= 1
+            self._wake_next()
+        match answer:
+            case [True, result]:
+                return result  # type: ignore[no-any-return]
+            case [False, str(name), str(message)]:
+                raise FunctionFailed(name, message)
+            case _:
+                raise HelperDied("The helper process returned an invalid result.")
+
+    async def close(self) -> None:
+        """Kill all helper processes and wait until they are gone."""
+        self._closed = True
+        helpers, self._helpers = self._helpers, set()
+        self._idle.clear()
+        for helper in helpers:
+            await helper.kill()
+
+    async def __aenter__(self) -> ProcessPool:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _take_turn(self, key: str) -> None:
+        if self._running < self._processes and not self._waiting:
+            self._running += 1
+            return
+        if sum(map(len, self._waiting.values())) >= self._max_waiting:
+            raise PoolBusy("Too many calls are queued for a helper process.")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # this call was already woken
+                self._running -= 1
+                self._wake_next()
+            raise
+
+    def _wake_next(self) -> None:
+        """Assign free places to queued calls, round-robin by key."""
+        while self._running < self._processes and self._waiting:
+            key, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[key] = turns  # to the end: other keys come first
+            if not turn.done():
+                self._running += 1
+                turn.set_result(None)
+
+    async def _helper(self) -> _Helper:
+        while self._idle:
+            helper = self._idle.pop()
+            if helper.alive:
+                return helper
+            self._helpers.discard(helper)
+        if self._closed:
+            raise HelperDied("The helper processes have been ended.")
+        process = await asyncio.create_subprocess_exec(
+            *self._python, "-c", _PROGRAM, *(path or os.getcwd() for path in sys.path),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        )  # fmt: skip
+        helper = _Helper(process)
+        self._helpers.add(helper)
+        settings = {
+            "parent": os.getpid(),
+            "memory": self._memory,
+            "path": sys.path,
+            "preload": self._preload,
+        }
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                ready = await helper.ask(msgspec.msgpack.encode(settings), len(READY))
+        except BaseException as failure:
+            await self._drop(helper)
+            if isinstance(failure, TimeoutError):
+                raise HelperDied("The helper process did not start.") from None
+            raise
+        if ready != READY:
+            await self._drop(helper)
+            raise HelperDied("The helper process did not start.")
+        return helper
+
+    async def _ask(self, helper: _Helper, call: bytes, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                answer = msgspec.msgpack.decode(await helper.ask(call, self._max_result))
+        except BaseException as failure:
+            await self._drop(helper)
+            if isinstance(failure, TimeoutError):
+                raise DeadlineExceeded(f"The call took longer than {seconds:g} seconds.") from None
+            if isinstance(failure, msgspec.DecodeError):
+                raise HelperDied("The helper process returned invalid data.") from None
+            raise
+        helper.calls += 1
+        if helper.calls == self._max_calls:
+            await self._drop(helper)
+        else:
+            self._idle.append(helper)
+        return answer
+
+    async def _drop(self, helper: _Helper) -> None:
+        self._helpers.discard(helper)
+        await helper.kill()
+
+
+async def wait_for_end(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that is ending, and drop what it still writes.
+
+    `Process.wait` alone may never return: asyncio waits for the end of the pipes too, and does not read from a pipe whose
+    buffer is full.
+    """
+    if process.stdout is not None:
+        with suppress(RuntimeError):  # another task reads it
+            while await process.stdout.read(1 << 16):
+                pass
+    await process.wait()
+
+
+class _Helper:
+    """One helper process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.calls = 0
+        """Number of calls processed."""
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, payload: bytes, limit: int) -> bytes:
+        """Send a frame and return the answer, of at most `limit` bytes. Raises `HelperDied`."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(len(payload).to_bytes(4, "big") + payload)
+            await stdin.drain()
+            size = int.from_bytes(await stdout.readexactly(4), "big")
+            if size > limit:
+                raise HelperDied(f"The result is larger than {limit} bytes.")
+            return await stdout.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise HelperDied("The helper process died during the call.") from None
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        # The process is killed even if the caller is cancelled here.
+        await wait_for_end(self._process)
+        if self._process.stdin is not None:
+            self._process.stdin.close()

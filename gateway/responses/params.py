@@ -1,0 +1,27 @@
+"""Parameter names of the Responses API."""
+
+from __future__ import annotations
+
+from gateway.errors import ParamPath
+
+
+def request_path(
+    path: ParamPath, *, before: int, own: int, source_param: str, logprobs: str
+) -> ParamPath:
+    """The place in the request of `path`, which names an item by its index in the whole conversation.
+
+    `before` is the number of items that precede the request's `own` ones. `source_param` is the parameter that they came
+    from, which is named in errors about them. `logprobs` is the parameter that asks for log probabilities. Empty for
+    items that were written since.
+    """
+    match path:
+        case ("input", int(index), *_) if index < before:
+            return (source_param,)
+        case ("input", int(index), *rest):
+            return ("input", index - before, *rest) if index < before + own else ()
+        case ("max_tokens",):
+            return ("max_output_tokens",)
+        case ("logprobs",):
+            return (logprobs,)
+        case _:
+            return path

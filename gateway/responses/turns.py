@@ -1,0 +1,101 @@
+"""The turns of a response: its writer, the calls that were approved, and compaction between generations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TypeAlias
+
+from gateway.assembly.assembler import ResponseAssembler
+from gateway.assembly.item_builders import EventList, ServerCallBuilder
+from gateway.deltas import Delta
+from gateway.loop.generation import Generation, Generator
+from gateway.loop.turns import TurnLoop
+from gateway.loop.writers import Sink
+from gateway.protocols import FinishReason, ToolResult, Turn
+from gateway.responses.context_management import Compactor
+from gateway.tools.calls import ToolCalls
+from gateway.tools.requested import ApprovedCall
+from gateway.wire.events import Event
+from gateway.wire.items import Compaction, Item
+
+Ready: TypeAlias = Sequence[Event] | bytes
+"""Events; or one event, as it is sent in a stream of server-sent events."""
+FrameSink: TypeAlias = Sink[Ready]
+
+
+class ResponseWriter:
+    """Writes a response's output as events. Implements `gateway.loop.writers.TurnWriter`."""
+
+    def __init__(self, assembler: ResponseAssembler, *, framed: bool) -> None:
+        """`framed`: for server-sent events. Most of them are then returned as they are sent."""
+        self.feed: Callable[[Sequence[Delta]], Ready] = (
+            assembler.feed_framed if framed else assembler.feed
+        )
+        self._assembler = assembler
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
+        return [*self._assembler.feed(held), *self._assembler.end_generation(reason)]
+
+    def running(self, calls: Sequence[ServerCallBuilder]) -> EventList:
+        return [event for call in calls for event in self._assembler.call_running(call)]
+
+    def progressed(self, call: ServerCallBuilder) -> EventList:
+        return self._assembler.call_progressed(call)
+
+    def called(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
+        return self._assembler.call_finished(call, result)
+
+
+class ResponseTurns(TurnLoop[Ready]):
+    """The generations of one response."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        assembler: ResponseAssembler,
+        calls: ToolCalls,
+        writer: ResponseWriter,
+        compactor: Compactor | None,
+    ) -> None:
+        super().__init__(generator, assembler.items, calls, writer)
+        self._assembler = assembler
+        self._compactor = compactor
+        self._compacted: Sequence[Item] | None = None
+        """The items that the last compaction has left of the conversation, if there was one between generations."""
+
+    async def run_all(
+        self,
+        first: Generation,
+        sink: FrameSink,
+        sessions: AsyncExitStack,
+        approved: Sequence[ApprovedCall],
+    ) -> None:
+        """Like `run`, but `approved` calls are run first; their results are part of the first prompt."""
+        if not approved:
+            await self.run(first, sink, sessions)
+            return
+        for call in approved:
+            await sink(self._assembler.approved_call(call.name, call.arguments, call.request_id))
+        await self._run_calls(sink, sessions)
+        turn = self._next_turn(first.turn, first.turn.tool_choice)
+        await self._run_turns(await self._prepare(turn, sink), first.turn, sink, sessions)
+
+    async def _prepare(self, turn: Turn, sink: FrameSink) -> Generation:
+        compactor = self._compactor
+        if compactor is None:
+            return await super()._prepare(turn, sink)
+        if (generation := await compactor.begin(self._generator, turn)) is not None:
+            return generation
+        generation = await compactor.run(self._assembler, self._generator, sink)
+        assert generation is not None, "a trigger is followed by none"
+        self._compacted = generation.turn.items
+        return generation
+
+    def _context(self, first: Turn) -> Sequence[Item]:
+        made = self._items.finished_items
+        # Items before the last compaction are replaced by it.
+        begun = max(
+            (i + 1 for i, item in enumerate(made) if isinstance(item, Compaction)), default=0
+        )
+        return [*(first.items if self._compacted is None else self._compacted), *made[begun:]]

@@ -1,0 +1,125 @@
+"""An API's answers as ASGI applications."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import GatewayError
+from gateway.loop.choices import AnswerRun
+from gateway.loop.sinks import ACCEPTED
+from gateway.protocols import AnswerWriter, Reply
+from gateway.routes.answers import PlainAnswer
+from gateway.routes.streaming import StreamBody, StreamedAnswer
+
+
+class ApiStream(StreamedAnswer):
+    """A run's bytes as they come. What fails before the first of them is raised; later the writer tells it."""
+
+    def __init__(
+        self,
+        run: AnswerRun,
+        writer: AnswerWriter,
+        *,
+        headers: Mapping[str, str],
+        content_type: str,
+        idle_seconds: float | None,
+    ) -> None:
+        own = {
+            "content-type": content_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+        }
+        super().__init__(
+            run.scope,
+            run.services,
+            headers=encoded_headers({**headers, **own}),
+            idle_seconds=idle_seconds or 0.0,
+        )
+        self._run = run
+        self._writer = writer
+        self._pinging: asyncio.Task[None] | None = None
+
+    async def make(self, body: StreamBody) -> bytes:
+        try:
+            rest = await self._run.run(body.write)
+        finally:
+            await self._stop_pinging()
+        self._run.scope.raise_error()
+        return rest
+
+    def fail(self, error: GatewayError) -> bytes:
+        return self._writer.fail(error)
+
+    def refuse(self, error: GatewayError) -> ASGIApp:
+        return _raised(error)
+
+    def keep_alive(self, body: StreamBody, comment: bytes) -> bool:
+        """Send the writer's own keep-alive, which may be the first that is sent."""
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._ping(body))
+        return True
+
+    async def _ping(self, body: StreamBody) -> None:
+        if sign := self._writer.idle():
+            await body.write(sign)
+
+    async def _stop_pinging(self) -> None:
+        pinging, self._pinging = self._pinging, None
+        if pinging is not None:
+            pinging.cancel()
+            with suppress(asyncio.CancelledError):
+                await pinging
+
+
+def whole_answer(run: AnswerRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
+    """All of a run's bytes as one body; what fails is raised."""
+
+    async def make() -> ASGIApp:
+        parts: list[bytes] = []
+
+        def keep(part: bytes) -> Awaitable[None]:
+            parts.append(part)
+            return ACCEPTED
+
+        parts.append(await run.run(keep))
+        run.scope.raise_error()
+        return ReplyAnswer(Reply(body=b"".join(parts), headers=headers, content_type=content_type))
+
+    return PlainAnswer(run.scope, make, refuse=_raised)
+
+
+def _raised(error: GatewayError) -> ASGIApp:
+    """The API's routes format errors."""
+    raise error
+
+
+class ReplyAnswer:
+    """A reply as an ASGI application."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reply = self.reply
+        headers = encoded_headers(
+            {
+                **reply.headers,
+                "content-type": reply.content_type,
+                "content-length": str(len(reply.body)),
+            }
+        )
+        start: Any = {"type": "http.response.start", "status": reply.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": reply.body, "more_body": False})
+
+
+def encoded_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as ASGI takes them."""
+    return [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+    ]

@@ -1,0 +1,200 @@
+"""The gateway as seen by plugins' APIs: prompts, token counts, and answers written by the API's own writer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.loop.api_choice import ApiChoice
+from gateway.loop.api_tools import api_toolset, asks_for_tools
+from gateway.loop.choices import AnswerRun
+from gateway.loop.generation import Generation, GenerationSettings, Generator
+from gateway.loop.media import media_resolver, prompt_length
+from gateway.loop.param_paths import tool_params
+from gateway.loop.sampling import with_defaults
+from gateway.loop.server_tool_loop import ServerToolLoop
+from gateway.protocols import (
+    AnswerWriter,
+    AsgiApp,
+    AvailableTool,
+    CountingEngine,
+    GenerationRequest,
+    ListedModel,
+    TokensPrompt,
+    Turn,
+)
+from gateway.routes.api_answers import ApiStream, whole_answer
+from gateway.runtime.services import ServedModel, Services
+from gateway.tools.toolset import Toolset
+
+
+class PreparedAnswer:
+    """Implements `gateway.protocols.Answer`."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        settings: GenerationSettings,
+        first: Generation,
+        toolset: Toolset,
+        ask: GenerationRequest,
+        services: Services,
+        prompt_tokens: int,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._first = first
+        self._toolset = toolset
+        self._ask = ask
+        self._services = services
+        self._prompt_tokens = prompt_tokens
+
+    @property
+    def model(self) -> str:
+        return self._model.name
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self._prompt_tokens
+
+    @property
+    def available_tools(self) -> Mapping[str, AvailableTool]:
+        return {
+            name: AvailableTool(
+                server_label=self._toolset.roles[name].server_label, tool=runnable.tool
+            )
+            for name, runnable in self._toolset.bound_tools.items()
+        }
+
+    def stream(
+        self,
+        writer: AnswerWriter,
+        *,
+        headers: Mapping[str, str] = {},
+        content_type: str = "text/event-stream; charset=utf-8",
+        idle_seconds: float | None = None,
+    ) -> AsgiApp:
+        return ApiStream(
+            self._run(writer),
+            writer,
+            headers=headers,
+            content_type=content_type,
+            idle_seconds=idle_seconds,
+        )
+
+    def whole(
+        self,
+        writer: AnswerWriter,
+        *,
+        headers: Mapping[str, str] = {},
+        content_type: str = "application/json",
+    ) -> AsgiApp:
+        return whole_answer(self._run(writer), headers=headers, content_type=content_type)
+
+    def _run(self, writer: AnswerWriter) -> AnswerRun:
+        services = self._services
+        generator = Generator(self._model, self._settings, services.metrics)
+        choice = ApiChoice(
+            generator,
+            self._first,
+            writer,
+            ServerToolLoop(self._toolset, services, generator),
+            max_turns=self._ask.max_turns,
+            max_uses=self._ask.max_uses,
+        )
+        return AnswerRun(self._model, services, [choice])
+
+
+class ApiGateway:
+    """Implements `gateway.protocols.Gateway`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def models(self) -> Sequence[ListedModel]:
+        return [_listed(model) for model in self._services.models.values()]
+
+    def model(self, name: str) -> ListedModel:
+        return _listed(self._services.known_model(name))
+
+    def tool_types(self, model: str | None) -> Collection[str]:
+        offered = self._services.offered_tools[self._services.model(model).name]
+        return {*offered.by_type, *offered.choices}
+
+    async def prepare(self, ask: GenerationRequest) -> PreparedAnswer:
+        services = self._services
+        model = services.model(ask.model)
+        settings = _settings(ask, model, services)
+        generator = Generator(model, settings, services.metrics)
+        toolset = await api_toolset(ask, model, services)
+        first = await generator.fitting(_turn(ask, model, toolset))
+        prompt = first.request.prompt
+        length = 0
+        if isinstance(prompt, TokensPrompt):
+            countable = not prompt.media or isinstance(model.engine, CountingEngine)
+            length = await prompt_length(prompt, model.engine) if countable else 0
+        return PreparedAnswer(model, settings, first, toolset, ask, services, length)
+
+    async def count_tokens(self, ask: GenerationRequest) -> int:
+        services = self._services
+        model = services.model(ask.model)
+        generator = Generator(model, _settings(ask, model, services), services.metrics)
+        toolset = await api_toolset(ask, model, services)
+        prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
+        if not isinstance(prompt, TokensPrompt):
+            raise Unsupported(
+                f"The engine of '{model.name}' counts its tokens itself; they are not known here.",
+                param="model",
+            )
+        return await prompt_length(prompt, model.engine)
+
+    def seal(self, text: str, owner: str | None, *, model: str | None = None) -> str:
+        name = None if model is None else self._own_name(model)
+        return self._services.sealer.seal(text, owner, model=name)
+
+    def unseal(self, sealed: str, owner: str | None, *, model: str) -> str | None:
+        try:
+            return self._services.sealer.open(sealed, owner, "", model=self._own_name(model))
+        except InvalidRequest:
+            return None
+
+    def _own_name(self, model: str) -> str:
+        return self._services.aliases.get(model, model)
+
+    def unknown_parameters(self, path: str) -> None:
+        self._services.metrics.unknown_parameters(path)
+
+
+def _listed(model: ServedModel) -> ListedModel:
+    return ListedModel(
+        name=model.name,
+        created=model.created,
+        max_model_len=model.info.max_model_len,
+        description=model.config.description,
+    )
+
+
+def _settings(ask: GenerationRequest, model: ServedModel, services: Services) -> GenerationSettings:
+    return GenerationSettings(
+        sampling=with_defaults(ask.sampling, model),
+        cache_salt=ask.cache_salt,
+        owner=services.authenticator.tag(ask.owner),
+        priority=ask.priority,
+        trace_headers=ask.trace_headers,
+        size=ask.size,
+        tool_params=tool_params(ask.tools),
+        media=media_resolver(model, services, ask.owner),
+    )
+
+
+def _turn(ask: GenerationRequest, model: ServedModel, toolset: Toolset) -> Turn:
+    turn = ask.turn
+    if asks_for_tools(ask):
+        turn = msgspec.structs.replace(turn, tools=toolset.definitions, tool_choice=toolset.choice)
+    configured = model.config.chat_template_kwargs
+    if not configured:
+        return turn
+    kwargs = {**configured, **turn.chat_template_kwargs}
+    return msgspec.structs.replace(turn, chat_template_kwargs=kwargs)

@@ -1,0 +1,202 @@
+"""The routes and error formats of plugins' APIs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from litestar import Litestar
+from litestar import route as litestar_route
+from litestar.routes import HTTPRoute
+from litestar.types import ASGIApp
+from msgspec import Struct
+
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.protocols import Api, AsgiApp, Gateway, Reply, Route
+from gateway.routes.api_answers import ReplyAnswer
+from gateway.routes.api_gateway import ApiGateway
+from gateway.routes.body import read_body, stream_body
+from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.trace import trace_headers
+from gateway.runtime.services import NamedApi, Services
+
+REQUEST_ID = "gateway.request_id"
+"""The scope key of a request's id."""
+
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):(str|path)\}")
+
+
+class ApiRequest:
+    """Implements `gateway.protocols.RouteRequest`."""
+
+    def __init__(self, request: HttpRequest, gateway: Gateway, parameters: Mapping[str, str]):
+        self._request = request
+        self.gateway = gateway
+        self.path_parameters = parameters
+        self.id: str = request_id(request.scope)
+        self.owner = owner_of(request)
+        self.headers: Mapping[str, str] = request.headers
+        self.query: Mapping[str, str] = request.query_params
+        self.trace_headers = trace_headers(request)
+
+    async def body(self) -> bytes:
+        return await read_body(self._request)
+
+    def stream(self, limit: int) -> AsyncGenerator[bytes, None]:
+        return stream_body(self._request, limit)
+
+
+def request_id(scope: Mapping[str, Any]) -> str:
+    """The id of the request with this scope."""
+    return bytes(scope[REQUEST_ID]).decode()
+
+
+class _Entry(Struct, frozen=True):
+    """One route of an API."""
+
+    api: NamedApi
+    route: Route
+    pattern: re.Pattern[str]
+    """Matches its path."""
+    below: re.Pattern[str]
+    """Matches its path, and all paths below it."""
+
+    async def answer(self, request: HttpRequest) -> ASGIApp:
+        found = self.pattern.fullmatch(request.scope["path"])
+        asked = ApiRequest(
+            request, ApiGateway(services_of(request)), found.groupdict() if found else {}
+        )
+        return _as_app(await self.route.handle(asked))
+
+
+class ApiRoutes:
+    """The routes of all plugins' APIs."""
+
+    def __init__(self, apis: Sequence[NamedApi]) -> None:
+        """Raises `ConfigurationError` for an invalid path."""
+        self._entries = [_entry(api, route) for api in apis for route in api.api.routes]
+        self._by_header: dict[tuple[str, str], list[_Entry]] = {}
+        for entry in self._entries:
+            if entry.route.header is not None:
+                self._by_header.setdefault(_key(entry.route), []).append(entry)
+
+    def register(self, app: Litestar) -> None:
+        """Add the routes to `app`. Raises `ConfigurationError` for two routes on one path."""
+        own: set[tuple[str, str]] = {
+            (str(method), _shape(found.path))
+            for found in app.routes
+            if isinstance(found, HTTPRoute)
+            for method in found.methods
+        }
+        taken = dict.fromkeys(own, "the gateway itself")
+        for entry in self._entries:
+            route, key = entry.route, _key(entry.route)
+            where = f"The API '{entry.api.name}' offers {route.method} {route.path}"
+            if route.header is not None:
+                if key not in own:
+                    raise ConfigurationError(
+                        f"{where} for requests with the header '{route.header}' only, which is for paths that the gateway "
+                        "itself has."
+                    )
+                continue
+            if other := taken.get(key):
+                raise ConfigurationError(
+                    f"{where}, and so does {other}: leave it out of server.apis."
+                )
+            taken[key] = f"the API '{entry.api.name}'"
+            app.register(
+                litestar_route(route.path, http_method=[route.method], status_code=200)(
+                    _handler(entry)
+                )
+            )
+
+    async def by_header(self, request: HttpRequest) -> ASGIApp | None:
+        """Route a request by header: the answer of the API that has this path with a header that the request has; None
+        if there is none."""
+        if not self._by_header:
+            return None
+        path = _shape(str(request.scope.get("path_template", "")))
+        for entry in self._by_header.get((request.method, path), ()):
+            if entry.route.header in request.headers:
+                return await entry.answer(request)
+        return None
+
+    def of(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> Api | None:
+        """The API that formats errors on `path`; None if the gateway does."""
+        names = {name for name, _ in headers}
+        for entry in self._entries:
+            header = entry.route.header
+            if header is None and entry.below.fullmatch(path):
+                return entry.api.api
+            if header is not None and header.encode() in names and entry.pattern.fullmatch(path):
+                return entry.api.api
+        return None
+
+
+NO_APIS = ApiRoutes(())
+
+
+def keep_apis(app: Litestar, services: Services) -> None:
+    """Add the routes of the APIs in `services` to `app`. Raises `ConfigurationError` for invalid routes."""
+    apis = ApiRoutes(services.apis)
+    apis.register(app)
+    app.state["apis"] = apis
+
+
+def apis_in(app: Litestar) -> ApiRoutes:
+    """The API routes of `app`; empty before start-up."""
+    apis: ApiRoutes = app.state.get("apis", NO_APIS)
+    return apis
+
+
+def api_error(app: Litestar, scope: Mapping[str, Any], error: GatewayError) -> ReplyAnswer | None:
+    """`error` in the format of the request's API; None if the gateway formats it."""
+    api = apis_in(app).of(scope["path"], scope["headers"])
+    return None if api is None else ReplyAnswer(api.error(error, request_id(scope)))
+
+
+async def answer_by_header(request: HttpRequest) -> ASGIApp | None:
+    """The `before_request` handler for Litestar; see `ApiRoutes.by_header`."""
+    return await apis_in(request.app).by_header(request)
+
+
+def _handler(entry: _Entry) -> Any:
+    async def answer_api(request: HttpRequest) -> ASGIApp:
+        return await entry.answer(request)
+
+    return answer_api
+
+
+def _as_app(answer: Reply | AsgiApp) -> ASGIApp:
+    return ReplyAnswer(answer) if isinstance(answer, Reply) else answer
+
+
+def _entry(api: NamedApi, route: Route) -> _Entry:
+    where = f"The API '{api.name}' offers the path {route.path!r}"
+    literal = _PARAMETER.sub("", route.path)
+    if not route.path.startswith("/") or set("{}") & set(literal):
+        raise ConfigurationError(
+            f"{where}, which is none: it begins with '/', and its parameters are {{name:str}} or {{name:path}}."
+        )
+    if route.header is not None and route.header != route.header.lower():
+        raise ConfigurationError(
+            f"{where} with the header {route.header!r}: write it in lower case."
+        )
+    written = ""
+    at = 0
+    for found in _PARAMETER.finditer(route.path):
+        part = "[^/]+" if found[2] == "str" else ".+"
+        written += f"{re.escape(route.path[at : found.start()])}(?P<{found[1]}>{part})"
+        at = found.end()
+    written += re.escape(route.path[at:])
+    return _Entry(api, route, re.compile(written), re.compile(f"{written}(?:/.*)?"))
+
+
+def _key(route: Route) -> tuple[str, str]:
+    return route.method, _shape(route.path)
+
+
+def _shape(path: str) -> str:
+    """A path without the names and types of its parameters."""
+    return re.sub(r"\{[^}]*\}", "{}", path)

@@ -1,0 +1,92 @@
+"""The answers of the Responses API other than a run's events: its final response, and a log's events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+from litestar.types import ASGIApp
+
+from gateway.errors import StoreUnavailable
+from gateway.loop.sinks import ACCEPTED
+from gateway.responses.live_log import LiveLog
+from gateway.responses.run import ResponseRun
+from gateway.routes.answers import PlainAnswer, json_answer
+from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.runtime.services import Services
+from gateway.wire.events import SSE_DONE, Event, sse_frame_of
+from gateway.wire.response import Response
+
+STORE_RETRY_SECONDS = 0.5
+"""How long a stream waits before it asks a store that is away again."""
+
+
+class LogStream(StreamedAnswer):
+    """A background response's event log as server-sent events: what is logged, then what comes, to its end."""
+
+    def __init__(
+        self,
+        services: Services,
+        response_id: str,
+        *,
+        after: int = -1,
+        live: LiveLog | None = None,
+    ) -> None:
+        """`live` has the events of a response that this process runs, as they come."""
+        super().__init__(None, services)
+        self._response_id = response_id
+        self._live = live
+        self._at = max(after, -1)
+        """The number of the last event that was sent."""
+
+    async def make(self, body: StreamBody) -> bytes:
+        """Send all events, to the log's end."""
+        write_chunk = await body.open()  # the next event may be far
+        live, complete = self._live, False
+        if live is not None:
+            await self._copy(body, until=live)
+            follower = await live.follow(self._at, write_chunk)
+            self._at, complete = follower.at, follower.complete
+        while not complete:
+            try:
+                await self._copy(body)
+                complete = True
+            except StoreUnavailable:
+                if live is None:
+                    raise
+                # What was being followed has its end in the store, which comes back, or is given up by the client.
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+        return SSE_DONE
+
+    async def _copy(self, body: StreamBody, *, until: LiveLog | None = None) -> None:
+        """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
+        store = self._services.store
+        assert store is not None, "only what is stored has a log"
+        if until is not None and until.count <= self._at + 1:
+            return
+        async with aclosing(store.read_events(self._response_id, after=self._at)) as batches:
+            async for batch in batches:
+                self._at += len(batch)
+                await body.write(b"".join(map(sse_frame_of, batch)))
+                if until is not None and until.count <= self._at + 1:
+                    return
+
+
+def final_response(
+    run: ResponseRun, *, shown: Callable[[Response], object] | None = None
+) -> PlainAnswer:
+    """The final response of `run` as one JSON body. `shown` makes the body of the response, where that is not the
+    response itself; it may raise `GatewayError`."""
+
+    async def make() -> ASGIApp:
+        response = await run.run(_discard)
+        run.scope.raise_error()
+        return json_answer(response if shown is None else shown(response))
+
+    return PlainAnswer(run.scope, make)
+
+
+def _discard(events: Sequence[Event]) -> Awaitable[None]:
+    """The plain answer is the final response; nobody reads the events on the way."""
+    return ACCEPTED

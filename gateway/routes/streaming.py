@@ -1,0 +1,168 @@
+"""Streamed answers as ASGI applications: one way of the bytes of a run to its client."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import GatewayError
+from gateway.loop.run_scope import RunScope
+from gateway.loop.sinks import ACCEPTED
+from gateway.responses.run import ResponseRun
+from gateway.responses.turns import Ready
+from gateway.routes.answers import SSE_HEADERS, direct, error_answer, while_connected
+from gateway.routes.silence import Silence
+from gateway.runtime.services import Services
+from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
+from gateway.wire.events import SSE_DONE, TERMINAL, sse_frame
+
+
+class StreamBody:
+    """The body of a streamed answer. Its head leaves in one write with its first part."""
+
+    __slots__ = ("_beginning", "_headers", "_send", "_send_head", "_write_chunk", "silence")
+
+    def __init__(self, send_head: Send, send: Send, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self.silence = Silence()
+        self._send_head = send_head
+        self._send = send
+        self._headers = headers
+        self._beginning = asyncio.Lock()
+        self._write_chunk: Callable[[bytes], bool] | None = None
+        """Set once the head is sent."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the head is sent, so that the status cannot change."""
+        return self._write_chunk is not None
+
+    def write(self, part: bytes) -> Awaitable[None]:
+        """Send `part`. Awaiting the result is the back-pressure; it is `ACCEPTED` where there is none."""
+        write_chunk = self._write_chunk
+        if write_chunk is None:
+            return self._begin(part)
+        if write_chunk(part):
+            return ACCEPTED
+        self.silence.wrote = True
+        return self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def open(self) -> Callable[[bytes], bool]:
+        """Send the head before there is a part. Returns a function that writes a part, unless the client is slow to
+        read; it returns whether it did, and costs less than `write`. Called first, if at all."""
+        await self._start()
+        self._write_chunk = write_chunk = chunk_writer(self._send, self.silence)
+        return write_chunk
+
+    def write_comment(self, comment: bytes) -> bool:
+        """Write a comment, unless the body has not begun or the client is slow to read. Returns whether it was written."""
+        return self._write_chunk is not None and self._write_chunk(comment)
+
+    async def end(self, part: bytes) -> None:
+        """Send the last part."""
+        if not self.begun:
+            await self._start()
+        await self._send({"type": "http.response.body", "body": part, "more_body": False})
+
+    async def _begin(self, part: bytes) -> None:
+        async with self._beginning:  # output and a keep-alive may come at the same time
+            if not self.begun:
+                with SingleWrite(self._send):
+                    await self._start()
+                    await self._send(
+                        {"type": "http.response.body", "body": part, "more_body": True}
+                    )
+                self.silence.wrote = True
+                self._write_chunk = chunk_writer(self._send, self.silence)
+                return
+        await self.write(part)
+
+    async def _start(self) -> None:
+        await self._send_head(
+            {"type": "http.response.start", "status": 200, "headers": [*self._headers]}
+        )
+
+
+class StreamedAnswer(ABC):
+    """Output that is sent as it is made. What fails before the first part is an HTTP status; later, `fail` tells it."""
+
+    def __init__(
+        self,
+        run_scope: RunScope | None,
+        services: Services,
+        *,
+        headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
+        idle_seconds: float | None = None,
+    ) -> None:
+        """`run_scope` is that of the run which ends with the stream, if there is one. `idle_seconds` are those of silence before `keep_alive`: None is the server's setting, 0 is never."""
+        self._run_scope = run_scope
+        self._services = services
+        self._headers = headers
+        self._idle_seconds = idle_seconds
+
+    @abstractmethod
+    async def make(self, body: StreamBody) -> bytes:
+        """Make the answer, writing to `body` what is ready; returns the last bytes. Raises `GatewayError`."""
+
+    def fail(self, error: GatewayError) -> bytes:
+        """The last bytes of an answer that failed when it had begun. By default it has none: the connection breaks."""
+        raise error
+
+    def refuse(self, error: GatewayError) -> ASGIApp:
+        """The answer to a request that failed before anything was sent. May raise `error`."""
+        return error_answer(error)
+
+    def keep_alive(self, body: StreamBody, comment: bytes) -> bool:
+        """Break the silence of `body`; `comment` is what server-sent events have for it. Returns whether it did."""
+        return body.write_comment(comment)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        metrics = self._services.metrics
+        metrics.stream_opened()
+        try:
+            await while_connected(receive, self._stream(scope, receive, send))
+        finally:
+            if self._run_scope is not None:
+                self._run_scope.abandon()
+            metrics.stream_closed()
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = StreamBody(send, direct(scope, send), self._headers)
+        seconds = self._idle_seconds
+        if seconds is None:
+            seconds = self._services.config.server.ping_interval
+        try:
+            with body.silence.broken(lambda comment: self.keep_alive(body, comment), seconds):
+                last = await self.make(body)
+        except GatewayError as error:
+            if not body.begun:
+                await self.refuse(error)(scope, receive, send)
+                return
+            last = self.fail(error)
+        await body.end(last)
+
+
+class EventStream(StreamedAnswer):
+    """The events of a response as server-sent events, ended by `[DONE]`. A failure of the run is an event too."""
+
+    def __init__(self, run: ResponseRun) -> None:
+        super().__init__(run.scope, run.services)
+        self._run = run
+
+    async def make(self, body: StreamBody) -> bytes:
+        last, write = SSE_DONE, body.write
+
+        def write_ready(ready: Ready) -> Awaitable[None]:
+            nonlocal last
+            if isinstance(ready, bytes):
+                return write(ready)
+            frames = b"".join(map(sse_frame, ready))
+            if isinstance(ready[-1], TERMINAL):  # leaves in one write with what ends the stream
+                last = frames + SSE_DONE
+                return ACCEPTED
+            return write(frames)
+
+        await self._run.run_framed(write_ready)
+        return last

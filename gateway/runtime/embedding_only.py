@@ -1,0 +1,87 @@
+"""Models that only embed or rerank, and their placeholder renderer and output format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gateway.constraints import Constraint
+from gateway.errors import ConfigurationError, Unsupported
+from gateway.protocols import (
+    EmbeddingEngine,
+    Engine,
+    OutputParser,
+    ParserContext,
+    Piece,
+    RenderedPrompt,
+    ScoringEngine,
+    Tail,
+    Turn,
+)
+
+
+def generates(engine: Engine) -> bool:
+    """Whether the engine's model can generate."""
+    return bool(engine.capabilities & {"tokens", "messages"})
+
+
+def check_engine(engine: Engine, name: str, where: str) -> None:
+    """Raise `ConfigurationError` if an engine, registered under `name`, lacks methods for its capabilities or has none."""
+    claimed = engine.capabilities
+    if "embeddings" in claimed and not isinstance(engine, EmbeddingEngine):
+        raise ConfigurationError(
+            f"{where}: the engine {name!r} says that it embeds, and is no EmbeddingEngine: a mistake of its plugin."
+        )
+    if "rerank" in claimed and not isinstance(engine, ScoringEngine):
+        raise ConfigurationError(
+            f"{where}: the engine {name!r} says that it reranks, and is no ScoringEngine: a mistake of its plugin."
+        )
+    if not claimed & {"embeddings", "rerank"} and not generates(engine):
+        raise ConfigurationError(
+            f"{where}: the engine {name!r} neither generates nor embeds nor reranks with this model."
+        )
+
+
+def only_does(engine: Engine) -> str:
+    """What an engine that does not generate does: `embeds`, `reranks` or both."""
+    does = {"embeddings": "embeds", "rerank": "reranks"}
+    return " and ".join(verb for name, verb in does.items() if name in engine.capabilities)
+
+
+def only_at(engine: Engine) -> str:
+    """The APIs of an engine that does not generate."""
+    paths = {"embeddings": "/v1/embeddings", "rerank": "/v1/rerank"}
+    return " or ".join(path for name, path in paths.items() if name in engine.capabilities)
+
+
+class NoRenderer:
+    """A `PromptRenderer` that is never called."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def render(self, turn: Turn) -> RenderedPrompt:
+        _refuse(self._engine)
+
+
+class NoFormat:
+    """An `OutputFormat` that is never called."""
+
+    name = "none"
+    keeps_special_tokens = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def parser(self, context: ParserContext) -> OutputParser:
+        _refuse(self._engine)
+
+    def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
+        _refuse(self._engine)
+
+    def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
+        _refuse(self._engine)
+
+
+def _refuse(engine: Engine) -> NoReturn:
+    raise Unsupported(f"This model only {only_does(engine)}. Use {only_at(engine)}.", param="model")

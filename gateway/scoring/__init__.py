@@ -1,0 +1,1 @@
+"""The rerank and score APIs."""

@@ -1,0 +1,210 @@
+"""One answer of the rerank or score API: from its texts to their scores."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec import UNSET
+
+from gateway.errors import EngineError, ParamPath, Unsupported
+from gateway.loop.pooled_run import run_pooled
+from gateway.loop.run_scope import RunScope
+from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, ScoringInfo, TextPair
+from gateway.runtime.services import ServedModel, Services
+from gateway.wire.ids import new_id
+from gateway.wire.scoring import (
+    RerankAnswer,
+    RerankDocument,
+    RerankRequest,
+    RerankResult,
+    Score,
+    ScoreList,
+    ScoreTextsRequest,
+    ScoringParameters,
+    ScoringUsage,
+)
+
+T = TypeVar("T")
+
+
+class ScoringRun:
+    """One answer, prepared. `scores` and what is made of them never raise but for the cancellation of their task: what
+    fails is `scope.error`."""
+
+    def __init__(
+        self,
+        request: ScoreRequest,
+        model: ServedModel,
+        engine: ScoringEngine,
+        services: Services,
+        rename: Callable[[ParamPath], ParamPath],
+    ) -> None:
+        """Takes a place in the model's queue: raises `RateLimited`. `rename` maps places in `request` to places in the
+        client's."""
+        self.services = services
+        self.scope = RunScope(services, name="a scoring", subject="The scoring")
+        self.scope.reserve(model)
+        self.model = model
+        self._request = request
+        self._engine = engine
+        self._rename = rename
+
+    async def answer(self, make: Callable[[ScoreResult], T]) -> T | None:
+        """What `make` makes of the scores; None where they failed."""
+        with self.scope.registered():
+            return await self._through(make)
+
+    async def scores(self) -> Sequence[float] | None:
+        """In place of `answer`: the scores alone; None where they failed. No shutdown waits for it: its caller's does."""
+        return await self._through(lambda result: result.scores)
+
+    async def _through(self, make: Callable[[ScoreResult], T]) -> T | None:
+        async def checked(result: ScoreResult) -> T:
+            _check(result, len(self._request.pairs))
+            return make(result)
+
+        def ask() -> Awaitable[ScoreResult]:
+            return self._engine.score(self._request)
+
+        return await run_pooled(
+            self.scope, self.services, self.model, ask=ask, make=checked, rename=self._rename
+        )
+
+
+def _check(result: ScoreResult, wanted: int) -> None:
+    if len(result.scores) != wanted:
+        raise EngineError(f"The engine gave {len(result.scores)} scores for {wanted} pairs. Retry.")
+    if not all(map(math.isfinite, result.scores)):
+        raise EngineError("The engine gave a score that is not a number.")
+
+
+def prepare_rerank(
+    request: RerankRequest, services: Services, *, trace_headers: Mapping[str, str] | None = None
+) -> ScoringRun:
+    """Decide everything about an answer: raises what a client must be told by HTTP status."""
+    pairs = [(request.query, document) for document in request.documents]
+    places = _Places(("query", "documents"), (False, True), one_query=True)
+    return _prepare(request, pairs, services, places, trace_headers)
+
+
+def prepare_scores(
+    request: ScoreTextsRequest,
+    services: Services,
+    *,
+    trace_headers: Mapping[str, str] | None = None,
+) -> ScoringRun:
+    """Like `prepare_rerank`, for the score API."""
+    queries, documents = request.queries, request.documents
+    if len(queries) == 1:
+        queries = queries * len(documents)
+
+    pairs = list(zip(queries, documents, strict=True))
+    places = _Places(request.names, request.several, one_query=len(request.queries) == 1)
+    return _prepare(request, pairs, services, places, trace_headers)
+
+
+class _Places:
+    """Maps places in a `ScoreRequest` to places in the client's request."""
+
+    def __init__(
+        self, names: tuple[str, str], several: tuple[bool, bool], *, one_query: bool
+    ) -> None:
+        """`names`: what the client's request calls queries and documents. `several`: whether each is a list there.
+        `one_query`: one query is in all pairs."""
+        self._names = names
+        self._several = several
+        self._one_query = one_query
+
+    def __call__(self, path: ParamPath) -> ParamPath:
+        match path:
+            case ("pairs" | "input", int(index), 0, *_):
+                return self._place(0, 0 if self._one_query else index)
+            case ("pairs" | "input", int(index), *_):
+                return self._place(1, index)
+            case ("pairs" | "input", *_):
+                return (self._names[1],)
+            case ("max_tokens_per_document",):
+                return ("max_tokens_per_doc",)
+            case ("truncate_to",):
+                return ("truncate_prompt_tokens",)
+            case _:
+                return path
+
+    def _place(self, side: int, index: int) -> ParamPath:
+        name = self._names[side]
+        return (name, index) if self._several[side] else (name,)
+
+
+def _prepare(
+    request: ScoringParameters,
+    pairs: Sequence[TextPair],
+    services: Services,
+    rename: Callable[[ParamPath], ParamPath],
+    trace_headers: Mapping[str, str] | None,
+) -> ScoringRun:
+    model, engine = services.scoring_model(request.model)
+    _check_truncation(request, engine.scoring, model.name)
+    asked = ScoreRequest(
+        request_id=new_id("score_"),
+        pairs=pairs,
+        max_tokens_per_document=request.max_tokens_per_doc or None,
+        truncate_to=request.truncate_prompt_tokens,
+        adapter=model.adapter,
+        priority=request.priority or 0,
+        user=request.user,
+        trace_headers=trace_headers,
+    )
+    return ScoringRun(asked, model, engine, services, rename)
+
+
+def _check_truncation(request: ScoringParameters, info: ScoringInfo, model: str) -> None:
+    if info.truncates:
+        return
+    for name, value in (
+        ("truncate_prompt_tokens", request.truncate_prompt_tokens),
+        ("max_tokens_per_doc", request.max_tokens_per_doc or None),
+    ):
+        if value is not None:
+            raise Unsupported(
+                f"The engine of '{model}' does not truncate texts. Leave {name} out, and send shorter ones.",
+                param=name,
+            )
+
+
+def reranked(request: RerankRequest, model: str, result: ScoreResult) -> RerankAnswer:
+    """The answer of the rerank API: the best first, and in the order of the request where scores are equal."""
+    scores, documents = result.scores, request.documents
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])
+    return RerankAnswer(
+        id=new_id("rerank-"),
+        model=model,
+        results=[
+            RerankResult(
+                index=index,
+                relevance_score=scores[index],
+                document=RerankDocument(text=documents[index])
+                if request.return_documents
+                else UNSET,
+            )
+            for index in order[: request.top_n or None]
+        ],
+        usage=_usage(result),
+    )
+
+
+def score_list(model: str, result: ScoreResult) -> ScoreList:
+    """The answer of the score API."""
+    return ScoreList(
+        id=new_id("score-"),
+        created=int(time.time()),
+        model=model,
+        data=[Score(index=index, score=score) for index, score in enumerate(result.scores)],
+        usage=_usage(result),
+    )
+
+
+def _usage(result: ScoreResult) -> ScoringUsage:
+    return ScoringUsage(prompt_tokens=result.prompt_tokens, total_tokens=result.prompt_tokens)

@@ -1,0 +1,103 @@
+"""Helpers for engines: stop strings, tokenizers, alignment of text and tokens, vectors."""
+
+from gateway.engines.alignment import (
+    Piece,
+    Scored,
+    TextAligner,
+    as_prompt,
+    scored,
+)
+from gateway.engines.compiling import (
+    Compiler,
+    compiled,
+    decoded,
+    encoded,
+)
+from gateway.engines.embedding_only import (
+    EmbeddingOnly,
+    checked_tokens,
+    only_embeds,
+)
+from gateway.engines.hugging_face import (
+    chat_template_of,
+    ending_tokens,
+    first_problem,
+    recommended_sampling,
+    special_token,
+)
+from gateway.engines.locate_error import (
+    locate_error,
+)
+from gateway.engines.origins import (
+    Origin,
+    OriginEncoder,
+    Part,
+)
+from gateway.engines.scoring_only import (
+    ScoringOnly,
+    only_scores,
+)
+from gateway.engines.small import (
+    is_small,
+)
+from gateway.engines.stopping import (
+    StopStrings,
+)
+from gateway.engines.tokenizer import (
+    HfTokenizer,
+)
+from gateway.engines.translations import (
+    Translations,
+)
+from gateway.engines.trials import (
+    Trials,
+)
+from gateway.engines.vectors import (
+    bytes_of,
+    normalized,
+    shortened,
+    vector_of_bytes,
+    vector_of_json,
+)
+from gateway.engines.xgrammar import (
+    Enforcement,
+    structured_outputs,
+)
+
+__all__ = [
+    "Compiler",
+    "EmbeddingOnly",
+    "Enforcement",
+    "HfTokenizer",
+    "Origin",
+    "OriginEncoder",
+    "Part",
+    "Piece",
+    "Scored",
+    "ScoringOnly",
+    "StopStrings",
+    "TextAligner",
+    "Translations",
+    "Trials",
+    "as_prompt",
+    "bytes_of",
+    "chat_template_of",
+    "checked_tokens",
+    "compiled",
+    "decoded",
+    "encoded",
+    "ending_tokens",
+    "first_problem",
+    "is_small",
+    "locate_error",
+    "normalized",
+    "only_embeds",
+    "only_scores",
+    "recommended_sampling",
+    "scored",
+    "shortened",
+    "special_token",
+    "structured_outputs",
+    "vector_of_bytes",
+    "vector_of_json",
+]

@@ -1,0 +1,59 @@
+"""Files of users in SQLite databases, and the files of `/v1/files`."""
+
+from gateway.files.contents import (
+    CONTENTS_TABLE,
+    PART,
+    Download,
+    content_of,
+    part_of,
+    size_of,
+    write_content,
+)
+from gateway.files.database import (
+    Database,
+)
+from gateway.files.form import (
+    Upload,
+)
+from gateway.files.lists import (
+    ListQuery,
+    list_query,
+    page,
+)
+from gateway.files.routes import (
+    FileRoutes,
+)
+from gateway.files.uploaded import (
+    FILE_TABLES,
+    FileLimits,
+    FileObject,
+    UploadedFiles,
+    find_file,
+    insert_file,
+    no_such_file,
+    uploaded_files,
+)
+
+__all__ = [
+    "CONTENTS_TABLE",
+    "FILE_TABLES",
+    "PART",
+    "Database",
+    "Download",
+    "FileLimits",
+    "FileObject",
+    "FileRoutes",
+    "ListQuery",
+    "Upload",
+    "UploadedFiles",
+    "content_of",
+    "find_file",
+    "insert_file",
+    "list_query",
+    "no_such_file",
+    "page",
+    "part_of",
+    "size_of",
+    "uploaded_files",
+    "write_content",
+]

@@ -1,0 +1,31 @@
+"""Models by name: finding and downloading the files of a hub's repositories, and showing how far that is."""
+
+from gateway.config.hub_names import HubName, hub_name_of
+from gateway.hub.client import Hub
+from gateway.hub.fetching import (
+    GgufFiles,
+    WeightFiles,
+    downloaded_weights,
+    fetch_gguf,
+    fetch_weights,
+    in_thread,
+)
+from gateway.hub.folders import models_in_folder, projector_in_folder
+from gateway.hub.progress import Progress, human_size, progress
+
+__all__ = [
+    "GgufFiles",
+    "Hub",
+    "HubName",
+    "Progress",
+    "WeightFiles",
+    "downloaded_weights",
+    "fetch_gguf",
+    "fetch_weights",
+    "hub_name_of",
+    "human_size",
+    "in_thread",
+    "models_in_folder",
+    "progress",
+    "projector_in_folder",
+]

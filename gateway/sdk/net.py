@@ -1,0 +1,17 @@
+"""The hosts and addresses that a request can make the gateway connect to."""
+
+from gateway.net.guard import (
+    AddressRefused,
+    HostGuard,
+    Resolve,
+    port_of,
+    resolve,
+)
+
+__all__ = [
+    "AddressRefused",
+    "HostGuard",
+    "Resolve",
+    "port_of",
+    "resolve",
+]

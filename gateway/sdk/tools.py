@@ -1,0 +1,43 @@
+"""Helpers for tools and for APIs that show tool calls: functions as tools, citations, arguments."""
+
+from gateway.assembly.citations import (
+    Citation,
+    CitationReader,
+    FileCitation,
+    Piece,
+    by_cursor,
+    by_mark,
+)
+from gateway.assembly.string_field import (
+    StringFieldReader,
+)
+from gateway.tools.call_history import (
+    NOT_STORED,
+    CallHistory,
+    json_text,
+)
+from gateway.tools.client_run import (
+    call_arguments,
+)
+from gateway.tools.functions import (
+    functions,
+)
+from gateway.tools.toolset import (
+    qualified_name,
+)
+
+__all__ = [
+    "NOT_STORED",
+    "CallHistory",
+    "Citation",
+    "CitationReader",
+    "FileCitation",
+    "Piece",
+    "StringFieldReader",
+    "by_cursor",
+    "by_mark",
+    "call_arguments",
+    "functions",
+    "json_text",
+    "qualified_name",
+]

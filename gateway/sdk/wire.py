@@ -1,0 +1,139 @@
+"""OpenAI's types as msgspec Structs, with functions to decode and encode them."""
+
+from gateway.wire import (
+    content,
+    items,
+    tools,
+)
+from gateway.wire.chat import ChatCompletion
+from gateway.wire.common import (
+    JsonObject,
+    Phase,
+    Tagged,
+    Value,
+    Wire,
+    encode,
+)
+from gateway.wire.content import (
+    InputText,
+    ToolOutputContent,
+)
+from gateway.wire.decoding import (
+    check_length,
+    convert,
+    decode_object,
+    members,
+    missing,
+    not_among,
+    one_of,
+    shortened,
+    wrong_type,
+)
+from gateway.wire.ids import (
+    new_id,
+)
+from gateway.wire.items import (
+    CodeInterpreterCall,
+    FileSearchResult,
+    FindInPageAction,
+    Item,
+    Message,
+    OpenPageAction,
+    SearchAction,
+    ShellExit,
+    ShellOutput,
+    ShellTimeout,
+    UrlSource,
+    WebSearchAction,
+)
+from gateway.wire.listing import (
+    Deleted,
+    Listing,
+    listing,
+)
+from gateway.wire.request import (
+    decode_metadata,
+)
+from gateway.wire.response import (
+    Conversation,
+    Response,
+    ResponseStatus,
+    Usage,
+    snapshot,
+)
+from gateway.wire.sampling import (
+    MAX_INT,
+    Stops,
+)
+from gateway.wire.stored_chat import (
+    StoredChatCompletion,
+)
+from gateway.wire.tools import (
+    CodeInterpreterTool,
+    FileSearchTool,
+    McpTool,
+    RankingOptions,
+    ShellTool,
+    Tool,
+    ToolName,
+    UserLocation,
+    WebSearchTool,
+)
+
+__all__ = [
+    "MAX_INT",
+    "ChatCompletion",
+    "CodeInterpreterCall",
+    "CodeInterpreterTool",
+    "Conversation",
+    "Deleted",
+    "FileSearchResult",
+    "FileSearchTool",
+    "FindInPageAction",
+    "InputText",
+    "Item",
+    "JsonObject",
+    "Listing",
+    "McpTool",
+    "Message",
+    "OpenPageAction",
+    "Phase",
+    "RankingOptions",
+    "Response",
+    "ResponseStatus",
+    "SearchAction",
+    "ShellExit",
+    "ShellOutput",
+    "ShellTimeout",
+    "ShellTool",
+    "Stops",
+    "StoredChatCompletion",
+    "Tagged",
+    "Tool",
+    "ToolName",
+    "ToolOutputContent",
+    "UrlSource",
+    "Usage",
+    "UserLocation",
+    "Value",
+    "WebSearchAction",
+    "WebSearchTool",
+    "Wire",
+    "check_length",
+    "content",
+    "convert",
+    "decode_metadata",
+    "decode_object",
+    "encode",
+    "items",
+    "listing",
+    "members",
+    "missing",
+    "new_id",
+    "not_among",
+    "one_of",
+    "shortened",
+    "snapshot",
+    "tools",
+    "wrong_type",
+]

@@ -1,0 +1,1 @@
+"""The server process: listening, workers, HTTP and WebSocket protocols, logs, shutdown."""

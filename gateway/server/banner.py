@@ -1,0 +1,48 @@
+"""The message of a started server: its address, its models, and an example request."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+Does: TypeAlias = Literal["generates", "embeds", "reranks"]
+
+
+def banner(base_url: str, models: Sequence[str], *, does: Does = "generates") -> str:
+    """The banner of a server at `base_url` (`http://127.0.0.1:8000`) with `models`, which must not be empty.
+
+    The example request uses the first model; `does` is what it does:
+    `generates`, or only `embeds` or `reranks`.
+    """
+    name = json.dumps(models[0], ensure_ascii=False)
+    body: dict[str, Any] = {"model": models[0], "input": "Hello!"}
+    api = read = ""
+    match does:
+        case "reranks":
+            api = "rerank"
+            body = {"model": models[0], "query": "Hello!", "documents": ["Hi!", "Goodbye."]}
+        case "embeds":
+            api, read = "embeddings", "data[0].embedding"
+        case "generates":
+            api, read = "responses", "output_text"
+    curl = f"""\
+    curl {base_url}/v1/{api} -H 'content-type: application/json' \\
+      -d {shlex.quote(json.dumps(body, ensure_ascii=False))}
+"""
+    if does == "reranks":  # OpenAI's SDK has no method for it
+        sdk = ""
+    else:
+        sdk = f"""
+    from openai import OpenAI
+    client = OpenAI(base_url="{base_url}/v1", api_key="none")
+    print(client.{api}.create(model={name}, input="Hello!").{read})
+"""
+    return f"""
+Litegate listens on {base_url}
+Models: {", ".join(models)}
+
+{curl}{sdk}
+Ctrl-C stops it.
+"""

@@ -1,0 +1,236 @@
+"""Running the application: uvicorn, with a shutdown in which no stream just breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from types import FrameType
+
+import uvicorn
+from litestar import Litestar
+
+from gateway.app import app_of, open_services
+from gateway.config import Config
+from gateway.errors import ConfigurationError, ServerShuttingDown
+from gateway.plugins import PluginSet
+from gateway.runtime.services import Services
+from gateway.server.banner import Does, banner
+from gateway.server.event_loop import new_event_loop
+from gateway.server.stop_signals import HANGUP, stop_signals
+from gateway.server.stop_watchdog import end_in_time, not_again
+from gateway.server.workers import END_SECONDS, run_workers
+from gateway.uvicorn_internals.connections import Connections, ServingConfig
+from gateway.uvicorn_internals.fast_path import plain_asgi
+from gateway.uvicorn_internals.fast_path_check import fast_path_problem
+from gateway.uvicorn_internals.protocol_check import UVICORN, check_protocols, load_protocols
+
+logger = logging.getLogger("gateway.server.server")
+
+FINAL_SECONDS = 3
+"""How long the ends of stopped streams may take to be written, once the grace period is over."""
+CLOSING_SECONDS = 1
+"""How long connections may then take to close."""
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server; at a stop signal (`gateway.server.stop_signals`) it stops accepting, waits, then ends what still runs
+    with an event.
+
+    Streams may finish within the grace period; what runs longer gets its terminal event. A second Ctrl-C or SIGTERM ends at
+    once.
+    """
+
+    def __init__(self, config: ServingConfig, services: Services, *, announce: bool) -> None:
+        super().__init__(config)
+        self._limits = config.limits
+        self._services = services
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in sockets or ():
+            listen(each, self.config.backlog)
+        await super().startup(sockets)
+        if self.started and self._announce and sockets:
+            models = sorted(self._services.models.values(), key=lambda model: not model.generates)
+            first = models[0]
+            does: Does = "generates"
+            if not first.generates:
+                does = "reranks" if first.embedder is None else "embeds"
+            names = [model.name for model in models]
+            print(banner(address(sockets[0]), names, does=does), flush=True)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is no failure.
+        signals = stop_signals()
+        handlers = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
+        end_in_time(self._services.config.server.grace_period + END_SECONDS, signals)
+        try:
+            yield
+        finally:
+            for sig, handler in handlers.items():
+                signal.signal(sig, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == HANGUP:
+            not_again(sig)
+            self.should_exit = True
+            return
+        if self.should_exit:
+            self.force_exit = True  # the second time, whichever signal
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        services = self._services
+        services.draining = True
+        for server in self.servers:
+            server.close()
+        if services.runs:
+            grace = services.config.server.grace_period
+            logger.info("waiting up to %g s for %d running responses", grace, len(services.runs))
+            await self._until_idle(grace)
+        if services.runs:
+            logger.info("ending %d running responses", len(services.runs))
+            services.stop_runs(
+                ServerShuttingDown("The server was shut down before the response was complete.")
+            )
+            await self._until_idle(FINAL_SECONDS)
+        await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # once a second
+            now = asyncio.get_running_loop().time()
+            self._limits.check(self.server_state.connections, now)  # type: ignore[arg-type]  # protocols of ours
+        return await super().on_tick(counter)
+
+    async def _until_idle(self, seconds: float) -> None:
+        """Wait until nothing runs, for `seconds` at most; not at all after a second signal."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._services.runs and not self.force_exit and loop.time() < end:  # noqa: ASYNC110  # a signal's flag has no event to wait for
+            await asyncio.sleep(0.05)
+
+
+def address(listening: socket.socket) -> str:
+    """The URL at which a listening socket is reached from this machine."""
+    host, port = listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(config: Config, plugins: PluginSet) -> int:
+    """Serve until stopped; the exit code. Raises `ConfigurationError` for what cannot be served."""
+    listening = bind(config)
+    with listening:
+        if config.server.workers > 1:
+            return run_workers(config, listening)
+        return serve(config, plugins, listening, announce=True)
+
+
+def serve(config: Config, plugins: PluginSet, listening: socket.socket, *, announce: bool) -> int:
+    """Serve on a bound socket in this process until a signal stops it; the exit code."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(config, plugins, listening, announce))
+
+
+async def _serve(
+    config: Config, plugins: PluginSet, listening: socket.socket, announce: bool
+) -> int:
+    # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
+    async with AsyncExitStack() as stack:
+        services = await open_services(config, plugins, stack)
+        tune_garbage_collector()
+        settings = await uvicorn_config(config, app_of(services))
+        await GatewayServer(settings, services, announce=announce).serve([listening])
+    return 0
+
+
+def tune_garbage_collector() -> None:
+    """Let the garbage collector pass over what is there for good, and look for cycles less often.
+
+    A token makes a few short-lived objects and no cycle; with many streams open, the default thresholds walk through all
+    of them several times a second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def bind(config: Config) -> socket.socket:
+    """A socket on the configured address, listening to nobody yet."""
+    host, port = config.server.host, config.server.port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The server cannot listen on {host}: {error.strerror or error}. Set another host under [server]."
+        ) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise _cannot_listen(host, port, error) from error
+    return listening
+
+
+def listen(bound: socket.socket, backlog: int) -> None:
+    """Listen on a bound socket. Raises `ConfigurationError` where another has come to listen there, while models were opened:
+    several may be bound to one address as long as none listens."""
+    host, port = bound.getsockname()[:2]
+    try:
+        bound.listen(backlog)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"The server cannot listen on {host} port {port}: {error.strerror or error}. "
+        "Stop what listens there, or choose another with --port."
+    )
+
+
+async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
+    """Return uvicorn's settings, with protocols that passed the self-check.
+
+    Raises `ConfigurationError` if the installed uvicorn cannot carry the limits of connections. If it only lacks what the fast
+    path of streams needs, answers are sent by plain ASGI, and one line of the log says so.
+    """
+    server = config.server
+    protocols = load_protocols()
+    settings = ServingConfig(
+        app,
+        http=protocols.http,
+        ws=protocols.websocket,
+        ws_max_size=min(server.max_body_bytes, server.max_websocket_bytes),
+        ws_per_message_deflate=False,  # a small message could unpack to a thousand times its size
+        lifespan="off",
+        access_log=server.access_log,
+        log_config=None,
+        log_level=server.log_level.lower(),
+        server_header=False,
+        proxy_headers=False,  # nothing here looks at the client's address
+        timeout_keep_alive=int(server.keep_alive),
+        timeout_graceful_shutdown=CLOSING_SECONDS,
+    )
+    settings.limits = Connections(server)
+    await check_protocols(settings)
+    problem = await fast_path_problem(settings)
+    if problem is not None:
+        logger.warning(
+            "streams are sent by plain ASGI, which is slower: uvicorn %s does not have what the fast path needs (%s); it works with "
+            "uvicorn%s",
+            uvicorn.__version__, problem, UVICORN,
+        )  # fmt: skip
+        settings.loaded_app = plain_asgi(settings.loaded_app)
+    return settings

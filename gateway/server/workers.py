@@ -1,0 +1,143 @@
+"""Multiple worker processes on one listening socket."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from types import FrameType
+
+from gateway.config import Config
+from gateway.errors import ConfigurationError
+from gateway.server.descriptors import close_all_on_exec
+from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals
+from gateway.temporary_folders import TemporaryFolder
+
+logger = logging.getLogger("gateway.server.workers")
+
+END_SECONDS = 5
+"""Seconds after the grace period at which a process is forcibly ended (see `gateway.server.stop_watchdog`)."""
+SPARE_SECONDS = 1.0
+"""Additional seconds that the supervisor waits for workers, which end themselves."""
+RESTART_SECONDS = 1.0
+"""A worker that dies within this time after its start is not restarted, because it would keep dying."""
+
+
+def run_workers(config: Config, listening: socket.socket) -> int:
+    """Run `config.server.workers` processes until a signal, and restart those that die. Returns the exit code.
+
+    Each worker opens its own engines, tools and store. A metrics scrape of any worker returns the sum of all.
+    """
+    if config.server.store == "memory":
+        raise ConfigurationError(
+            'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "redis" '
+            'or store = "none" under [server].'
+        )
+    with TemporaryFolder("gateway-metrics") as metrics:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+        return _Supervisor(config, listening).run()
+
+
+def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
+    from gateway.plugins import load_plugins
+    from gateway.server.logs import set_up_logging
+    from gateway.server.redaction import secrets_of
+    from gateway.server.server import serve
+
+    leave_hangup()
+    close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
+    set_up_logging(config.server.log_level, secrets_of(config, os.environ))
+    try:
+        code = serve(config, load_plugins(config.plugins), listening, announce=announce)
+    except ConfigurationError as error:
+        logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
+        code = 2
+    raise SystemExit(code)
+
+
+class _Supervisor:
+    def __init__(self, config: Config, listening: socket.socket) -> None:
+        self._config = config
+        self._listening = listening
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: dict[BaseProcess, float] = {}
+        self._stopping = False
+        self._end: float | None = None
+        """When remaining workers are killed. They normally end themselves earlier (`gateway.server.stop_watchdog`)."""
+
+    def run(self) -> int:
+        restore: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]]
+        restore = [(sig, signal.signal(sig, self._pass_on)) for sig in stop_signals()]
+        try:
+            for number in range(self._config.server.workers):
+                self._start(announce=number == 0)
+            failed = self._watch()
+        finally:
+            for process in self._workers:
+                process.terminate()
+            self._stop_by(self._last_end())
+            for process in self._workers:
+                process.join(max(0.0, (self._end or 0.0) - time.monotonic()))
+            self._kill_rest()
+            for sig, handler in restore:
+                signal.signal(sig, handler)
+        return 1 if failed else 0
+
+    def _start(self, *, announce: bool = False) -> None:
+        process = self._context.Process(
+            target=_worker, args=(self._config, self._listening, announce)
+        )
+        process.start()
+        self._workers[process] = time.monotonic()
+
+    def _watch(self) -> bool:
+        """Wait until all workers have ended. Returns whether one could not be kept running."""
+        failed = False
+        while self._workers:
+            multiprocessing.connection.wait([p.sentinel for p in self._workers], timeout=1.0)
+            self._kill_rest()
+            for process in [p for p in self._workers if not p.is_alive()]:
+                lived = time.monotonic() - self._workers.pop(process)
+                if self._stopping or failed:
+                    continue
+                if process.exitcode == 2 or lived < RESTART_SECONDS:
+                    failed = True
+                    self._stop_by(self._last_end())
+                    for other in self._workers:
+                        other.terminate()
+                    continue
+                logger.error("a worker ended with code %s; starting another", process.exitcode)
+                self._start()
+        return failed
+
+    def _pass_on(self, sig: int, frame: FrameType | None) -> None:
+        # Workers receive a terminal's Ctrl-C directly; a signal to this process only must be forwarded.
+        again, self._stopping = self._stopping, True
+        self._stop_by(self._last_end())
+        # A closed terminal may send SIGHUP more than once; a second SIGTERM would end the workers' streams.
+        if sig == signal.SIGTERM or (sig == HANGUP and not again):
+            for process in self._workers:
+                process.terminate()
+
+    def _last_end(self) -> float:
+        return time.monotonic() + self._config.server.grace_period + END_SECONDS + SPARE_SECONDS
+
+    def _stop_by(self, end: float) -> None:
+        if self._end is None:
+            self._end = end
+
+    def _kill_rest(self) -> None:
+        """Kill the workers that have not ended in time."""
+        if self._end is None or time.monotonic() < self._end:
+            return
+        for process in self._workers:
+            if process.is_alive():
+                logger.error("worker %s did not end in time and was killed", process.pid)
+                process.kill()
+                process.join()

@@ -1,1 +1,0 @@
-"""What a running gateway holds and how it runs: models, limits, metrics, keys, processes."""

@@ -1,0 +1,1 @@
+"""Start-up: selecting and opening what the configuration names: engines, renderers, parsers, tools, stores, APIs."""

@@ -1,0 +1,222 @@
+"""Opening a model: its engine, and then its renderer and output format."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.config import ModelConfig
+from gateway.config.tables import dotted
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.hookspecs import (
+    MakeFormat,
+    MakeRenderer,
+    ModelContext,
+    Offer,
+)
+from gateway.plugin_checks import Kind
+from gateway.plugins import PluginSet
+from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
+from gateway.runtime.embedding_only import (
+    NoFormat,
+    NoRenderer,
+    check_engine,
+    generates,
+    only_does,
+)
+from gateway.startup.model_plan import (
+    COMPOSE,
+    ModelPlan,
+    check_options,
+    configured_parser,
+    role_config,
+)
+
+logger = logging.getLogger("gateway.startup.model_opening")
+
+
+class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
+    """A model that is ready to serve. Its engine is closed by the stack in which it was opened."""
+
+    name: str
+    config: ModelConfig
+    engine: Engine
+    info: ModelInfo
+    """The engine's information, with the configured chat template if there is one."""
+    renderer: PromptRenderer
+    renderer_name: str
+    """Its registered name."""
+    output_format: OutputFormat
+    profile: ModelProfile | None
+    """The plugins' profile of the model; None if the configuration leaves nothing open, or no plugin knows the model.
+    """
+    why: str
+    """Why this engine, renderer and format were chosen."""
+
+
+async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
+    """Open the engine inside `stack`, and create the model's renderer and format.
+
+    Raises `ConfigurationError`, also for any exception of a plugin, which becomes its cause.
+    """
+    where = dotted(("models", plan.name))
+    config, plugins = plan.config, plan.plugins
+    with _naming_plugin(where, f"the engine {plan.engine.name!r} cannot open the model"):
+        engine = await stack.enter_async_context(plan.engine.make(plan.engine_config, plan.context))
+    info = engine.info
+    check_engine(engine, plan.engine.name, where)
+    if not generates(engine):
+        return _opened_without_generation(plan, engine)
+    if plan.chat_template is not None:
+        info = msgspec.structs.replace(info, chat_template=plan.chat_template)
+    profile = _profile(info, plan) if _leaves_open(config) else None
+    renderer = _choose_renderer(plan, profile, info)
+    parser, halves = _choose_parser(plan, profile, info)
+    selected: list[Offer[Any]] = [plan.engine, renderer, parser]
+    check_options(where, config, selected, plugins)
+    context = ModelContext(
+        info=info,
+        tokenizer=engine.tokenizer,
+        trust_request_chat_template=config.trust_request_chat_template,
+    )
+    renderer_config = role_config(renderer, selected, where, config, plugins)
+    parser_config = role_config(parser, selected, where, config, plugins, **halves)
+    with _naming_plugin(where, f"the renderer {renderer.name!r} cannot be created"):
+        made_renderer = renderer.make(renderer_config, context)
+    with _naming_plugin(where, f"the parser {parser.name!r} cannot be created"):
+        made_format = parser.make(parser_config, context)
+    return OpenedModel(
+        name=plan.name,
+        config=config,
+        engine=engine,
+        info=info,
+        renderer=made_renderer,
+        renderer_name=renderer.name,
+        output_format=made_format,
+        profile=profile,
+        why=_selection_reason(plan, renderer, parser, halves, profile),
+    )
+
+
+def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
+    """A model that only embeds or reranks, which needs neither renderer nor format."""
+    where, config = dotted(("models", plan.name)), plan.config
+    check_options(where, config, [plan.engine], plan.plugins)
+    for name in ("renderer", "parser", "reasoning", "tools"):
+        if getattr(config, name) is not None:
+            raise ConfigurationError(
+                f"{where}.{name}: this model only {only_does(engine)}, and has no {name}; leave it out."
+            )
+    return OpenedModel(
+        name=plan.name,
+        config=config,
+        engine=engine,
+        info=engine.info,
+        renderer=NoRenderer(engine),
+        renderer_name="none",
+        output_format=NoFormat(engine),
+        profile=None,
+        why=f"engine {plan.engine.name} ({plan.why}), which only {only_does(engine)}",
+    )
+
+
+@contextmanager
+def _naming_plugin(where: str, what: str) -> Iterator[None]:
+    """Convert any exception of a plugin into a `ConfigurationError` that names the plugin."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    except GatewayError as error:
+        raise ConfigurationError(f"{where}: {what}: {error.message}") from error
+    except Exception as error:  # plugins may raise anything; users should not see a traceback
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+        logger.debug("%s: %s", where, what, exc_info=error)
+        raise ConfigurationError(f"{where}: {what}: {reason}") from error
+
+
+def _leaves_open(config: ModelConfig) -> bool:
+    """Whether the configuration leaves something open that a profile can answer."""
+    whole = config.parser is not None
+    halves = config.reasoning is not None and config.tools is not None
+    return config.renderer is None or not (whole or halves)
+
+
+def _profile(info: ModelInfo, plan: ModelPlan) -> ModelProfile | None:
+    where = dotted(("models", plan.name))
+    with _naming_plugin(where, "a plugin's gateway_model_profile hook failed"):
+        profile = plan.plugins.hook.gateway_model_profile(model=info)
+        if profile is not None and not isinstance(profile, ModelProfile):
+            raise TypeError(f"gateway_model_profile answered {type(profile).__name__}")
+    return profile
+
+
+def _choose_renderer(
+    plan: ModelPlan, profile: ModelProfile | None, info: ModelInfo
+) -> Offer[MakeRenderer]:
+    where = f"{dotted(('models', plan.name))}.renderer"
+    if name := plan.config.renderer or (profile and profile.renderer):
+        return plan.plugins.renderer(name, where)
+    raise ConfigurationError(_unknown(where, "renderer", plan.plugins, info))
+
+
+def _choose_parser(
+    plan: ModelPlan, profile: ModelProfile | None, info: ModelInfo
+) -> tuple[Offer[MakeFormat], dict[str, str]]:
+    """The offer of the output format, and the two formats that it combines, if it does."""
+    where = dotted(("models", plan.name))
+    config, plugins = plan.config, plan.plugins
+    named = configured_parser(config, plugins, where)
+    if named is not None:
+        return named, {}
+    configured = config.reasoning is not None or config.tools is not None
+    if profile is not None and profile.parser is not None and not configured:
+        return plugins.parser(profile.parser, f"{where}.parser"), {}
+    halves = {
+        half: name
+        for half in ("reasoning", "tools")
+        if (name := getattr(config, half) or (profile and getattr(profile, half)))
+    }
+    if halves:
+        return plugins.parser(COMPOSE, where), halves
+    raise ConfigurationError(_unknown(f"{where}.parser", "parser", plugins, info))
+
+
+def _unknown(where: str, kind: Kind, plugins: PluginSet, info: ModelInfo) -> str:
+    described = info.architecture or info.model_type or "of unknown architecture"
+    template = "a" if info.chat_template else "no"
+    offers = ", ".join(offer.name for offer in plugins.offers(kind)) or "none"
+    return (
+        f"{where}: no plugin knows the {kind} of this model ({described}, with {template} chat template); "
+        f"name one. Installed: {offers}."
+    )
+
+
+def _selection_reason(
+    plan: ModelPlan,
+    renderer: Offer[MakeRenderer],
+    parser: Offer[MakeFormat],
+    halves: Mapping[str, str],
+    profile: ModelProfile | None,
+) -> str:
+    config = plan.config
+    named = " + ".join(halves.values()) if halves else parser.name
+    if halves:
+        parser_is_configured = all(getattr(config, half) == name for half, name in halves.items())
+    else:
+        parser_is_configured = config.parser is not None or config.reasoning is not None
+    by_profile = (profile and profile.why) or "its profile"
+    in_config = "named in the configuration"
+    reasons = [
+        in_config if config.renderer is not None else by_profile,
+        in_config if parser_is_configured else by_profile,
+    ]
+    engine = f"engine {plan.engine.name} ({plan.why})"
+    if reasons[0] == reasons[1]:
+        return f"{engine}, renderer {renderer.name} and parser {named} ({reasons[0]})"
+    return f"{engine}, renderer {renderer.name} ({reasons[0]}), parser {named} ({reasons[1]})"

@@ -1,0 +1,135 @@
+"""Services for open plugins; see `gateway.protocols.services`."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+from gateway.embeddings.answer import prepare_embeddings
+from gateway.engines.vectors import normalized
+from gateway.errors import (
+    ConfigurationError,
+    EngineError,
+    EngineUnavailable,
+    InvalidRequest,
+    ModelNotFound,
+)
+from gateway.protocols import Tokenizer
+from gateway.runtime.services import ServedModel, Services
+from gateway.scoring.answer import prepare_rerank
+from gateway.wire.embeddings import EmbeddingsRequest, Input
+from gateway.wire.scoring import RerankRequest
+
+
+class PluginServices:
+    """Implements `gateway.protocols.GatewayServices`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def embedder(self, model: str) -> ServedEmbedder:
+        found = self._served(model, lambda each: each.embedder is not None, "embed")
+        return ServedEmbedder(self._services, found.name)
+
+    def reranker(self, model: str) -> ServedReranker:
+        found = self._served(model, lambda each: each.scorer is not None, "rerank")
+        return ServedReranker(self._services, found.name)
+
+    def _served(self, model: str, able: Callable[[ServedModel], bool], verb: str) -> ServedModel:
+        """The model of that name. Raises `ConfigurationError`, with those that are `able`, if it is not one."""
+        known = self._services.models.values()
+        names = ", ".join(each.name for each in known if able(each)) or "none"
+        try:
+            found = self._services.known_model(model)
+        except EngineUnavailable as error:
+            raise ConfigurationError(error.message) from None
+        except ModelNotFound:
+            raise ConfigurationError(
+                f"no model {model!r} is configured; models that {verb}: {names}."
+            ) from None
+        if not able(found):
+            raise ConfigurationError(
+                f"the model {found.name!r} does not {verb}; models that do: {names}."
+            )
+        return found
+
+
+class ServedEmbedder:
+    """Implements `gateway.protocols.Embedder`."""
+
+    def __init__(self, services: Services, model: str) -> None:
+        self._services = services
+        self.model = model
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
+        if not texts:
+            return []
+        model, engine = self._services.embedding_model(self.model)
+        parts: list[list[Input]] = [[text] for text in texts]
+        if model.engine.tokenizer is not None:
+            parts = await asyncio.to_thread(
+                _tokenized, texts, model.engine.tokenizer, engine.embedding.max_input_tokens
+            )
+        for index, each in enumerate(parts):
+            if not each or not each[0]:
+                raise InvalidRequest(
+                    f"The model '{self.model}' has no token for the text {texts[index][:50]!r}, so there is nothing to embed."
+                )
+        asked = EmbeddingsRequest(
+            model=self.model,
+            inputs=[part for each in parts for part in each],
+            several=True,
+        )
+        run = await prepare_embeddings(asked, self._services, size=0)
+        vectors = await run.vectors()
+        if vectors is None:
+            raise run.scope.error or EngineError("The embedding failed.")
+        taken = iter(vectors)
+        return [_mean([next(taken) for _ in each]) for each in parts]
+
+
+class ServedReranker:
+    """Implements `gateway.protocols.Reranker`."""
+
+    def __init__(self, services: Services, model: str) -> None:
+        self._services = services
+        self.model = model
+
+    async def scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:
+        if not documents:
+            return []
+        if not all(text.strip() for text in (query, *documents)):
+            raise InvalidRequest(
+                f"The model '{self.model}' scores no empty text. Leave empty documents out."
+            )
+        asked = RerankRequest(model=self.model, query=query, documents=list(documents))
+        run = prepare_rerank(asked, self._services)
+        scores = await run.scores()
+        if scores is None:
+            raise run.scope.error or EngineError("The scoring failed.")
+        return scores
+
+
+def _tokenized(texts: Sequence[str], tokenizer: Tokenizer, most: int | None) -> list[list[Input]]:
+    return [list(_parts(text, tokenizer, most)) for text in texts]
+
+
+def _parts(text: str, tokenizer: Tokenizer, most: int | None) -> Iterator[Input]:
+    """The token ids of `text`, split into parts of at most `most` tokens. The text is split, not the tokens, because each
+    part needs the model's special tokens around it."""
+    ids = tokenizer.encode(text, add_special_tokens=True)
+    if most is None or len(ids) <= most or len(text) < 2:
+        if ids:
+            yield ids
+        return
+    middle = len(text) // 2
+    cut = text.rfind(" ", middle // 2, middle) + 1 or middle
+    yield from _parts(text[:cut], tokenizer, most)
+    yield from _parts(text[cut:], tokenizer, most)
+
+
+def _mean(vectors: Sequence[array[float]]) -> array[float]:
+    if len({len(vector) for vector in vectors}) > 1:
+        raise EngineError("The engine returned vectors of different lengths.")
+    return normalized(array("f", map(sum, zip(*vectors, strict=True))))

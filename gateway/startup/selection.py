@@ -1,0 +1,124 @@
+"""Resolving the names in a configuration to offers of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.config import Config
+from gateway.config.tables import dotted
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import (
+    Offer,
+    OpenApiPlugin,
+    OpenResource,
+    OpenStore,
+    OpenTool,
+)
+from gateway.plugins import PluginSet
+from gateway.startup.model_plan import ModelPlan, resolve_model
+from gateway.tools.available import check_allowed_tools
+
+STANDARD_APIS = ("messages",)
+"""Further APIs that are served by default if they are installed."""
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Everything that a configuration selects, checked but not open."""
+
+    models: list[ModelPlan]
+    tools: list[tuple[Offer[OpenTool], Struct]]
+    store: tuple[Offer[OpenStore], Struct] | None
+    apis: list[tuple[Offer[OpenApiPlugin], Struct]]
+    resources: list[tuple[Offer[OpenResource], Struct]]
+    """The resources that the tools and APIs need, each once."""
+
+
+def select(config: Config, plugins: PluginSet) -> Selection:
+    """Check everything that can be checked without opening it. Raises `ConfigurationError`."""
+    try:
+        check_allowed_tools(config)
+        return Selection(
+            models=[resolve_model(name, model, plugins) for name, model in config.models.items()],
+            tools=[resolve_tool(name, config, plugins) for name in config.tools],
+            store=resolve_store(config, plugins),
+            apis=resolve_apis(config, plugins),
+            resources=resolve_resources(config, plugins),
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{config.source}: {error}") from error
+
+
+def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[OpenTool], Struct]:
+    """The tool server selected by `[tools.<name>]`, with its config."""
+    where = dotted(("tools", name))
+    offer = plugins.tool(name, where)
+    return offer, plugins.decode_config(offer, config.tools[name], where)
+
+
+def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore], Struct] | None:
+    """The store named by `server.store`, with its config; None for `none`."""
+    for name in config.stores:
+        plugins.store(name, dotted(("stores", name)))
+    name = config.server.store
+    if name == "none":
+        return None
+    offer = plugins.store(name, "server.store")
+    where = dotted(("stores", name))
+    return offer, plugins.decode_config(offer, config.stores.get(name, {}), where)
+
+
+def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApiPlugin], Struct]]:
+    """The further APIs named by `server.apis`, each with its config.
+
+    If that is not set: the standard ones, and those with the name of a selected tool, of a resource that it needs, or
+    of a resource that has a table.
+    """
+    for name in config.apis:
+        plugins.api(name, dotted(("apis", name)))
+    names = config.server.apis
+    if names is None:
+        installed = plugins.names("api")
+        needed = (each for name in config.tools for each in plugins.needs("tool", name))
+        wanted = dict.fromkeys((*STANDARD_APIS, *config.tools, *needed, *config.resources))
+        names = [name for name in wanted if name in installed]
+    resolved: list[tuple[Offer[OpenApiPlugin], Struct]] = []
+    for index, name in enumerate(names):
+        offer = plugins.api(name, f"server.apis[{index}]")
+        if any(offer is each for each, _ in resolved):
+            raise ConfigurationError(
+                f"server.apis[{index}]: {name!r} is named twice; keep one of them."
+            )
+        table = config.apis.get(name, {})
+        where = dotted(("apis", name))
+        resolved.append((offer, plugins.decode_config(offer, table, where)))
+    return resolved
+
+
+def resolve_resources(
+    config: Config, plugins: PluginSet
+) -> list[tuple[Offer[OpenResource], Struct]]:
+    """The resources that the selected tools and APIs need, each once, with its config."""
+    for name in config.resources:
+        plugins.resource(name, dotted(("resources", name)))
+    users: dict[str, str] = {}
+    for tool in config.tools:
+        for name in plugins.needs("tool", tool):
+            users.setdefault(name, dotted(("tools", tool)))
+    for api, _ in resolve_apis(config, plugins):
+        for name in api.needs:
+            users.setdefault(name, f"the API {api.name!r}")
+    resolved: list[tuple[Offer[OpenResource], Struct]] = []
+    for name, user in users.items():
+        offer = plugins.resource(name, user)
+        where = dotted(("resources", name))
+        table = config.resources.get(name, {})
+        resolved.append((offer, plugins.decode_config(offer, table, where)))
+    return resolved
+
+
+def needed(offer: Offer[Any], resources: Mapping[str, Any]) -> dict[str, Any]:
+    """The subset of the open `resources` that the tool or API of `offer` receives."""
+    return {name: resources[name] for name in offer.needs}

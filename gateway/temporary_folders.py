@@ -1,0 +1,83 @@
+"""Temporary folders that are removed even if their process was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+
+class TemporaryFolder:
+    """A folder in the system's temporary folder, for this user alone, until `remove` or the end of the context.
+
+    The process holds a lock on it, which the system releases when the process ends. Creating a folder removes those of
+    the same `name` whose process has ended without removing them; it blocks meanwhile.
+    """
+
+    def __init__(self, name: str) -> None:
+        _remove_abandoned(f"{name}-")
+        self.path, self._lock = _create(f"{name}-")
+        self._removed = False
+
+    def remove(self) -> None:
+        """Remove the folder and what it contains, as far as possible. Does nothing if it was removed before."""
+        if not self._removed:
+            self._removed = True
+            _remove(self.path, self._lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def _create(prefix: str) -> tuple[Path, int]:
+    """A new folder and the descriptor that locks it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        # Until it is locked, another process may find it abandoned and remove it.
+        with suppress(BlockingIOError, FileNotFoundError):
+            lock = _lock(folder)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_abandoned(prefix: str) -> None:
+    with os.scandir(tempfile.gettempdir()) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
+    for folder in found:
+        try:
+            lock = _lock(folder)
+        except OSError:  # in use, or of another user
+            continue
+        _remove(folder, lock)
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _lock(folder: Path) -> int:
+    """A descriptor that holds the folder's lock. Raises `BlockingIOError` if another one does, and `OSError` if the
+    folder is not a folder of this user."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise PermissionError(folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -1,0 +1,138 @@
+"""What a connection may take: time for a request's head, time to read what is sent, and how many there may be at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import msgspec
+import uvicorn
+
+from gateway.config import ServerConfig
+
+logger = logging.getLogger("gateway.uvicorn_internals.connections")
+
+SWEEP_SECONDS: Final = 1.0
+_SLOWEST: Final = 1024
+"""Bytes a second that a client has to read while it is behind."""
+_OTHER_FILES: Final = 256
+"""Open files that the process may need for anything but connections."""
+_CODES: Final = {
+    400: "invalid_request",
+    408: "request_timeout",
+    431: "request_headers_too_large",
+    503: "too_many_connections",
+}
+
+
+class WatchedConnection(Protocol):
+    """A connection whose deadlines are looked at once a second."""
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if it has missed one. `now` is the event loop's time."""
+        ...
+
+
+class Connections:
+    """The limits of a server's connections, and the check of their deadlines.
+
+    One check a second of all connections costs less than timers, which each request would have to start and to stop.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.head_timeout = config.head_timeout
+        self.body_timeout = config.body_timeout
+        self.send_timeout = config.send_timeout
+        self.most = _connection_limit(config.max_connections)
+        self.refused = 0
+        """Connections refused since the last check, because there were too many."""
+        self._last = 0.0
+        self._skipped = False
+
+    def check(self, connections: Iterable[WatchedConnection], now: float) -> None:
+        """Close what has missed a deadline. For once in `SWEEP_SECONDS`."""
+        if self.refused:
+            logger.warning(
+                "%d connections were refused: there are %d already (max_connections)",
+                self.refused, self.most,
+            )  # fmt: skip
+            self.refused = 0
+        late = now - self._last > 2 * SWEEP_SECONDS
+        self._last = now
+        if late and not self._skipped:
+            # The process stood still: what clients have sent meanwhile is not read yet. A busy one is late every time.
+            self._skipped = True
+            return
+        self._skipped = False
+        for connection in tuple(connections):
+            connection.check_deadlines(now)
+
+
+class ServingConfig(uvicorn.Config):
+    """uvicorn's configuration, with the limits for its protocols."""
+
+    limits: Connections
+
+
+class SendWatch:
+    """Tells when a client has stopped to read what is sent to it."""
+
+    __slots__ = ("_since", "_unsent")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._unsent = 0
+
+    def stalled(
+        self, transport: asyncio.Transport, paused: bool, now: float, seconds: float
+    ) -> bool:
+        """Whether the client has read less than 1 KiB a second for `seconds`.
+
+        `paused` is whether the buffer is full. Only then, or while the connection is closing, nothing is added to it, so that
+        its size tells what the client reads; otherwise it is small.
+        """
+        if not (paused or transport.is_closing()):
+            self._since = None
+            return False
+        unsent = transport.get_write_buffer_size()
+        if self._since is None:
+            self._since, self._unsent = now, unsent
+        elif now - self._since >= seconds:
+            if self._unsent - unsent < _SLOWEST * seconds:
+                return True
+            self._since, self._unsent = now, unsent
+        return False
+
+
+def _connection_limit(configured: int) -> int:
+    """`max_connections`, or what the process may open of it."""
+    may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if may_open == resource.RLIM_INFINITY or configured + _OTHER_FILES <= may_open:
+        return configured
+    most = max(may_open - _OTHER_FILES, may_open // 2)
+    logger.info(
+        "max_connections is %d, and this process may open %d files: it takes %d connections. Raise its limit of open files "
+        "(ulimit -n) for more.",
+        configured, may_open, most,
+    )  # fmt: skip
+    return most
+
+
+def raw_error(status: int, message: str) -> bytes:
+    """A whole answer in OpenAI's envelope that closes the connection, for where no application is asked."""
+    kind = "service_unavailable_error" if status == 503 else "invalid_request_error"
+    error = {"message": message, "type": kind, "param": None, "code": _CODES[status]}
+    body = msgspec.json.encode({"error": error})
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        "connection: close",
+    ]
+    if status == 503:
+        lines.append("retry-after: 1")
+    return "\r\n".join((*lines, "", "")).encode("ascii") + body

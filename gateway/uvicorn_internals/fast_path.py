@@ -1,0 +1,144 @@
+"""The fast path of an answer's bytes to the socket, past uvicorn's `send`.
+
+`send` examines every message anew and costs about a microsecond a token, and each of its writes is a system call that wakes the
+reader. If `send` belongs to uvicorn and the connection is ready, a chunk is written here as uvicorn would write it, and the head
+of an answer leaves together with its first part. In all other cases the caller sends them by ASGI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+try:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+except ImportError:  # reported by the self-check
+
+    class RequestResponseCycle:  # type: ignore[no-redef]
+        """No answer is one of these."""
+
+
+class WriteObserver(Protocol):
+    """What a writer reports to, so that a silent stream can be kept open by comments."""
+
+    wrote: bool
+    """Whether anything was written since it was last set to False."""
+    send: Send | None
+    """Sends comments where the writer cannot write them."""
+
+
+class SingleWrite:
+    """Holds what is sent by `send` within the context, and writes it at once at the end."""
+
+    __slots__ = ("_cycle", "_held")
+
+    def __init__(self, send: Send) -> None:
+        cycle = getattr(send, "__self__", None)
+        self._cycle = cycle if isinstance(cycle, RequestResponseCycle) else None
+        self._held: _HeldWrites | None = None
+
+    def __enter__(self) -> None:
+        if self._cycle is not None:
+            self._cycle.transport = self._held = _HeldWrites(self._cycle.transport)
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._cycle is not None and self._held is not None:
+            self._cycle.transport = self._held.transport
+            self._held.release()
+
+
+class _HeldWrites(asyncio.Transport):
+    """Stands in for a connection: has all that uvicorn uses of one while it sends."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self.transport = transport
+        self._parts: list[bytes | bytearray | memoryview] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._parts.append(data)
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        self.release()
+        self.transport.close()
+
+    def release(self) -> None:
+        if self._parts:
+            self.transport.write(b"".join(self._parts))
+            self._parts.clear()
+
+
+def chunk_writer(send: Send, silence: WriteObserver | None = None) -> Callable[[bytes], bool]:
+    """Return a function that writes a part of a body that has begun.
+
+    The function returns False if it wrote nothing: the caller must then send the part by `send`, which waits until the client
+    has read enough. `silence` is told of what is written.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
+        return _caller_writer(send, silence)
+    flow, transport = cycle.flow, cycle.transport
+
+    def write(body: bytes) -> bool:
+        if flow.write_paused or cycle.disconnected or not body:
+            return False
+        if silence is not None:
+            silence.wrote = True
+        transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
+
+    return write
+
+
+def _caller_writer(send: Send, silence: WriteObserver | None) -> Callable[[bytes], bool]:
+    """A writer that leaves all parts to the caller, and comments to `silence`."""
+    if silence is not None:
+        silence.send = send
+
+    def write(body: bytes) -> bool:
+        if silence is not None and body:
+            silence.wrote = True  # the caller sends it
+        return False
+
+    return write
+
+
+def unchunked(send: Send) -> Send:
+    """Return a `send` for HTTP/1.0 clients, which know no chunks: a body of unknown length ends with the connection.
+
+    uvicorn sends chunks to them as well (RFC 9112, 6.1: a server must not). `send` itself is returned if the fast path is not in
+    use.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle):
+        return send
+
+    async def send_until_closed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if not any(name.lower() == b"content-length" for name, _ in message["headers"]):
+                cycle.chunked_encoding = False
+                cycle.expected_content_length = sys.maxsize
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+
+    return send_until_closed
+
+
+def plain_asgi(app: ASGIApp) -> ASGIApp:
+    """Return `app` without the fast path: its `send` does not tell which server it belongs to."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        async def plain_send(message: Message) -> None:
+            await send(message)
+
+        await app(scope, receive, plain_send)
+
+    return served

@@ -1,0 +1,73 @@
+"""The check at start that the fast path writes what uvicorn's `send` would write."""
+
+from __future__ import annotations
+
+from litestar.types import Receive, Scope, Send
+
+from gateway.uvicorn_internals.canned import (
+    HEAD,
+    PARTS,
+    REQUEST,
+    Exchange,
+    body_part,
+    exchange_of,
+    plain_stream,
+    problem_of,
+    require,
+)
+from gateway.uvicorn_internals.connections import ServingConfig
+from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer, unchunked
+
+
+async def fast_path_problem(settings: ServingConfig) -> str | None:
+    """Why the fast path cannot be used, or None if its bytes are those of plain ASGI."""
+    try:
+        plain = await exchange_of(settings, plain_stream)
+        fast = await exchange_of(settings, _fast_stream)
+        head, first, *rest = plain.connection.writes
+        require(
+            fast.connection.writes == [head + first, *rest],
+            "a stream's bytes differ from those of plain ASGI",
+        )
+        await exchange_of(settings, _stream_of_lost_client)
+        old = await exchange_of(
+            settings, _stream_without_fast_path, REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0")
+        )
+        body = old.connection.written.partition(b"\r\n\r\n")[2]
+        require(
+            old.connection.closed and body == b"".join(PARTS),
+            "the body of an HTTP/1.0 stream is not the bytes that were sent",
+        )  # fmt: skip
+    except Exception as error:
+        return problem_of(error)
+    return None
+
+
+async def _fast_stream(scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+    first, *middle, last = PARTS
+    with SingleWrite(send):
+        await send(HEAD)
+        await send(body_part(first))
+        require(not exchange.connection.writes, "the head of an answer cannot be held")
+    write = chunk_writer(send)
+    exchange.protocol.pause_writing()
+    require(not write(first), "a chunk is written although the client does not read")
+    exchange.protocol.resume_writing()
+    for part in middle:
+        require(write(part), "a chunk cannot be written")
+    await send(body_part(last, more=False))
+
+
+async def _stream_of_lost_client(
+    scope: Scope, receive: Receive, send: Send, exchange: Exchange
+) -> None:
+    await send(HEAD)
+    write = chunk_writer(send)
+    exchange.end()
+    require(not write(PARTS[0]), "a chunk is written although the client has gone")
+
+
+async def _stream_without_fast_path(
+    scope: Scope, receive: Receive, send: Send, exchange: Exchange
+) -> None:
+    await plain_stream(scope, receive, unchunked(send), exchange)

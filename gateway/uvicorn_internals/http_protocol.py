@@ -1,0 +1,209 @@
+"""uvicorn's HTTP protocol with limits on what comes before and after a body, and errors in OpenAI's envelope."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from gateway.uvicorn_internals.connections import SendWatch, ServingConfig, raw_error
+
+MAX_HEAD: Final = 65_536
+"""Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
+bytes that may come within a body and are not content: sizes and extensions of chunks, and trailers."""
+MAX_PIPELINED: Final = 64
+"""Requests of one connection that wait for the answers to those before them."""
+
+
+class RefusedRequest(Exception):
+    """Raised within the parser's callbacks, so that it stops."""
+
+
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """Bounds what a connection may send and how long it may take.
+
+    A request whose line and headers are longer than `MAX_HEAD` is refused with 431, what is no HTTP with 400, and a head that
+    does not arrive in time with 408. A connection on which no request begins is closed, and so is one whose client does not
+    read. More connections than the server takes are answered with 503.
+    """
+
+    _head = 0
+    """Bytes of the head that is being read, as far as the parser has told of it."""
+    _unread = 0
+    """Bytes that have come since the last head or content: those of one unfinished header are among them."""
+    _in_head = True
+    _begun = False
+    """Whether part of a head has come."""
+    _ended = False
+    _content = False
+    """Whether the piece that is being parsed has content of a body."""
+    _problem: tuple[int, str] | None = None
+    """The status and the message for a request that a callback has refused."""
+    _deadline: float | None = None
+    """When the head, or the rest of a body that nobody waits for, must have come. It counts while no request runs."""
+    _active: RequestResponseCycle | None = None
+    """The request that is being answered; the parser may be further, at those in the pipeline."""
+    _last_words: bytes | None = None
+    """An error for what follows the requests that are still being answered."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        assert isinstance(self.config, ServingConfig)
+        self._limits = self.config.limits
+        self._send_watch = SendWatch()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.most:
+            self._limits.refused += 1
+            self._end(raw_error(503, "This server has too many connections. Try again later."))
+            return
+        self._deadline = self.loop.time() + self._limits.head_timeout
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # uvicorn tells only the latest request of a pipeline.
+        active = self._active
+        if active is not None and not active.response_complete:
+            active.disconnected = True
+            active.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._last_words is not None:
+            return
+        self._ended = self._content = False
+        super().data_received(data)
+        if self.transport.is_closing() or self._last_words is not None:
+            return
+        if self._in_head and self._deadline is None:
+            self._deadline = self.loop.time() + self._limits.head_timeout
+        # Where a request has ended in this piece, what follows it is counted with the next one; and so it is with content.
+        if not self._ended and not self._content:
+            self._unread += len(data)
+            if self._unread > MAX_HEAD:
+                self._refuse(*_TOO_LONG)
+
+    def handle_websocket_upgrade(self) -> None:
+        self._ended = True  # what follows is no head
+        super().handle_websocket_upgrade()
+
+    def on_message_begin(self) -> None:
+        self._in_head = self._begun = True
+        self._head = self._unread = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)  # with the colon, a space and the line's end
+        if self._in_head:  # a trailer is no header
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = self._begun = False
+        self._deadline = None
+        self._unread = 0
+        if not self.url.startswith(b"/"):
+            self._read_target()
+        super().on_headers_complete()
+        if len(self.pipeline) > MAX_PIPELINED:
+            self._stop(400, f"More than {MAX_PIPELINED} requests wait on this connection. Wait for their answers.")  # fmt: skip
+
+    def on_body(self, body: bytes) -> None:
+        self._content = True
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head = self._ended = True
+        self._deadline = None
+        self._unread = 0
+
+    def on_response_complete(self) -> None:
+        # The client may go on to send the body of a request that is answered already.
+        self._deadline = None if self._in_head else self.loop.time() + self._limits.body_timeout
+        super().on_response_complete()
+        if self._last_words is not None and not self._is_answering():
+            self._end(self._last_words)
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if its client does not send a request, or does not read the answer."""
+        if self._send_watch.stalled(
+            self.transport, self.flow.write_paused, now, self._limits.send_timeout
+        ):
+            self.transport.abort()
+        elif (
+            self._deadline is None
+            or now < self._deadline
+            or self.transport.is_closing()
+            or self._is_answering()
+        ):
+            return
+        elif self._begun:
+            seconds = self._limits.head_timeout
+            self._refuse(408, f"The request's line and headers did not arrive within {seconds:g} seconds.")  # fmt: skip
+        else:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer and close. uvicorn calls this for whatever its parser refuses."""
+        status, message = self._problem or (400, msg)
+        self._refuse(status, message)
+
+    def _refuse(self, status: int, message: str) -> None:
+        """End the connection with an error; requests that came before what is wrong are answered first."""
+        words = raw_error(status, message)
+        if not self._is_answering():
+            self._end(words)
+        elif self._in_head:
+            self._last_words = words
+        elif self.cycle is not self._active:
+            self.pipeline.popleft()  # its body is what is wrong
+            self._last_words = words
+        elif self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._end(words)
+
+    def _end(self, words: bytes) -> None:
+        self.transport.write(words)
+        self.transport.close()
+
+    def _is_answering(self) -> bool:
+        return self._active is not None and not self._active.response_complete
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _read_target(self) -> None:
+        """A target in absolute form has its own host, which stands for that of the header (RFC 9112, 3.2.2)."""
+        if self.url.partition(b"://")[0].lower() not in (b"http", b"https"):
+            self._stop(400, "The request's target is not a path.")
+        host = self.url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+        if httptools.parse_url(self.url).path is None:
+            self._stop(400, "The request's target has no path.")
+        self.headers[:] = [each for each in self.headers if each[0] != b"host"]
+        self.headers.append((b"host", host))
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > MAX_HEAD:
+            self._stop(*_TOO_LONG)
+
+    def _stop(self, status: int, message: str) -> None:
+        """Stop the parser; `send_400_response` tells the client why."""
+        self._problem = (status, message)
+        raise RefusedRequest
+
+
+_TOO_LONG: Final = (
+    431,
+    f"The request's line and headers are longer than {MAX_HEAD} bytes. Send fewer or shorter headers.",
+)

@@ -1,0 +1,108 @@
+"""Evaluates templates from requests in helper processes, because a template is a program that may use unbounded time
+and memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from gateway.sdk import InvalidRequest, RateLimited
+from gateway.sdk.engines import Origin
+from gateway.sdk.processes import (
+    DeadlineExceeded,
+    FunctionFailed,
+    HelperFailure,
+    PoolBusy,
+    ProcessPool,
+)
+from gateway_chat_template import apart_work
+from gateway_chat_template.features import Features
+from gateway_chat_template.marked_text import Outside, Own, concat
+
+T = TypeVar("T")
+
+_SECONDS: Final = 5.0
+"""Time limit of an inspection and of a rendering, in seconds."""
+_MEMORY: Final = 536_870_912
+_MOST_CHARACTERS: Final = 10_000_000
+_KEPT: Final = 64
+_KINDS: Final = {Origin.TEMPLATE: str, Origin.ASSISTANT: Own, Origin.OUTSIDE: Outside}
+
+
+class ApartTemplate(Struct, frozen=True):
+    """A template from a request and its features."""
+
+    source: str
+    variables: frozenset[str]
+    features: Features
+
+
+class ApartTemplates:
+    """Evaluates each template in a new process, isolated from other requests. Raises `InvalidRequest` for every failure
+    of a template."""
+
+    def __init__(self, tokens: Mapping[str, str], max_characters: int) -> None:
+        self._tokens = dict(tokens)
+        self._limit = min(max_characters, _MOST_CHARACTERS)
+        self._pool = ProcessPool(
+            processes=2,
+            memory=_MEMORY,
+            max_calls=1,
+            max_result=4 * self._limit + 1_048_576,
+            preload=["gateway_chat_template.apart_work"],
+        )
+        self._known: OrderedDict[str, ApartTemplate] = OrderedDict()
+
+    async def inspect(self, source: str) -> ApartTemplate:
+        """Compile and inspect the template, unless it is cached."""
+        if source in self._known:
+            self._known.move_to_end(source)
+            return self._known[source]
+        call = self._pool.run(apart_work.inspect, source, self._tokens, seconds=_SECONDS)
+        variables, features = await self._result(call)
+        found = ApartTemplate(source, frozenset(variables), msgspec.convert(features, Features))
+        self._known[source] = found
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return found
+
+    async def render(self, source: str, variables: Mapping[str, Any], today: str | None) -> str:
+        """The rendered text, marked with the origin of its parts."""
+        given = pickle.dumps(dict(variables))
+        call = self._pool.run(
+            apart_work.render, source, given, today, self._limit, seconds=_SECONDS
+        )
+        return concat(_KINDS[Origin(origin)](part) for part, origin in await self._result(call))
+
+    async def _result(self, call: Any) -> Any:
+        try:
+            return await call
+        except PoolBusy:
+            raise RateLimited(
+                "Too many chat templates of requests are being evaluated. Try again later."
+            ) from None
+        except HelperFailure as failure:
+            raise InvalidRequest(self._told(failure), param="chat_template") from None
+
+    def _told(self, failure: HelperFailure) -> str:
+        match failure:
+            case DeadlineExceeded():
+                return f"The chat template takes longer than {_SECONDS:g} seconds."
+            case FunctionFailed(name="TemplateSyntaxError" | "TemplateAssertionError"):
+                return f"The chat template is malformed: {failure.message[:500]}."
+            case FunctionFailed(name="TemplateTooLong"):
+                return f"The prompt is longer than {self._limit} characters."
+            case FunctionFailed(name="TemplateRefusal"):
+                return f"The chat template refuses this conversation: {failure.message[:500]}"
+            case FunctionFailed(name="MemoryError"):
+                return "The chat template takes more memory than this server allows."
+            case FunctionFailed():
+                told = f"{failure.name}: {failure.message[:500]}"
+                return f"The chat template failed on this conversation: {told}"
+            case _:
+                return "The chat template takes more memory than this server allows, or cannot be evaluated."

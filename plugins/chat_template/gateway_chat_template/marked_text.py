@@ -1,0 +1,340 @@
+"""Strings that record the origin of their characters through the operations of a chat template.
+
+Texts of a request are passed to templates as `Marked` strings, which compare, search and measure like any string.
+Results of operators, methods and filters are marked too: exactly for operations that this module implements, otherwise
+entirely as text from outside. Text of the template itself is an ordinary `str`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, SupportsIndex, TypeAlias
+
+from jinja2 import Undefined
+
+from gateway.sdk.engines import Origin, Part
+
+Runs: TypeAlias = tuple[tuple[int, Origin], ...]
+"""Lengths and origins of consecutive runs. Runs are not empty, and adjacent runs differ in origin."""
+
+
+class Marked(str):
+    """A string of which at least a part is not from the template."""
+
+    __slots__ = ()
+
+    @property
+    def runs(self) -> Runs:
+        raise NotImplementedError
+
+    def _cut(self, start: int, end: int) -> str:
+        """`self[start:end]`, where `0 <= start <= end <= len(self)`."""
+        raise NotImplementedError
+
+    def _spread(self, change: Callable[[str], str]) -> str:
+        """`change(self)` for a `change` that maps each character independently."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self
+
+    def __add__(self, other: str) -> str:
+        return concat((self, other)) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: str) -> str:
+        return concat((other, self)) if isinstance(other, str) else NotImplemented
+
+    def __mul__(self, count: SupportsIndex) -> str:
+        return repeated(self, str.__mul__(self, count))
+
+    def __rmul__(self, count: SupportsIndex) -> str:
+        return repeated(self, str.__mul__(self, count))
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if isinstance(key, slice):
+            start, end, step = key.indices(len(self))
+            if step == 1:
+                return self._cut(start, max(start, end))
+            return concat([self._cut(at, at + 1) for at in range(start, end, step)])
+        at = key.__index__()
+        at += len(self) if at < 0 else 0
+        if not 0 <= at < len(self):
+            raise IndexError("string index out of range")
+        return self._cut(at, at + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._cut(at, at + 1) for at in range(len(self)))
+
+    def strip(self, chars: str | None = None, /) -> str:
+        start = len(self) - len(str.lstrip(self, chars))
+        return self._cut(start, max(start, len(str.rstrip(self, chars))))
+
+    def lstrip(self, chars: str | None = None, /) -> str:
+        return self._cut(len(self) - len(str.lstrip(self, chars)), len(self))
+
+    def rstrip(self, chars: str | None = None, /) -> str:
+        return self._cut(0, len(str.rstrip(self, chars)))
+
+    def removeprefix(self, prefix: str, /) -> str:
+        return self._cut(len(self) - len(str.removeprefix(self, prefix)), len(self))
+
+    def removesuffix(self, suffix: str, /) -> str:
+        return self._cut(0, len(str.removesuffix(self, suffix)))
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return self._located(str.split(self, sep, maxsplit), sep)
+
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return self._located(str.rsplit(self, sep, maxsplit), sep)
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        lines: list[str] = []
+        at = 0
+        whole = str.splitlines(self, True)
+        for shown, line in zip(str.splitlines(self, keepends), whole, strict=True):
+            lines.append(self._cut(at, at + len(shown)))
+            at += len(line)
+        return lines
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        before, found, _ = str.partition(self, sep)
+        return self._three(len(before), len(found))
+
+    def rpartition(self, sep: str, /) -> tuple[str, str, str]:
+        before, found, _ = str.rpartition(self, sep)
+        return self._three(len(before), len(found))
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
+        return replaced(self, old, new, count)
+
+    def join(self, iterable: Iterable[str], /) -> str:
+        return joined(self, iterable)
+
+    def upper(self) -> str:
+        return self._spread(str.upper)
+
+    def lower(self) -> str:
+        return self._spread(str.lower)
+
+    def _located(self, pieces: Sequence[str], sep: str | None) -> list[str]:
+        made: list[str] = []
+        at = 0
+        for piece in pieces:
+            if sep is None:
+                at = str.find(self, piece, at)
+            made.append(self._cut(at, at + len(piece)))
+            at += len(piece) + (0 if sep is None else len(sep))
+        return made
+
+    def _three(self, start: int, length: int) -> tuple[str, str, str]:
+        end = start + length
+        return self._cut(0, start), self._cut(start, end), self._cut(end, len(self))
+
+
+class _Whole(Marked):
+    """A string with a single origin."""
+
+    __slots__ = ()
+
+    origin: Origin
+
+    @property
+    def runs(self) -> Runs:
+        return ((len(self), self.origin),) if self else ()
+
+    def _cut(self, start: int, end: int) -> str:
+        return type(self)(str.__getitem__(self, slice(start, end)))
+
+    def _spread(self, change: Callable[[str], str]) -> str:
+        return type(self)(change(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return map(type(self), str.__iter__(self))
+
+    def strip(self, chars: str | None = None, /) -> str:
+        return type(self)(str.strip(self, chars))
+
+
+class Outside(_Whole):
+    """Text from outside."""
+
+    __slots__ = ()
+
+    origin = Origin.OUTSIDE
+
+
+class Own(_Whole):
+    """Text of earlier assistant messages."""
+
+    __slots__ = ()
+
+    origin = Origin.ASSISTANT
+
+
+class Mixed(Marked):
+    """A string of several origins."""
+
+    __slots__ = ("_ends", "_runs")
+
+    _runs: Runs
+    _ends: Sequence[int]
+    """End offset of each run."""
+
+    @property
+    def runs(self) -> Runs:
+        return self._runs
+
+    def _cut(self, start: int, end: int) -> str:
+        runs: list[tuple[int, Origin]] = []
+        index = bisect_right(self._ends, start)
+        at = self._ends[index - 1] if index else 0
+        while at < end:
+            length, origin = self._runs[index]
+            runs.append((min(at + length, end) - max(at, start), origin))
+            at += length
+            index += 1
+        return _made(str.__getitem__(self, slice(start, end)), runs)
+
+    def _spread(self, change: Callable[[str], str]) -> str:
+        changed = change(self)
+        if len(changed) == len(self):
+            return _made(changed, self._runs)
+        return concat(_made(change(text), [(1, origin)]) for text, origin in parts_of(self))
+
+    def __iter__(self) -> Iterator[str]:
+        for text, origin in parts_of(self):
+            for character in text:
+                yield _made(character, [(1, origin)])
+
+
+def _made(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
+    """`text` with these origins. For a single run its length is ignored."""
+    if not text:
+        return ""
+    if len(runs) == 1:
+        match runs[0][1]:
+            case Origin.OUTSIDE:
+                return Outside(text)
+            case Origin.ASSISTANT:
+                return Own(text)
+            case Origin.TEMPLATE:
+                return str.__str__(text)
+    mixed = Mixed(text)
+    mixed._runs = tuple(runs)
+    mixed._ends = tuple(accumulate(length for length, _ in runs))
+    return mixed
+
+
+def parts_of(text: str) -> list[Part]:
+    """The parts of a text, as ordinary strings with their origins."""
+    if not isinstance(text, Marked):
+        return [(str(text), Origin.TEMPLATE)] if text else []
+    parts: list[Part] = []
+    at = 0
+    for length, origin in text.runs:
+        parts.append((str.__getitem__(text, slice(at, at + length)), origin))
+        at += length
+    return parts
+
+
+def concat(strings: Iterable[str]) -> str:
+    """The concatenated strings."""
+    strings = list(strings)
+    text = "".join(strings)
+    runs: list[tuple[int, Origin]] = []
+    last: Origin | None = None
+    marked = False
+    for string in strings:
+        if isinstance(string, Marked):
+            marked = True
+            for length, origin in string.runs:
+                if origin is last:
+                    runs[-1] = runs[-1][0] + length, origin
+                else:
+                    runs.append((length, origin))
+                    last = origin
+        elif string:
+            if last is Origin.TEMPLATE:
+                runs[-1] = runs[-1][0] + len(string), last
+            else:
+                last = Origin.TEMPLATE
+                runs.append((len(string), last))
+    return _made(text, runs) if marked else text
+
+
+def joined(separator: str, strings: Iterable[str]) -> str:
+    """`separator.join(strings)`."""
+    strings = list(strings)
+    str.join("", strings)  # raises what `join` raises for values that are not strings
+    if len(strings) < 2:
+        return concat(strings)
+    between = [string for each in strings for string in (separator, each)]
+    return concat(between[1:])
+
+
+def replaced(text: str, old: str, new: str, count: SupportsIndex = -1) -> str:
+    """`text.replace(old, new, count)`."""
+    result = str.replace(text, old, new, count)
+    if not isinstance(text, Marked) and not isinstance(new, Marked):
+        return result
+    if not old:
+        return Outside(result)
+    pieces = text.split(old, count) if isinstance(text, Marked) else str.split(text, old, count)
+    return joined(new, pieces)
+
+
+def repeated(text: str, result: str) -> str:
+    """`result`, which is `text` repeated, with the origins of `text`."""
+    return concat([text] * (len(result) // len(text))) if text else result
+
+
+def outside(value: Any) -> Any:
+    """A copy of a JSON value with all strings marked as from outside. Not recursive, so depth is not limited by the
+    stack."""
+    if isinstance(value, str):
+        return Outside(value)
+    if not isinstance(value, dict | list | tuple):
+        return value
+    holder: list[Any] = [None]
+    todo: list[tuple[Any, Any, Any]] = [(holder, 0, value)]
+    while todo:
+        place, key, node = todo.pop()
+        copy: Any
+        if isinstance(node, dict):
+            copy = {}
+            for name, each in node.items():
+                name = Outside(name) if isinstance(name, str) else name
+                copy[name] = Outside(each) if isinstance(each, str) else each
+                if isinstance(each, dict | list | tuple):
+                    todo.append((copy, name, each))
+        else:
+            copy = [Outside(each) if isinstance(each, str) else each for each in node]
+            todo += [
+                (copy, index, each)
+                for index, each in enumerate(node)
+                if isinstance(each, dict | list | tuple)
+            ]
+        place[key] = copy
+    return holder[0]
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def is_templates(values: Iterable[Any]) -> bool:
+    """Whether all of `values`, and everything they contain, come from the template."""
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if type(value) in _PLAIN:
+            continue
+        if isinstance(value, dict):
+            todo += value.keys()
+            todo += value.values()
+        elif isinstance(value, list | tuple):
+            todo += value
+        elif not isinstance(value, Undefined):
+            return False
+    return True

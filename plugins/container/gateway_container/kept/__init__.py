@@ -1,1 +1,0 @@
-"""What is kept of containers on disk: whose they are, how long they live, and their files. Processes share it."""

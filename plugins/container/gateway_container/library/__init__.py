@@ -1,0 +1,1 @@
+"""Containers on disk: their owners, lifetimes and files. Shared by processes."""

@@ -1,0 +1,91 @@
+"""Transports for each kind of server."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from gateway.sdk.net import HostGuard
+from gateway_mcp.config import HttpTransport, ServerConfig
+from gateway_mcp.connection import Dial
+from gateway_mcp.http import http_client
+
+
+def configured_transport(config: ServerConfig) -> Dial:
+    """The transport for a configured server."""
+    if config.command:
+        parameters = StdioServerParameters(
+            command=config.command[0],
+            args=config.command[1:],
+            env=config.env,
+            cwd=config.cwd,
+            encoding_error_handler="replace",
+        )
+        # The program's standard error goes to that of the gateway.
+        return lambda: stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
+    assert config.url is not None, "a server has a command or a url"
+    return http_transport(
+        config.url,
+        "sse" if config.transport == "sse" else "streamable-http",
+        config.headers,
+        connect_timeout=config.connect_timeout,
+        max_message_bytes=config.max_message_bytes,
+    )
+
+
+def http_transport(
+    url: str,
+    transport: HttpTransport,
+    headers: Mapping[str, str],
+    *,
+    connect_timeout: float,
+    max_message_bytes: int,
+    guard: HostGuard | None = None,
+) -> Dial:
+    """The transport for a server at `url`."""
+
+    def client() -> httpx2.AsyncClient:
+        return http_client(
+            headers,
+            connect_timeout=connect_timeout,
+            max_message_bytes=max_message_bytes,
+            guard=guard,
+        )
+
+    @asynccontextmanager
+    async def streamable() -> AsyncIterator[TransportStreams]:
+        async with (
+            client() as http,
+            streamable_http_client(
+                url, http_client=http, max_sse_event_size=max_message_bytes
+            ) as streams,
+        ):
+            yield streams
+
+    def sse_http(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return client()
+
+    if transport == "sse":
+        return lambda: sse_client(url, httpx_client_factory=sse_http)
+    return streamable
+
+
+def likely_transports(url: str) -> tuple[HttpTransport, HttpTransport]:
+    """The transports to try, in order, if a request does not name one."""
+    path = urlsplit(url).path.rstrip("/")
+    if re.search(r"/sse\Z", path):
+        return "sse", "streamable-http"
+    return "streamable-http", "sse"

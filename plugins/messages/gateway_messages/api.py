@@ -1,0 +1,151 @@
+"""The API's routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Literal
+
+from gateway.sdk import Answer, AsgiApp, GatewayError, Reply, Route, RouteRequest
+from gateway.sdk.wire import Value, encode, new_id
+from gateway_messages.answer import Message, Usage
+from gateway_messages.assembler import MessageAssembler
+from gateway_messages.config import Config
+from gateway_messages.errors import error_reply
+from gateway_messages.events import EventWriter
+from gateway_messages.generation_request import ConvertedRequest, convert_request
+from gateway_messages.message import MessageWriter
+from gateway_messages.models import model_info, model_page
+from gateway_messages.params import request_params
+from gateway_messages.request import (
+    MessagesRequest,
+    ThinkingAdaptive,
+    ThinkingEnabled,
+    decode_request,
+)
+from gateway_messages.signatures import Digest, SealingSigner
+
+VERSION_HEADER = "anthropic-version"
+"""A header that clients of this API send. It distinguishes them on a path that two APIs share."""
+
+
+class TokenCount(Value, frozen=True, kw_only=True):
+    input_tokens: int
+
+
+class MessagesApi:
+    """Satisfies `gateway.protocols.Api`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._idle_seconds = config.ping_interval or None
+        self.routes: Sequence[Route] = (
+            Route(method="POST", path="/v1/messages", handle=self._create),
+            Route(method="POST", path="/v1/messages/count_tokens", handle=self._count),
+            Route(method="GET", path="/v1/models", handle=self._models, header=VERSION_HEADER),
+            Route(
+                method="GET",
+                path="/v1/models/{model:path}",
+                handle=self._model,
+                header=VERSION_HEADER,
+            ),
+        )
+
+    def error(self, error: GatewayError, request_id: str) -> Reply:
+        return error_reply(error, request_id)
+
+    async def _create(self, request: RouteRequest) -> AsgiApp:
+        decoded, wanted = await self._read(request, "/v1/messages")
+        with request_params(decoded, wanted):
+            answer = await request.gateway.prepare(wanted.ask)
+        headers = {"request-id": request.id}
+        message = _begun(answer)
+        if decoded.stream:
+            events = EventWriter(message, request.id)
+            writer = _assembler(events, decoded, wanted, answer, request)
+            return answer.stream(writer, headers=headers, idle_seconds=self._idle_seconds)
+        writer = _assembler(MessageWriter(message), decoded, wanted, answer, request)
+        return answer.whole(writer, headers=headers)
+
+    async def _count(self, request: RouteRequest) -> Reply:
+        decoded, wanted = await self._read(request, "/v1/messages/count_tokens", counts=True)
+        with request_params(decoded, wanted):
+            count = await request.gateway.count_tokens(wanted.ask)
+        return _json(TokenCount(input_tokens=count), request)
+
+    async def _read(
+        self,
+        request: RouteRequest,
+        path: Literal["/v1/messages", "/v1/messages/count_tokens"],
+        *,
+        counts: bool = False,
+    ) -> tuple[MessagesRequest, ConvertedRequest]:
+        body = await request.body()
+        gateway, owner = request.gateway, request.owner
+        decoded, has_unknown = decode_request(body, counts=counts)
+        if has_unknown:
+            gateway.unknown_parameters(path)
+        wanted = convert_request(
+            decoded,
+            partial(gateway.unseal, owner=owner, model=decoded.model),
+            size=len(body),
+            trace_headers=request.trace_headers,
+            owner=owner,
+            available=gateway.tool_types(decoded.model),
+            offers_tools=self._config.offer_tools,
+            max_turns=self._config.max_turns,
+        )
+        return decoded, wanted
+
+    async def _models(self, request: RouteRequest) -> Reply:
+        return _json(model_page(request.gateway.models(), request.query), request)
+
+    async def _model(self, request: RouteRequest) -> Reply:
+        found = request.gateway.model(request.path_parameters["model"])
+        return _json(model_info(found), request)
+
+
+def _begun(answer: Answer) -> Message:
+    return Message(
+        id=new_id("msg_"),
+        model=answer.model,
+        usage=Usage(input_tokens=answer.prompt_tokens, output_tokens=0),
+    )
+
+
+def _assembler(
+    writer: EventWriter | MessageWriter,
+    decoded: MessagesRequest,
+    wanted: ConvertedRequest,
+    answer: Answer,
+    request: RouteRequest,
+) -> MessageAssembler:
+    thinking = decoded.thinking
+    omitted = (
+        isinstance(thinking, ThinkingEnabled | ThinkingAdaptive) and thinking.display == "omitted"
+    )
+    seal = partial(request.gateway.seal, owner=request.owner)
+    return MessageAssembler(
+        writer,
+        new_id=new_id,
+        new_signer=partial(SealingSigner, partial(seal, model=decoded.model))
+        if omitted
+        else Digest,
+        shows_thinking=not omitted,
+        stop_sequences=tuple(decoded.stop_sequences or ()),
+        hides_output=decoded.max_tokens == 0,
+        served=answer.available_tools,
+        seal=seal,
+        known=wanted.ask.turn.results.values(),
+    )
+
+
+def _json(body: object, request: RouteRequest) -> Reply:
+    return Reply(body=encode(body), headers={"request-id": request.id})
+
+
+@asynccontextmanager
+async def open_messages(config: Config) -> AsyncIterator[MessagesApi]:
+    """The API; it needs no resources."""
+    yield MessagesApi(config)

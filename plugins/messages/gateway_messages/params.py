@@ -1,0 +1,110 @@
+"""Parameter names of this API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gateway.sdk import GatewayError, ParamPath
+from gateway_messages import request as wire
+from gateway_messages.generation_request import ConvertedRequest
+from gateway_messages.server_tools import ToolOrigin
+
+UNSUPPORTED_TOOL = "unsupported_tool"
+"""The gateway's error code for a tool that it does not run."""
+
+
+@contextmanager
+def request_params(request: wire.MessagesRequest, wanted: ConvertedRequest) -> Iterator[None]:
+    """A context in which the gateway's errors name the parameters of `request`."""
+    try:
+        yield
+    except GatewayError as error:
+        if error.code == UNSUPPORTED_TOOL and error.at[:1] == ("tools",):
+            _explain(error, wanted.tools.origins)
+        error.at = request_path(error.at, request, wanted)
+        raise
+
+
+def request_path(
+    path: ParamPath, request: wire.MessagesRequest, wanted: ConvertedRequest
+) -> ParamPath:
+    """The place in `request` of `path`, which is a place in the generation request that was made from it. Empty for
+    what is not in the request."""
+    match path:
+        case ("input", int(index), "content", int(part), *_) if index in wanted.parts:
+            return wanted.parts[index][part]
+        case ("input", int(index), *_):
+            return wanted.origins[index] if index < len(wanted.origins) else ()
+        case ("input",) | ("continue_final_message",):
+            return ("messages",)
+        case ("instructions",):
+            return ("system",)
+        case ("max_output_tokens",):
+            return ("max_tokens",)
+        case ("stop", *rest):
+            return ("stop_sequences", *rest)
+        case ("reasoning", *_):
+            return _effort_path(request)
+        case ("text", "format", *_):
+            return (
+                ("output_config", "format") if request.output_format is None else ("output_format",)
+            )
+        case ("tools", int(index), *rest) if index < len(wanted.tools.origins):
+            origin = wanted.tools.origins[index]
+            return (*origin.param, *_in_tool(origin, rest))
+        case _:
+            return path
+
+
+def _effort_path(request: wire.MessagesRequest) -> ParamPath:
+    """The parameter that `gateway_messages.generation_request` takes the effort from."""
+    config = request.output_config
+    if (
+        config is None
+        or config.effort is None
+        or isinstance(request.thinking, wire.ThinkingDisabled)
+    ):
+        return ("thinking",)
+    return ("output_config", "effort")
+
+
+def _in_tool(origin: ToolOrigin, rest: Sequence[str | int]) -> Sequence[str | int]:
+    """The place in an entry for `rest`, a place in the tool that was made from it."""
+    if origin.type == "mcp" and origin.param[0] == "tools":  # it names a configured server
+        return ["mcp_server_name"] if rest == ["server_label"] else []
+    match rest:
+        case ["parameters", *below]:
+            return ["input_schema", *below]
+        case ["filters", "allowed_domains", *below]:
+            return ["allowed_domains", *below]
+        case ["server_label"]:
+            return ["name"]
+        case ["server_url"]:
+            return ["url"]
+        case ["authorization"]:
+            return ["authorization_token"]
+        case ["type" | "name"]:
+            return rest
+        case _:
+            return rest if origin.type == "custom" else []
+
+
+def _explain(error: GatewayError, origins: Sequence[ToolOrigin]) -> None:
+    """Name the type of an unavailable tool as this API does."""
+    match error.at:
+        case (_, int(index), *rest) if index < len(origins) and rest in (
+            [],
+            ["type"],
+            ["environment"],
+        ):
+            origin = origins[index]
+        case _:
+            return
+    mcp = origin.type == "mcp"
+    what = "MCP servers" if mcp else f"Tools of type '{origin.type}'"
+    error.message = (
+        f"{what} are not available here. Leave it out, or have the server configured with a plugin that runs it "
+        f"([tools.{origin.plugin}])."
+    )
+    error.at = ("tools", index) if mcp else ("tools", index, "type")

@@ -1,0 +1,138 @@
+"""Restores line breaks of tokenizers that decode them as a backslash and an `n` (MiniCPM-V)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from gateway.sdk import Delta, EngineOutput, FinishReason, OutputParser, ReasoningDelta, TextDelta
+
+_SPECIAL: Final = re.compile(r"[`$\\]")
+_RUN: Final = re.compile(r"`{1,3}|\${1,2}|\\+")
+_FORMULAS: Final = {"(": "\\)", "[": "\\]"}
+_Block: TypeAlias = type[TextDelta] | type[ReasoningDelta]
+
+
+class Newlines:
+    """Converts one block of text. Code, formulas and doubled backslashes are kept."""
+
+    __slots__ = ("_held", "_until")
+
+    def __init__(self) -> None:
+        self._held = ""
+        """Trailing text that may be the beginning of an escape or a delimiter."""
+        self._until = ""
+        """The end of the open code or formula."""
+
+    def feed(self, text: str, start: int, *, final: bool = False) -> Iterator[tuple[str, int]]:
+        """The converted pieces with their offsets, which are -1 for line breaks. `start` is that of `text`."""
+        start -= len(self._held)
+        text = self._held + text
+        self._held = ""
+        pos = begun = 0
+        while pos < len(text):
+            if self._until:
+                pos, whole = self._inside(text, pos, final=final)
+                if not whole:
+                    break
+                continue
+            hit = _SPECIAL.search(text, pos)
+            if hit is None:
+                pos = len(text)
+                break
+            pos = hit.start()
+            after, said = self._special(text, pos, final=final)
+            if after == pos:
+                break
+            if said:
+                if pos > begun:
+                    yield text[begun:pos], start + begun
+                yield said, -1
+                begun = after
+            pos = after
+        if pos > begun:
+            yield text[begun:pos], start + begun
+        self._held = text[pos:]
+
+    def _inside(self, text: str, pos: int, *, final: bool) -> tuple[int, bool]:
+        until = self._until
+        end = text.find(until, pos)
+        if end >= 0:
+            self._until = ""
+            return end + len(until), True
+        keep = (
+            0
+            if final
+            else next((n for n in (2, 1) if n < len(until) and text.endswith(until[:n])), 0)
+        )
+        return max(pos, len(text) - keep), False
+
+    def _special(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
+        """Read a delimiter or an escape. Returns its end and a line break; the end is `pos` if more text is needed."""
+        run = _RUN.match(text, pos)
+        assert run is not None, "the search found its first character"
+        end = run.end()
+        mark = run[0]
+        grows = end == len(text) and mark not in ("```", "$$")
+        if grows and not final:
+            return pos, ""
+        if mark[0] != "\\":
+            self._until = mark if mark != "``" else "`"
+            return (end if mark != "``" else end - 1), ""
+        if len(mark) > 1 or end == len(text):
+            return end, ""
+        follower = text[end]
+        if follower in _FORMULAS:
+            self._until = _FORMULAS[follower]
+        if follower == "n":
+            return end + 1, "\n"
+        if follower == "r":
+            rest = text[end + 1 : end + 3]
+            if not final and rest != "\\n" and "\\n".startswith(rest):
+                return pos, ""
+            return end + (3 if rest == "\\n" else 1), "\n"
+        return end + 1, ""
+
+
+class NewlineParser:
+    """An `OutputParser` that restores the line breaks of another one's text and reasoning."""
+
+    def __init__(self, parser: OutputParser) -> None:
+        self._parser = parser
+        self._newlines = Newlines()
+        self._block: _Block | None = None
+        self.reasoning_tokens = 0
+        self.recoveries = 0
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        return self._converted(self._parser.feed(output))
+
+    def finish(self, reason: FinishReason) -> Sequence[Delta]:
+        return [*self._converted(self._parser.finish(reason)), *self._end()]
+
+    def _converted(self, deltas: Sequence[Delta]) -> list[Delta]:
+        self.reasoning_tokens = self._parser.reasoning_tokens
+        self.recoveries = self._parser.recoveries
+        out: list[Delta] = []
+        for delta in deltas:
+            if isinstance(delta, (TextDelta, ReasoningDelta)):
+                if type(delta) is not self._block:
+                    out += self._end()
+                    self._block = type(delta)
+                out += self._said(delta.text, delta.start if isinstance(delta, TextDelta) else -1)
+            else:
+                out += self._end()
+                out.append(delta)
+        return out
+
+    def _said(self, text: str, start: int, *, final: bool = False) -> Iterator[Delta]:
+        for piece, at in self._newlines.feed(text, start, final=final):
+            yield TextDelta(piece, at) if self._block is TextDelta else ReasoningDelta(piece)
+
+    def _end(self) -> list[Delta]:
+        """End the open block."""
+        ended = list(self._said("", 0, final=True)) if self._block is not None else []
+        self._newlines = Newlines()
+        self._block = None
+        return ended

@@ -1,0 +1,96 @@
+"""A model with `required = false` that cannot be opened stops only itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.testing.server import run_gateway
+
+
+def config(folder: Path, **broken: Any) -> dict[str, Any]:
+    (folder / "secret-place.json").write_text("no scenario")
+    model = {
+        "engine": "scripted",
+        "path": str(folder / "secret-place.json"),
+        "aliases": ["also-broken"],
+        "description": "One that is broken.",
+        **broken,
+    }
+    return {"models": {"broken": model, "sound": {"engine": "scripted"}}}
+
+
+@pytest.fixture
+def http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[httpx.Client]:
+    caplog.set_level(logging.ERROR, "gateway.app")
+    with (
+        run_gateway(config(tmp_path, required=False), tmp_path) as running,
+        httpx.Client(base_url=running.base_url.removesuffix("/v1"), timeout=60) as client,
+    ):
+        yield client
+
+
+def test_the_others_are_served_and_requests_for_it_are_told(
+    http: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [
+        each.getMessage() for each in caplog.get_records("setup") if each.name == "gateway.app"
+    ]
+    assert len(lines) == 1
+    assert "models.broken: " in lines[0]
+    assert "secret-place.json" in lines[0]
+    assert http.post("/v1/responses", json={"model": "sound", "input": "Hi"}).status_code == 200
+    assert http.post("/v1/responses", json={"input": "Hi"}).status_code == 200  # the only one
+    for name in ("broken", "also-broken"):
+        messages = [{"role": "user", "content": "Hi"}]
+        for path, body in (
+            ("responses", {"input": "Hi"}),
+            ("chat/completions", {"messages": messages}),
+            ("completions", {"prompt": "Hi"}),
+            ("embeddings", {"input": "Hi"}),
+            ("messages", {"messages": messages, "max_tokens": 9}),
+        ):
+            answer = http.post(f"/v1/{path}", json={"model": name, **body})
+            assert answer.status_code == (529 if path == "messages" else 503)  # as Anthropic has it
+            message = answer.json()["error"]["message"]
+            assert f"The model '{name}' could not be opened" in message
+            assert "sound" in message
+            assert "secret-place" not in answer.text
+
+
+def test_its_state_is_shown(http: httpx.Client) -> None:
+    listed = {each["id"]: each for each in http.get("/v1/models").json()["data"]}
+    assert listed["sound"]["state"] == "ready"
+    assert listed["broken"]["state"] == "unavailable"
+    assert listed["broken"]["description"] == "One that is broken."
+    assert http.get("/v1/models/also-broken").json() == listed["broken"]
+    ready = http.get("/ready")
+    assert ready.status_code == 200
+    assert ready.json() == {"status": "ready", "unavailable_models": ["broken"]}
+    metrics = http.get("/metrics").text
+    assert 'gateway_model_opened{model="broken"} 0.0' in metrics
+    assert 'gateway_model_opened{model="sound"} 1.0' in metrics
+
+
+def test_a_required_one_stops_the_start(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match=r"models\.broken"),
+        run_gateway(config(tmp_path), tmp_path),
+    ):
+        pass
+
+
+def test_one_of_them_has_to_open(tmp_path: Path) -> None:
+    alone = config(tmp_path, required=False)
+    del alone["models"]["sound"]
+    with (
+        pytest.raises(ConfigurationError, match="None of the models could be opened: broken;"),
+        run_gateway(alone, tmp_path),
+    ):
+        pass

@@ -1,0 +1,71 @@
+"""Places in a turn are told as places in the chat request that it was made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.chat.params import request_path
+from gateway.errors import ParamPath, param_text
+from gateway.wire.chat import ChatRequest, convert_chat_request
+
+PARAMETERS = {"type": "object"}
+FUNCTION = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
+CUSTOM = {"type": "custom", "custom": {"name": "c"}}
+
+
+def request(**sent: Any) -> ChatRequest:
+    message = {"role": "user", "content": "hi"}
+    return convert_chat_request({"model": "m", "messages": [message], **sent})
+
+
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "auto", "tools": [CUSTOM, FUNCTION]},
+}
+CASES: list[tuple[dict[str, Any], ParamPath, str]] = [
+    ({}, ("input",), "messages"),
+    ({}, ("input", 2, "content", 1, "type"), "messages[7].content[1].type"),
+    ({}, ("input", 1, "output", 0, "type"), "messages[4].content[0].type"),
+    ({}, ("input", 1, "call_id"), "messages[4].tool_call_id"),
+    ({}, ("input", 3), ""),  # written since
+    ({}, ("max_tokens",), "max_tokens"),
+    ({"max_completion_tokens": 5}, ("max_tokens",), "max_completion_tokens"),
+    ({}, ("reasoning", "effort"), "reasoning_effort"),
+    ({}, ("temperature",), "temperature"),
+    ({}, ("text", "format"), "response_format"),
+    ({"guided_regex": "a"}, ("text", "format", "schema"), "guided_regex"),
+    ({"structured_outputs": {"regex": "a"}}, ("text", "format"), "structured_outputs.regex"),
+    ({"tools": [FUNCTION, CUSTOM]}, ("tools",), "tools"),
+    ({"tools": [FUNCTION, CUSTOM]}, ("tools", 0, "parameters"), "tools[0].function.parameters"),
+    ({"tools": [FUNCTION, CUSTOM]}, ("tools", 1, "type"), "tools[1].type"),
+    ({"tools": [FUNCTION, CUSTOM]}, ("tools", 1, "name"), "tools[1].custom.name"),
+    (
+        {"tools": [FUNCTION, CUSTOM]},
+        ("tools", 1, "format", "syntax"),
+        "tools[1].custom.format.grammar.syntax",
+    ),
+    ({"tools": [FUNCTION]}, ("tools", 1, "user_location"), "web_search_options"),
+    ({"functions": [FUNCTION["function"]]}, ("tools", 0, "parameters"), "functions[0].parameters"),
+    (
+        {"functions": [FUNCTION["function"]], "function_call": {"name": "f"}},
+        ("tool_choice", "name"),
+        "function_call.name",
+    ),
+    ({"tool_choice": "required"}, ("tool_choice",), "tool_choice"),
+    ({"tool_choice": FUNCTION}, ("tool_choice", "name"), "tool_choice.function.name"),
+    (
+        {"tool_choice": ALLOWED},
+        ("tool_choice", "tools", 0, "name"),
+        "tool_choice.allowed_tools.tools[0].custom.name",
+    ),
+    ({"tool_choice": ALLOWED}, ("tool_choice", "tools", 1), "tool_choice.allowed_tools.tools[1]"),
+]
+
+
+@pytest.mark.parametrize(("sent", "place", "param"), CASES)
+def test_a_place_is_told_in_the_words_of_chat(
+    sent: dict[str, Any], place: ParamPath, param: str
+) -> None:
+    assert param_text(request_path(place, request(**sent), [0, 4, 7])) == param

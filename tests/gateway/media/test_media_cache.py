@@ -1,0 +1,138 @@
+"""The cache of images and sounds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.media.cache import MediaCache
+from gateway.protocols import Media
+
+
+def media(size: int) -> Media:
+    return Media(kind="image", data=bytes(size), media_type="image/png", sha256="00")
+
+
+class Maker:
+    """Makes media when it is told to, and counts."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.made = 0
+        self.cancelled = 0
+        self.go = asyncio.Event()
+        self._size = size
+
+    async def __call__(self) -> Media:
+        self.made += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return media(self._size)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_concurrent_calls_make_media_once() -> None:
+    async def body() -> None:
+        cache, maker = MediaCache(100), Maker()
+        calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(5)]
+        await settle()
+        maker.go.set()
+        first, *others = await asyncio.gather(*calls)
+        assert all(other is first for other in others)
+        assert await cache.get("a", maker) is first
+        assert maker.made == 1
+
+    asyncio.run(body())
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    async def body() -> None:
+        cache, maker = MediaCache(30), Maker(10)
+        maker.go.set()
+        for key in ("a", "b", "c", "a", "d"):
+            await cache.get(key, maker)
+        assert maker.made == 4
+        await cache.get("a", maker)
+        assert maker.made == 4
+        await cache.get("b", maker)
+        assert maker.made == 5
+        assert cache.size == 30
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("limit", [0, 9])
+def test_what_is_larger_than_the_cache_is_not_kept(limit: int) -> None:
+    async def body() -> None:
+        cache, maker = MediaCache(limit), Maker(10)
+        maker.go.set()
+        await cache.get("a", maker)
+        await cache.get("a", maker)
+        assert maker.made == 2
+        assert cache.size == 0
+
+    asyncio.run(body())
+
+
+def test_a_cancelled_call_leaves_the_others_their_result() -> None:
+    async def body() -> None:
+        cache, maker = MediaCache(100), Maker()
+        calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(3)]
+        await settle()
+        calls[0].cancel()
+        await settle()
+        assert not maker.cancelled
+        maker.go.set()
+        assert (await calls[1]) is (await calls[2])
+        assert maker.made == 1
+
+    asyncio.run(body())
+
+
+def test_the_last_cancelled_call_ends_the_work_and_the_next_starts_it_anew() -> None:
+    async def body() -> None:
+        cache, maker = MediaCache(100), Maker()
+        calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(2)]
+        await settle()
+        for call in calls:
+            call.cancel()
+        later = asyncio.ensure_future(cache.get("a", maker))
+        await settle()
+        maker.go.set()
+        assert await later == media(10)
+        assert maker.cancelled in (0, 1)  # the later call may have come in time
+        again = Maker()
+        abandoned = asyncio.ensure_future(cache.get("b", again))
+        await settle()
+        abandoned.cancel()
+        await settle()
+        assert again.cancelled == 1
+        again.go.set()
+        assert await cache.get("b", again) == media(10)
+
+    asyncio.run(body())
+
+
+def test_a_failure_reaches_all_and_is_not_kept() -> None:
+    async def body() -> None:
+        cache = MediaCache(100)
+
+        async def fail() -> Media:
+            await asyncio.sleep(0)
+            raise ValueError("broken")
+
+        calls = [cache.get("a", fail) for _ in range(3)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [str(result) for result in results] == ["broken"] * 3
+        maker = Maker()
+        maker.go.set()
+        assert await cache.get("a", maker) == media(10)
+
+    asyncio.run(body())

@@ -1,0 +1,208 @@
+"""The one way of streamed answers: what leaves when, and what is told where the answer fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from litestar.types import Message
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+import gateway_chat_template
+import gateway_memory
+import gateway_parsers
+import gateway_scripted
+from gateway.app import open_services
+from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.errors import EngineError, GatewayError
+from gateway.loop.choices import ByteSink
+from gateway.loop.run_scope import RunScope
+from gateway.loop.sinks import ACCEPTED
+from gateway.plugins import load_plugins
+from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.runtime.services import Services
+
+pytestmark = pytest.mark.anyio
+
+HEADERS = [(b"content-type", b"text/plain")]
+PLUGINS = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
+Make = Callable[[ByteSink], Awaitable[bytes]]
+
+
+class Client:
+    """A client of another server than uvicorn; `send` may take its time."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.messages: list[Any] = []
+        self._seconds = seconds
+        self._answered = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        await asyncio.sleep(self._seconds)
+        self.messages.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self._answered.set()
+
+    async def receive(self) -> Any:
+        await self._answered.wait()
+        return {"type": "http.disconnect"}
+
+    @property
+    def statuses(self) -> list[int]:
+        return [each["status"] for each in self.messages if each["type"] == "http.response.start"]
+
+    @property
+    def parts(self) -> list[bytes]:
+        return [each["body"] for each in self.messages if each["type"] == "http.response.body"]
+
+
+class Connection(asyncio.Transport):
+    """Takes down what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def uvicorn_send(connection: Connection) -> Any:
+    logger = logging.getLogger("test")
+    scope: Any = {"type": "http", "method": "POST", "headers": []}
+    return RequestResponseCycle(
+        scope, connection, FlowControl(connection), logger, logger, False, [], asyncio.Event(),
+        False, True, lambda: None,
+    ).send  # fmt: skip
+
+
+async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_coroutine() -> None:
+    connection = Connection()
+    send = uvicorn_send(connection)
+    body = StreamBody(send, send, HEADERS)
+    assert not body.begun
+    await body.write(b"one")
+    assert body.begun
+    assert body.write(b"two") is ACCEPTED
+    await body.end(b"three")
+    first, second, *rest = connection.written
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert first.endswith(b"\r\n\r\n3\r\none\r\n")
+    assert (second, b"".join(rest)) == (b"3\r\ntwo\r\n", b"5\r\nthree\r\n0\r\n\r\n")
+
+
+async def test_of_two_that_begin_the_first_is_the_first_and_there_is_one_head() -> None:
+    client = Client(0.01)
+    body = StreamBody(client.send, client.send, HEADERS)
+    await asyncio.gather(body.write(b"one"), body.write(b"two"))
+    await body.end(b"three")
+    assert client.statuses == [200]
+    assert client.parts == [b"one", b"two", b"three"]
+
+
+async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
+    client = Client()
+    body = StreamBody(client.send, client.send, HEADERS)
+    await body.end(b"all")
+    assert (client.statuses, client.parts) == ([200], [b"all"])
+
+
+async def test_a_body_can_be_opened_before_there_is_a_part() -> None:
+    connection = Connection()
+    send = uvicorn_send(connection)
+    body = StreamBody(send, send, HEADERS)
+    write_chunk = await body.open()
+    assert connection.written[0].endswith(b"\r\n\r\n")
+    assert body.begun
+    assert body.write_comment(b":")
+    assert write_chunk(b"one")
+    assert body.write(b"two") is ACCEPTED
+    await body.end(b"three")
+    assert b"".join(connection.written[1:]) == (
+        b"1\r\n:\r\n3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n"
+    )
+
+
+async def test_a_comment_does_not_begin_a_body() -> None:
+    connection = Connection()
+    send = uvicorn_send(connection)
+    body = StreamBody(send, send, HEADERS)
+    assert not body.write_comment(b":")
+    await body.write(b"one")
+    assert body.write_comment(b":")
+    assert connection.written[1:] == [b"1\r\n:\r\n"]
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[Services]:
+    model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
+    config = Config(server=ServerConfig(ping_interval=0.02), models={"m": model})
+    async with AsyncExitStack() as stack:
+        plugins = load_plugins(extra=PLUGINS, installed=False)
+        yield await open_services(config, plugins, stack)
+
+
+class Answer(StreamedAnswer):
+    """Made by a function."""
+
+    def __init__(self, services: Services, make: Make) -> None:
+        scope = RunScope(services, name="a test")
+        scope.reserve(services.models["m"])
+        super().__init__(scope, services, headers=HEADERS)
+        self._make = make
+
+    async def make(self, body: StreamBody) -> bytes:
+        return await self._make(body.write)
+
+    def fail(self, error: GatewayError) -> bytes:
+        return b"failed: " + error.message.encode()
+
+
+async def answered(services: Services, make: Make) -> Client:
+    client = Client()
+    await Answer(services, make)({"type": "http"}, client.receive, client.send)  # type: ignore[arg-type, typeddict-item]
+    assert services.models["m"].admission.waiting == 0
+    return client
+
+
+async def test_what_fails_at_once_is_a_status_and_later_the_last_part(services: Services) -> None:
+    async def at_once(write: ByteSink) -> bytes:
+        raise EngineError("gone")
+
+    async def later(write: ByteSink) -> bytes:
+        await write(b"one")
+        raise EngineError("gone")
+
+    refused = await answered(services, at_once)
+    assert refused.statuses == [EngineError("gone").status]
+    assert b'"gone"' in b"".join(refused.parts)
+    failed = await answered(services, later)
+    assert (failed.statuses, failed.parts) == ([200], [b"one", b"failed: gone"])
+
+
+async def test_silence_is_broken_once_the_answer_has_begun(services: Services) -> None:
+    async def slow(write: ByteSink) -> bytes:
+        await asyncio.sleep(0.05)
+        await write(b"one")
+        await asyncio.sleep(0.1)
+        return b"two"
+
+    connection = Connection()
+    send = uvicorn_send(connection)
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.3)
+        return {"type": "http.disconnect"}
+
+    await Answer(services, slow)({"type": "http", "gateway.send": send}, receive, send)  # type: ignore[arg-type, typeddict-item]
+    written = connection.written
+    assert written[0].endswith(b"\r\n\r\n3\r\none\r\n")
+    assert any(b": keep-alive" in each for each in written[1:])

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config import ApiKey, ServerConfig
+from gateway.errors import AuthenticationError, ConfigurationError
+from gateway.runtime.access import Authenticator, check_access, hash_key
+
+DOOR = Authenticator(
+    [ApiKey(name="alice", sha256=hash_key("key-a")), ApiKey(name="bob", sha256=hash_key("key-b"))]
+)
+
+
+def test_a_key_tells_its_owner() -> None:
+    assert DOOR.owner("/v1/models", [(b"authorization", b"Bearer key-b")]) == "bob"
+    assert DOOR.owner("/v1/models", [(b"authorization", b"bearer key-a")]) == "alice"
+    assert DOOR.owner("/v1/models", [(b"x-api-key", b"key-a")]) == "alice"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[], [(b"authorization", b"Bearer ")], [(b"authorization", b"Basic key-a")], [(b"authorization", b"Bearer k\xff")]],
+)  # fmt: skip
+def test_no_key_or_a_wrong_one_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
+    with pytest.raises(AuthenticationError):
+        DOOR.owner("/v1/models", headers)
+
+
+def test_probes_need_no_key_and_no_keys_mean_anybody() -> None:
+    assert DOOR.owner("/health", []) is None
+    assert Authenticator([]).owner("/v1/models", []) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_a_public_address_without_keys_is_refused_unless_asked_for(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="allow_anonymous"):
+        check_access(ServerConfig(host=host))
+    check_access(ServerConfig(host=host, allow_anonymous=True))
+    check_access(ServerConfig(host=host, api_keys=[ApiKey(name="a", sha256="0" * 64)]))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_loopback_needs_nothing(host: str) -> None:
+    check_access(ServerConfig(host=host))

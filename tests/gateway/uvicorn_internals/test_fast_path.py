@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
+
+HEAD: Any = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+class Connection(asyncio.Transport):
+    """Notes what is done with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[bytes | str] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.done.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return "close" in self.done
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+def cycle_on(connection: Connection, *, keep_alive: bool = True) -> Any:
+    logger = logging.getLogger("test")
+    scope: Any = {"type": "http", "method": "POST", "headers": []}
+    return RequestResponseCycle(
+        scope, connection, FlowControl(connection), logger, logger, False, [], asyncio.Event(),
+        False, keep_alive, lambda: None,
+    )  # fmt: skip
+
+
+def body(data: bytes, *, more: bool) -> Any:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+@pytest.mark.anyio
+async def test_what_is_sent_together_leaves_in_one_write() -> None:
+    connection = Connection()
+    cycle = cycle_on(connection)
+    with SingleWrite(cycle.send):
+        await cycle.send(HEAD)
+        await cycle.send(body(b"first", more=True))
+        assert connection.done == []
+    assert chunk_writer(cycle.send)(b"second")
+    await cycle.send(body(b"", more=False))
+    together, second, end = connection.done
+    assert together.startswith(b"HTTP/1.1 200 OK\r\n")  # type: ignore[arg-type]
+    assert together.endswith(b"\r\n\r\n5\r\nfirst\r\n")  # type: ignore[arg-type]
+    assert (second, end) == (b"6\r\nsecond\r\n", b"0\r\n\r\n")
+
+
+@pytest.mark.anyio
+async def test_a_connection_is_closed_after_what_was_sent() -> None:
+    connection = Connection()
+    cycle = cycle_on(connection, keep_alive=False)
+    with SingleWrite(cycle.send):
+        await cycle.send(HEAD)
+        await cycle.send(body(b"all", more=False))
+    assert [type(each) for each in connection.done] == [bytes, str]
+
+
+@pytest.mark.anyio
+async def test_what_was_sent_before_a_failure_leaves() -> None:
+    connection = Connection()
+    cycle = cycle_on(connection)
+    with pytest.raises(RuntimeError), SingleWrite(cycle.send):
+        await cycle.send(HEAD)
+        await cycle.send(HEAD)
+    assert len(connection.done) == 1
+    assert cycle.transport is connection
+
+
+@pytest.mark.anyio
+async def test_another_server_is_left_alone() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with SingleWrite(send):
+        await send(HEAD)
+        assert sent == [HEAD]

@@ -1,0 +1,166 @@
+"""The memory of sandboxes is bounded, of each and of all together, with and without cgroups."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway_container.config import MIB, ContainersConfig
+from gateway_container.jail.cgroup import bounded_by
+from gateway_container.jail.spec import Limits
+from gateway_container.sandbox.answers import CommandResult
+from gateway_container.sandbox.budget import Budget, available_memory, open_budget
+from gateway_container.sandbox.choice import choose_isolation
+from gateway_container.sandbox.isolation import Isolation
+from gateway_container.sandbox.process import start_sandbox
+
+NO_CGROUP = "/dev/null/none"
+"""A folder in which no group can be made."""
+
+
+@pytest.fixture(scope="session")
+def without_cgroup() -> Isolation:
+    """Namespaces on a machine that gives the gateway no cgroup."""
+    try:
+        return asyncio.run(
+            choose_isolation(ContainersConfig(isolation="namespaces", cgroup=NO_CGROUP))
+        )
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
+HOGS = {
+    "each its own": "block = b'x' * (60 << 20)",
+    "shared, and not resident": """
+        block = mmap.mmap(-1, 60 << 20)
+        for offset in range(0, 60 << 20, 4096): block[offset] = 1
+        block.madvise(mmap.MADV_DONTNEED)
+    """,
+}
+FORKING = """
+import mmap, os, signal, time
+children = []
+for number in range(8):
+    child = os.fork()
+    if child == 0:
+{hog}
+        time.sleep(60)
+    children.append(child)
+    time.sleep(0.3)  # what is allocated between two measurements is not the question here
+killed = sum(os.waitpid(child, os.WNOHANG)[1] == signal.SIGKILL for child in children)
+print("left", 8 - killed)
+"""
+
+
+@pytest.mark.parametrize("how", HOGS)
+def test_without_a_cgroup_the_processes_of_a_sandbox_are_bounded_together(
+    without_cgroup: Isolation, how: str
+) -> None:
+    assert bounded_by(NO_CGROUP) == []
+    limits = Limits(memory=160 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+    code = FORKING.format(hog=textwrap.indent(textwrap.dedent(HOGS[how]), " " * 8))
+
+    async def run() -> CommandResult:
+        sandbox = await start_sandbox(without_cgroup, "litegate-hogs", limits, seconds=20)
+        try:
+            command = [sys.base_prefix + "/bin/python3", "-I", "-S", "-c", code]
+            return await sandbox.ask("run", CommandResult, seconds=30, command=command, limit=9000)
+        finally:
+            await sandbox.close()
+
+    ran = asyncio.run(run())
+    assert ran.stdout.startswith("left "), ran
+    assert 1 <= int(ran.stdout.split()[1]) <= 2, "two times 60 MiB have room in 160"
+
+
+def test_a_sandbox_without_a_cgroup_counts_with_its_files(without_cgroup: Isolation) -> None:
+    limits = Limits(memory=64 * MIB, disk=10 * MIB, processes=8, open_files=64, cpu_seconds=5)
+    assert without_cgroup.memory(limits) == 74 * MIB
+
+
+# All together.
+
+
+@pytest.fixture
+def crowded(gateway_server: Any) -> Iterator[Any]:
+    """A gateway that has memory for two containers."""
+    hang = {"call": {"name": "shell", "arguments": {"commands": ["sleep 5; echo se''en"]}}}
+    word = {"call": {"name": "shell", "arguments": {"commands": ["echo qui''ck"]}}}
+    rules = [
+        {"when": "take your time", "pieces": [hang]},
+        {"when": "be brief", "pieces": [word]},
+        {"when": "seen", "pieces": [{"text": "Done."}]},
+        {"when": "quick", "pieces": [{"text": "Done."}]},
+        {"when": "all the memory", "pieces": [{"text": "No memory."}]},
+    ]
+    config = {
+        "models": {"m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": rules}}},
+        "tools": {"container": {}},
+        "resources": {
+            "containers": {
+                "max_memory_bytes": 128 * MIB,
+                "max_disk_bytes": MIB,
+                "max_total_memory_bytes": 300 * MIB,
+            }
+        },
+    }
+    try:
+        yield gateway_server(config)
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
+def test_a_container_that_the_memory_has_no_room_for_is_refused_in_words(crowded: Any) -> None:
+    tool = {"type": "shell", "environment": {"type": "container_auto"}}
+    with crowded.client() as client, ThreadPoolExecutor(4) as pool:
+
+        def ask(said: str) -> str:
+            answer = client.responses.create(model="m", input=said, tools=[tool])
+            text: str = answer.output_text
+            return text
+
+        assert sorted(pool.map(ask, ["take your time"] * 4)) == ["Done."] * 2 + ["No memory."] * 2
+        assert ask("be brief") == "Done.", "those that nobody uses any more make room"
+
+
+def test_reservations_are_shared_by_processes_and_given_back_when_one_dies(tmp_path: Path) -> None:
+    mine = Budget(100, tmp_path)
+    code = (
+        "import pathlib, sys, time; from gateway_container.sandbox.budget import Budget;"
+        "print(Budget(100, pathlib.Path(sys.argv[1])).reserve(60), flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline().strip().isdigit()
+    assert mine.reserve(60) is None
+    small = mine.reserve(40)
+    assert small is not None
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    assert mine.reserve(60) is not None
+    assert mine.reserve(1) is None
+    mine.release(small)
+    assert mine.reserve(40) is not None
+
+
+@pytest.mark.parametrize("configured", [64 * MIB, None])
+def test_a_server_for_which_one_container_is_too_much_does_not_start(
+    configured: int | None,
+) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="Lower `max_memory_bytes`, or raise"),
+        open_budget(configured, available_memory()),
+    ):
+        pass

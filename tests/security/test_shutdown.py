@@ -1,0 +1,236 @@
+"""A stop signal ends the server within the grace period plus five seconds, whatever an engine does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.server.stop_watchdog import EXIT_CODE
+from gateway.server.workers import END_SECONDS
+
+pytestmark = pytest.mark.slow
+
+GRACE = 1
+# An engine that gets stuck in the way that its path says.
+ENGINE = """
+import asyncio, ctypes, re, threading, time
+from contextlib import asynccontextmanager
+from gateway import hookimpl
+from gateway_scripted.engine import ScriptedEngine
+
+
+class Stuck(ScriptedEngine):
+    how = ""
+
+    async def generate(self, request):
+        if self.how == "pattern":
+            re.match("(a+)+$", "a" * 60 + "b")  # holds the interpreter's lock
+        elif self.how == "native":
+            while True:
+                ctypes.PyDLL(None).sleep(600)  # so does this, but for a moment at a signal
+        elif self.how == "thread":
+            await asyncio.to_thread(time.sleep, 600)
+        elif self.how == "cancel":
+            while True:
+                try:
+                    await asyncio.sleep(600)
+                except asyncio.CancelledError:
+                    pass
+        async for output in super().generate(request):
+            yield output
+
+
+@asynccontextmanager
+async def open_stuck(config, context):
+    engine = Stuck(name=context.name)
+    engine.how = context.path
+    yield engine
+    if engine.how == "close":
+        while True:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+    if engine.how == "close-thread":
+        threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+@hookimpl
+def gateway_register_engines(register):
+    register("stuck", open_stuck)
+"""
+CONFIG = """
+[server]
+port = {port}
+store = "none"
+grace_period = {grace}
+workers = {workers}
+
+[models.m]
+engine = "stuck"
+path = "{how}"
+"""
+
+Start = Callable[..., tuple["subprocess.Popen[bytes]", str, Path]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a server whose engine gets stuck; its process, address and log."""
+    (tmp_path / "stuck_engine.py").write_text(ENGINE)
+    described = tmp_path / "stuck_engine-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: stuck-engine\nVersion: 1\n")
+    (described / "entry_points.txt").write_text("[gateway]\nstuck = stuck_engine\n")
+    processes = []
+
+    def started(how: str, workers: int = 1) -> tuple[subprocess.Popen[bytes], str, Path]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        file, log = tmp_path / "gateway.toml", tmp_path / "log"
+        file.write_text(CONFIG.format(port=port, grace=GRACE, workers=workers, how=how))
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+                start_new_session=True,
+            )
+        processes.append(process)
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            assert process.poll() is None, log.read_text()
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{url}/ready", timeout=5).status_code == 200:
+                    break
+            time.sleep(0.1)
+        return process, url, log
+
+    yield started
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def ask(url: str) -> None:
+    """Send a request in a thread: nobody waits for the answer."""
+
+    def send() -> None:
+        with suppress(httpx.HTTPError):
+            httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi"}, timeout=60)
+
+    threading.Thread(target=send, daemon=True).start()
+    time.sleep(1.5)  # until the engine is stuck
+
+
+def seconds_until_end(process: subprocess.Popen[bytes]) -> float:
+    begun = time.monotonic()
+    process.wait(GRACE + END_SECONDS + 20)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("how", ["pattern", "native", "thread", "cancel"])
+def test_a_stuck_engine_does_not_keep_the_server_from_ending(start: Start, how: str) -> None:
+    process, url, log = start(how)
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 3
+    assert process.returncode == EXIT_CODE
+    assert log.read_text().count("did not end within") == 1
+
+
+def test_the_log_says_where_the_server_was_stuck(start: Start) -> None:
+    process, url, log = start("native")
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    seconds_until_end(process)
+    line = next(line for line in log.read_text().splitlines() if "did not end within" in line)
+    assert f"{GRACE + END_SECONDS} s" in line
+    assert "stuck_engine.py" in line
+    assert " in generate" in line
+
+
+@pytest.mark.parametrize("how", ["close", "close-thread"])
+def test_an_engine_that_does_not_close_does_not_keep_the_server_from_ending(
+    start: Start, how: str
+) -> None:
+    process, _, log = start(how)
+    process.send_signal(signal.SIGTERM)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 3
+    assert process.returncode == EXIT_CODE
+    assert "did not end within" in log.read_text()
+
+
+def test_a_second_signal_does_not_prolong_the_end(start: Start) -> None:
+    process, url, _ = start("pattern")
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 1
+    assert process.returncode == EXIT_CODE
+
+
+def test_workers_that_are_stuck_are_ended_too(start: Start) -> None:
+    process, url, log = start("pattern", workers=2)
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 4
+    assert "did not end within" in log.read_text()
+
+
+def test_a_worker_without_its_watchdog_is_ended_by_the_supervisor(start: Start) -> None:
+    process, url, log = start("pattern", workers=2)
+    for child in children_of(process.pid):
+        for watchdog in children_of(child):
+            if b"stop_watchdog" in Path(f"/proc/{watchdog}/cmdline").read_bytes():
+                os.kill(watchdog, signal.SIGKILL)
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 6
+    assert "was killed" in log.read_text()
+
+
+def test_a_clean_stop_is_no_failure_and_leaves_no_process(start: Start) -> None:
+    process, url, log = start("")
+    assert httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi"}).is_success
+    group = process.pid
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(GRACE + END_SECONDS + 20) == 0
+    assert "did not end within" not in log.read_text()
+    for _ in range(100):
+        if not processes_of(group):
+            break
+        time.sleep(0.1)
+    assert processes_of(group) == []
+
+
+def children_of(parent: int) -> list[int]:
+    return [pid for pid, fields in stats() if fields[1] == parent]
+
+
+def processes_of(group: int) -> list[int]:
+    return [pid for pid, fields in stats() if fields[2] == group and fields[0] != "Z"]
+
+
+def stats() -> Iterator[tuple[int, tuple[str, int, int]]]:
+    """Of each process its state, parent and process group."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                state, parent, group, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                yield int(entry.name), (state, int(parent), int(group))

@@ -1,0 +1,369 @@
+"""Clients that are slow, that say nothing, that do not read, or that are too many."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
+from websockets.sync.client import connect
+
+from gateway.server.event_loop import new_event_loop
+from gateway.testing.server import RunningGateway, run_gateway
+
+SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"
+MODELS: dict[str, Any] = {"models": {"m": {"engine": "scripted", "path": str(SCENARIO)}}}
+HEAD = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n"
+GET = HEAD + b"\r\n"
+POST = (
+    b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"content-length: 100\r\n"
+)
+LONG = 120.0
+"""Seconds after which a test gives up: a machine that has others to serve is slow."""
+
+
+@pytest.fixture(scope="module", params=["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
+def gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """Transports of the two event loops differ in what they say of their buffers, and in how they close."""
+    factory = new_event_loop if request.param == "uvloop" else None
+    limits = {"head_timeout": 1, "body_timeout": 1, "send_timeout": 1, "keep_alive": 60}
+    with run_gateway(
+        {**MODELS, "server": limits}, tmp_path_factory.mktemp("slow"), loop_factory=factory
+    ) as running:
+        yield running
+
+
+def opened(gateway: RunningGateway, *, receive_buffer: int | None = None) -> socket.socket:
+    parts = urlsplit(gateway.base_url)
+    made = socket.socket()
+    if receive_buffer is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    made.settimeout(LONG)
+    made.connect((parts.hostname, parts.port))
+    return made
+
+
+def rest(sock: socket.socket) -> bytes:
+    """Everything up to the end of the connection, which has to come."""
+    parts = []
+    try:
+        while part := sock.recv(1 << 20):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def error_of(answer: bytes) -> tuple[int, str]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert b"connection: close" in head.lower()
+    assert error["message"]
+    return int(head.split()[1]), error["code"]
+
+
+def read_answer(sock: socket.socket) -> None:
+    """Read one answer with a content length."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += sock.recv(1 << 16)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    missing = int(head.lower().partition(b"content-length:")[2].split()[0]) - len(body)
+    while missing > 0:
+        missing -= len(sock.recv(missing))
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"", None), (b"\r\n\r\n", None), (b"G", 408), (HEAD, 408), (HEAD + b"x-long: aaa", 408)],
+    ids=["nothing", "blank lines", "one byte", "no end", "a header without an end"],
+)
+@pytest.mark.parametrize("kept", [False, True], ids=["the first request", "a further request"])
+def test_a_head_that_does_not_come_ends_the_connection(
+    gateway: RunningGateway, sent: bytes, status: int | None, kept: bool
+) -> None:
+    if kept and not sent:
+        pytest.skip("an idle connection may stay for keep_alive")
+    with closing(opened(gateway)) as sock:
+        if kept:
+            sock.sendall(GET)
+            read_answer(sock)
+        sock.sendall(sent)
+        answer = rest(sock)
+    if status is None:
+        assert answer == b""
+    else:
+        assert error_of(answer) == (status, "request_timeout")
+
+
+def drip(sock: socket.socket, piece: bytes) -> bytes:
+    """Send `piece` again and again, until the server ends the connection; what it said."""
+    give_up = time.monotonic() + LONG
+    sock.settimeout(0.1)
+    said = b""
+    while time.monotonic() < give_up:
+        try:
+            sock.sendall(piece)
+            part = sock.recv(1 << 16)
+        except TimeoutError:
+            continue
+        except (ConnectionResetError, BrokenPipeError):
+            return said
+        if not part:
+            return said
+        said += part
+    raise AssertionError("the connection goes on")
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [(HEAD, b"x-a: b\r\n"), (HEAD + b"x-long: ", b"a"), (b"", b"\r\n"), (GET, b"\r\n"), (GET, b"G")],
+    ids=["headers", "one header", "blank lines", "blank lines after a request", "a method"],
+)  # fmt: skip
+def test_the_deadline_is_for_the_whole_head_and_not_for_each_byte(
+    gateway: RunningGateway, start: bytes, piece: bytes
+) -> None:
+    with closing(opened(gateway)) as sock:
+        sock.sendall(start)
+        drip(sock, piece)
+
+
+def test_a_body_that_drips_ends_the_request(gateway: RunningGateway) -> None:
+    with closing(opened(gateway)) as sock:
+        sock.sendall(POST + b"\r\n")
+        said = drip(sock, b" ")
+    assert said == b"" or error_of(said) == (408, "request_timeout")
+
+
+def test_a_body_that_nobody_waits_for_does_not_hold_the_connection(gateway: RunningGateway) -> None:
+    """A request that is answered before its body has come: the rest of the body has a deadline too."""
+    with closing(opened(gateway)) as sock:
+        sock.sendall(
+            b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n"
+        )
+        read_answer(sock)
+        drip(sock, b" ")
+
+
+def test_connections_without_a_request_are_closed_and_others_served(
+    gateway: RunningGateway,
+) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(closing(opened(gateway))) for _ in range(300)]
+        assert httpx.get(f"{gateway.base_url}/models", timeout=LONG).status_code == 200
+        for sock in silent:
+            assert rest(sock) == b""
+
+
+def test_a_request_that_runs_longer_than_the_deadlines_is_not_ended(
+    gateway: RunningGateway,
+) -> None:
+    """Pieces of the next request wait with it: its deadline begins when the answer has gone."""
+    with closing(opened(gateway)) as sock:
+        body = json.dumps(
+            {"model": "m", "input": "go slowly", "max_output_tokens": 60, "stream": True}
+        ).encode()
+        sock.sendall(POST.replace(b"100", b"%d" % len(body)) + b"\r\n" + body + HEAD)
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            received += sock.recv(1 << 16)
+        assert b"[DONE]" in received
+        sock.sendall(b"\r\n")
+        read_answer(sock)
+
+
+def big_list(gateway: RunningGateway) -> str:
+    """The path of an answer of 16 MB."""
+    made = httpx.post(f"{gateway.base_url}/conversations", json={}, timeout=LONG).json()
+    path = f"/v1/conversations/{made['id']}/items"
+    text = {"type": "message", "role": "user", "content": "x" * (1 << 20)}
+    for _ in range(2):
+        added = httpx.post(
+            gateway.base_url.removesuffix("/v1") + path, json={"items": [text] * 8}, timeout=LONG
+        )
+        assert added.status_code == 200
+    return path
+
+
+def test_a_client_that_does_not_read_is_disconnected(gateway: RunningGateway) -> None:
+    path = big_list(gateway)
+    with closing(opened(gateway, receive_buffer=4096)) as sock:
+        sock.sendall(f"GET {path}?limit=100 HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        wait_for(lambda: is_open(gateway, sock), "the connection is open")
+        wait_for(lambda: not is_open(gateway, sock), "the connection is closed")
+        received = rest(sock)
+    assert len(received) < 1 << 24
+
+
+def test_a_client_that_reads_slowly_gets_everything(gateway: RunningGateway) -> None:
+    path = big_list(gateway)
+    with closing(opened(gateway)) as sock:
+        sock.sendall(f"GET {path}?limit=100 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())  # fmt: skip
+        received = 0
+        for _ in range(40):
+            time.sleep(0.1)
+            received += len(sock.recv(1 << 18))
+        received += len(rest(sock))
+    assert received > 1 << 24
+
+
+def is_open(gateway: RunningGateway, sock: socket.socket) -> bool:
+    """Whether the gateway, which runs in this process, holds its end of the connection `sock`."""
+    ports = (urlsplit(gateway.base_url).port, sock.getsockname()[1])
+    mine = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            mine.add(os.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    with open("/proc/net/tcp") as table:
+        for line in table.readlines()[1:]:
+            fields = line.split()
+            at, peer = (int(field.rpartition(":")[2], 16) for field in fields[1:3])
+            if (at, peer) == ports and f"socket:[{fields[9]}]" in mine:
+                return True
+    return False
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < give_up, f"not so: {what}"
+        time.sleep(0.02)
+
+
+def test_more_connections_than_allowed_are_told_so(tmp_path: Any) -> None:
+    with run_gateway({**MODELS, "server": {"max_connections": 5}}, tmp_path) as gateway:
+        with ExitStack() as stack:
+            held = [stack.enter_context(closing(opened(gateway))) for _ in range(5)]
+            for sock in held:
+                sock.sendall(GET)
+                read_answer(sock)
+            for _ in range(20):
+                with closing(opened(gateway)) as more:
+                    assert error_of(rest(more)) == (503, "too_many_connections")
+            with pytest.raises((httpx.TransportError, httpx.HTTPStatusError)):
+                httpx.get(f"{gateway.base_url}/models").raise_for_status()
+            held[0].sendall(GET)  # those that are there go on
+            read_answer(held[0])
+        wait_for(
+            lambda: httpx.get(f"{gateway.base_url}/models").status_code == 200,
+            "there is room again",
+        )
+
+
+def test_websockets_count_as_connections(tmp_path: Any) -> None:
+    with run_gateway({**MODELS, "server": {"max_connections": 2}}, tmp_path) as gateway:
+        url = gateway.base_url.replace("http", "ws") + "/responses"
+        with connect(url), connect(url), closing(opened(gateway)) as more:
+            assert error_of(rest(more)) == (503, "too_many_connections")
+
+
+def test_a_websocket_message_that_does_not_end_closes_the_connection(
+    gateway: RunningGateway,
+) -> None:
+    url = gateway.base_url.replace("http", "ws") + "/responses"
+    for frame in (
+        Frame(Opcode.TEXT, b"{", fin=False).serialize(mask=True),
+        Frame(Opcode.TEXT, b"{" * 1000, fin=True).serialize(mask=True)[:500],
+        b"\x81",
+    ):
+        with connect(url) as opened_socket:
+            opened_socket.socket.sendall(frame)
+            with pytest.raises(ConnectionClosed) as closed:
+                opened_socket.recv(LONG)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+def test_a_websocket_message_of_empty_fragments_is_refused(gateway: RunningGateway) -> None:
+    url = gateway.base_url.replace("http", "ws") + "/responses"
+    with connect(url) as opened_socket:
+        first = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True)
+        opened_socket.socket.sendall(first)
+        empty = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
+        try:
+            for _ in range(64):
+                opened_socket.socket.sendall(empty * 1000)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        with pytest.raises(ConnectionClosed):
+            opened_socket.recv(LONG)
+
+
+@pytest.mark.slow
+def test_a_websocket_client_that_pings_and_does_not_read_is_disconnected(
+    gateway: RunningGateway,
+) -> None:
+    """The answers to its pings do not pile up."""
+    with closing(opened(gateway, receive_buffer=4096)) as sock:
+        sock.sendall(
+            b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+            b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
+        )
+        assert b" 101 " in sock.recv(4096)
+        pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 1000
+        give_up = time.monotonic() + LONG
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            while time.monotonic() < give_up:
+                sock.sendall(pings)
+
+
+def test_a_websocket_whose_headers_its_library_refuses_is_answered(gateway: RunningGateway) -> None:
+    for more in (b"x-a: b\r\n" * 200, b"x-long: " + b"a" * 20_000 + b"\r\n"):
+        with closing(opened(gateway)) as sock:
+            sock.sendall(
+                b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+                b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n" + more + b"\r\n"
+            )  # fmt: skip
+            assert error_of(rest(sock)) == (431, "request_headers_too_large")
+
+
+def test_pipelined_requests_are_bounded_and_answered_in_turn(gateway: RunningGateway) -> None:
+    with closing(opened(gateway)) as sock:
+        sock.sendall(GET * 5000)
+        answers = rest(sock)
+    assert 1 <= answers.count(b"HTTP/1.1 200") <= 200
+    assert answers.count(b"HTTP/1.1 400") == 1
+    last = answers[answers.rindex(b"HTTP/1.1 400") :]
+    assert error_of(last) == (400, "invalid_request")
+
+
+def test_garbage_after_a_request_does_not_get_into_its_answer(gateway: RunningGateway) -> None:
+    body = json.dumps({"model": "m", "input": "go slowly", "max_output_tokens": 20, "stream": True}).encode()  # fmt: skip
+    with closing(opened(gateway)) as sock:
+        sock.sendall(
+            POST.replace(b"100", b"%d" % len(body)) + b"\r\n" + body + b"GARBAGE GARBAGE\r\n\r\n"
+        )
+        answer = rest(sock)
+    stream, _, after = answer.partition(b"0\r\n\r\n")
+    assert stream.count(b"HTTP/1.1") == 1
+    assert b"[DONE]" in stream
+    assert error_of(after) == (400, "invalid_request")
+
+
+def test_a_pipelined_request_ends_with_its_client(gateway: RunningGateway) -> None:
+    body = json.dumps({"model": "m", "input": "go slowly", "stream": True}).encode()
+    services = gateway.services
+    with closing(opened(gateway)) as sock:
+        sock.sendall(POST.replace(b"100", b"%d" % len(body)) + b"\r\n" + body + GET)
+        assert b"200 OK" in sock.recv(100)
+        assert services.runs
+        linger = struct.pack("ii", 1, 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    wait_for(lambda: not services.runs, "the run has ended with its client")

@@ -1,0 +1,49 @@
+"""The pages of documentation: their links lead somewhere, and the paths that they name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/*.md", "plugins/*/README.md", "backends/*/README.md")
+    for page in ROOT.glob(pattern)
+)
+NAMED = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/plugins.md")
+"""Pages whose paths are those of this repository; others also name paths of whoever runs the gateway."""
+FOLDERS = "gateway|plugins|backends|tests|scripts|benchmarks|examples|docs"
+
+
+def prose(page: str) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = re.sub(r"`[^`\n]*`", "", prose(page))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", NAMED)
+def test_paths_that_a_page_names_exist(page: str) -> None:
+    for path in re.findall(rf"`((?:{FOLDERS})/[\w./-]*)", prose(page)):
+        assert (ROOT / path).exists(), path
