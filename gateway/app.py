@@ -15,7 +15,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
 from gateway.chat.tools import chat_servers_of, check_chat_tools
-from gateway.config import Config, SchemaLimits
+from gateway.config import Config, SchemaLimits, ServerConfig
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -78,7 +78,7 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import refuse_handshake, responses_socket
-from gateway.runtime.access import Authenticator, check_access
+from gateway.runtime.access import Authenticator, check_access, is_loopback
 from gateway.runtime.admission import Admission
 from gateway.runtime.media import media_kinds
 from gateway.runtime.sealing import Sealer
@@ -303,9 +303,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
         background=background,
-        authenticator=Authenticator(
-            config.server.api_keys, open_metrics=not isinstance(config.server.metrics, list)
-        ),
+        authenticator=_authenticator(config.server),
         sealer=sealer,
         approvals=approvals,
         apis=apis,
@@ -319,6 +317,14 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     if background is not None:
         await stack.enter_async_context(background.maintenance())
     return services
+
+
+def _authenticator(config: ServerConfig) -> Authenticator:
+    return Authenticator(
+        config.api_keys,
+        open_metrics=not isinstance(config.metrics, list),
+        local=is_loopback(config.host),
+    )
 
 
 async def _open_media(

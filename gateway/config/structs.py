@@ -26,6 +26,8 @@ class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The owner's name. Stored data is visible only to keys with the same name."""
     sha256: str
     """SHA-256 of the key, in hexadecimal. The key itself is not stored."""
+    admin: bool = False
+    """Whether the key may change what the server serves: load, unload and delete models and adapters."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):

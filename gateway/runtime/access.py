@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from gateway.config import ApiKey, ServerConfig
-from gateway.errors import AuthenticationError, ConfigurationError
+from gateway.errors import AuthenticationError, ConfigurationError, PermissionDenied
 
 _PROBES = frozenset(("/health", "/ready"))
 """Health endpoints for load balancers; they need no key."""
@@ -43,10 +43,14 @@ def hash_key(key: str) -> str:
 class Authenticator:
     """Maps a request to the owner of its API key."""
 
-    def __init__(self, keys: Sequence[ApiKey], *, open_metrics: bool = True) -> None:
-        """`open_metrics`: whether `/metrics` is accessible without a key."""
+    def __init__(
+        self, keys: Sequence[ApiKey], *, open_metrics: bool = True, local: bool = False
+    ) -> None:
+        """`open_metrics`: whether `/metrics` is accessible without a key. `local`: whether the server listens on loopback."""
         self._open = _PROBES | {"/metrics"} if open_metrics else _PROBES
         self._keys = [(key.name, key.sha256.lower()) for key in keys]
+        self._admins = [key.sha256.lower() for key in keys if key.admin]
+        self._local = local
         self._shared = len({key.name for key in keys}) > 1
         # Replicas with the same keys compute the same tags, so that an owner's cached prefixes are shared between them.
         secret = hashlib.sha256("".join(sorted(digest for _, digest in self._keys)).encode())
@@ -80,6 +84,25 @@ class Authenticator:
                 "Incorrect API key provided.", headers={"www-authenticate": "Bearer"}
             )
         return found
+
+    def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on
+        loopback."""
+        if not self._keys:
+            if self._local:
+                return
+            raise PermissionDenied(
+                "Without API keys, only a server that listens on loopback allows this. Configure a key with admin = true in "
+                "[[server.api_keys]]."
+            )
+        digest = hash_key(_given(headers))
+        found = False
+        for known in self._admins:  # always compare all keys: constant time
+            found |= hmac.compare_digest(digest, known)
+        if not found:
+            raise PermissionDenied(
+                "This API key may not do this: it needs admin = true in [[server.api_keys]]."
+            )
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import ApiKey, ServerConfig
-from gateway.errors import AuthenticationError, ConfigurationError
+from gateway.errors import AuthenticationError, ConfigurationError, PermissionDenied
 from gateway.runtime.access import Authenticator, check_access, hash_key
 
 DOOR = Authenticator(
@@ -42,3 +42,23 @@ def test_a_public_address_without_keys_is_refused_unless_asked_for(host: str) ->
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_loopback_needs_nothing(host: str) -> None:
     check_access(ServerConfig(host=host))
+
+
+def test_only_a_key_with_admin_is_an_admin_even_among_keys_of_one_name() -> None:
+    door = Authenticator(
+        [
+            ApiKey(name="alice", sha256=hash_key("key-a")),
+            ApiKey(name="alice", sha256=hash_key("key-root").upper(), admin=True),
+        ],
+        local=True,
+    )
+    door.require_admin([(b"authorization", b"Bearer key-root")])
+    for headers in ([(b"authorization", b"Bearer key-a")], [(b"x-api-key", b"")], []):
+        with pytest.raises(PermissionDenied, match="admin = true"):
+            door.require_admin(headers)
+
+
+def test_without_keys_only_a_local_server_has_admins() -> None:
+    Authenticator([], local=True).require_admin([])
+    with pytest.raises(PermissionDenied, match="loopback"):
+        Authenticator([]).require_admin([])
