@@ -21,6 +21,10 @@ def set_defaults(config: VllmConfig) -> None:
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_LEVEL": config.log_level.upper(),
     }
+    if config.structured_outputs == "xgrammar":
+        # A helper process has compiled each pattern within the server's limit (see `gateway_vllm.enforcer`). vLLM's own limit
+        # cannot stop its compilation: it would only fail admitted requests while the machine is busy.
+        defaults["VLLM_REGEX_COMPILATION_TIMEOUT_S"] = "0"
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
     # Overrides the user's value: a forked child would inherit the listening socket and client connections.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import signal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from gateway.hookspecs import EngineContext
 from gateway.protocols import Sampling
 from gateway_vllm import VllmConfig, gateway_register_engines, open_engine
 from gateway_vllm.config import engine_arguments
-from gateway_vllm.environment import children_without_interrupts
+from gateway_vllm.environment import children_without_interrupts, set_defaults
 from gateway_vllm.error_log import root_cause
 from gateway_vllm.errors import refused
 from gateway_vllm.sampling import sampling_arguments
@@ -32,6 +33,15 @@ def test_the_engine_is_offered_under_its_name() -> None:
 
     gateway_register_engines(register)
     assert offered == {"vllm": (open_engine, VllmConfig)}
+
+
+@pytest.mark.parametrize(("backend", "seconds"), [("xgrammar", "0"), ("guidance", None)])
+def test_patterns_that_are_tried_before_have_no_second_deadline(
+    monkeypatch: pytest.MonkeyPatch, backend: Literal["xgrammar", "guidance"], seconds: str | None
+) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    set_defaults(VllmConfig(structured_outputs=backend))
+    assert os.environ.get("VLLM_REGEX_COMPILATION_TIMEOUT_S") == seconds
 
 
 def test_what_is_not_said_is_left_to_vllm() -> None:

@@ -21,7 +21,8 @@ MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 
 
 def environment(hub_server: HubServer, home: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GATEWAY_", "HF_"))}
+    ours = ("GATEWAY_", "HF_", "TRANSFORMERS_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return {
         **kept,
         "HF_ENDPOINT": hub_server.url,

@@ -35,7 +35,7 @@ DATA = random.Random(0).randbytes(4_000_000)
 def cache(hub_server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of the hub that this process uses."""
     monkeypatch.chdir(tmp_path)
-    for key in [key for key in os.environ if key.startswith(("GATEWAY_", "HF_"))]:
+    for key in [key for key in os.environ if key.startswith(("GATEWAY_", "HF_", "TRANSFORMERS_"))]:
         monkeypatch.delenv(key)
     monkeypatch.setattr(constants, "ENDPOINT", hub_server.url)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
