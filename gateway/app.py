@@ -36,6 +36,7 @@ from gateway.protocols import (
     StoredResponse,
     ToolServer,
 )
+from gateway.request_stats import RequestStats
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
@@ -123,6 +124,8 @@ class GatewayApp(Litestar):
             return
         request_id = _request_id(scope)
         scope[REQUEST_ID] = request_id
+        stats = RequestStats(request_id.decode(), method=scope["method"])
+        stats.enter()
         if scope["http_version"] == "1.0":
             send = unchunked(send)
         scope[DIRECT_SEND] = send
@@ -284,6 +287,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
             max_bytes=config.server.max_background_bytes,
             recreate_run=again,
         )
+        metrics.watch_background(background)
     apis = [
         NamedApi(
             offer.name,

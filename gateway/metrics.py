@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import platform
 from collections.abc import Callable, Iterable
+from importlib import metadata
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from msgspec import Struct
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from gateway.protocols import MeasuredEngine
+from gateway.protocols import MeasuredEngine, RefreshedEngine
+from gateway.request_stats import RunStats
 from gateway.wire.response import ResponseStatus, Usage
 
+logger = logging.getLogger("gateway.metrics")
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+# The bounds of vLLM's histograms of the same names, so that both can be shown on one graph.
+_FIRST_TOKEN_SECONDS = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
+)  # fmt: skip
+_PER_TOKEN_SECONDS = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+)  # fmt: skip
+_LATENCY_SECONDS = (
+    0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
+)  # fmt: skip
+_TOKENS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
+_MOST_OF_AN_ID = 100
+"""Characters of a request id in an exemplar, which OpenMetrics limits to 128 in all."""
+
+
+class Background(Protocol):
+    """Background responses of this process, as `Metrics.watch_background` reports them."""
+
+    @property
+    def queued(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def followers(self) -> int: ...
+
+    @property
+    def lag(self) -> int:
+        """Number of events that are made and not yet confirmed by the store."""
+        ...
 
 
 class Queue(Protocol):
@@ -80,6 +129,32 @@ class Metrics:
             "gateway_model_opened", "Whether the model could be opened when the server started.", ["model"],
             registry=registry, multiprocess_mode="livemin",
         )  # fmt: skip
+        self._background = {
+            name: Gauge(
+                f"gateway_background_{name}", text, registry=registry, multiprocess_mode="livesum"
+            )
+            for name, text in (
+                ("queued", "Background responses of this server that wait for the engine."),
+                ("running", "Background responses of this server that run."),
+                ("leases", "Leases on background responses that this server holds and renews."),
+                ("followers", "Clients that follow a background response from memory."),
+                ("lag_events", "Events of background responses that the store has not yet confirmed."),
+            )
+        }  # fmt: skip
+        self._store_seconds = Histogram(
+            "gateway_store_seconds", "Time to store a finished response.", ["outcome"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._build = Gauge(
+            "gateway_build_info", "1; the labels are the versions of the gateway and of Python.",
+            ["version", "python"], registry=registry, multiprocess_mode="max",
+        )  # fmt: skip
+        self._build.labels(metadata.version("litegate"), platform.python_version()).set(1)
+        self._run_histograms = _RunHistograms(registry)
+        self._of_runs: dict[tuple[str, str], _RunSeries] = {}
+        if not _several_processes():
+            ProcessCollector(registry=registry)
+            PlatformCollector(registry=registry)
         self._answered: dict[tuple[str, int], Counter] = {}
         self._finished: dict[tuple[str, str], Counter] = {}
         self._of_kinds: dict[str, list[Counter]] = {}
@@ -112,8 +187,35 @@ class Metrics:
             counter = self._answered[route, status] = self._requests.labels(route, str(status))
         counter.inc()
 
-    def run_finished(self, model: str, status: ResponseStatus, usage: Usage | None) -> None:
-        """Count an answer that has ended. Completions, embeddings and scorings use the statuses of responses."""
+    def watch_background(self, background: Background) -> None:
+        """Report the background responses of this process, read at each scrape."""
+
+        def refresh() -> None:
+            queued, running = background.queued, background.running
+            shown = self._background
+            shown["queued"].set(queued)
+            shown["running"].set(running)
+            shown["leases"].set(queued + running)
+            shown["followers"].set(background.followers)
+            shown["lag_events"].set(background.lag)
+
+        self._refreshers.append(refresh)
+
+    def stored(self, seconds: float, *, failed: bool) -> None:
+        """Count the storing of a finished response."""
+        self._store_seconds.labels("failed" if failed else "completed").observe(seconds)
+
+    def run_finished(self, run: RunStats) -> None:
+        """Count a run that has ended. Completions, embeddings and scorings use the statuses of responses."""
+        if run.status is None:
+            return
+        self._count(run.model, run.status, run.usage)
+        series = self._of_runs.get((run.model, run.api))
+        if series is None:
+            series = self._of_runs[run.model, run.api] = self._run_histograms.of(run.model, run.api)
+        series.observe(run)
+
+    def _count(self, model: str, status: ResponseStatus, usage: Usage | None) -> None:
         counter = self._finished.get((model, status))
         if counter is None:
             counter = self._finished[model, status] = self._responses.labels(model, status)
@@ -156,15 +258,130 @@ class Metrics:
     def stream_closed(self) -> None:
         self._streams.dec()
 
-    def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format, of all workers if there are several."""
+    def refresh(self) -> None:
+        """Set the gauges that are read from elsewhere. With several workers each calls it once a second, because a scrape
+        reaches only one of them."""
         for refresh in self._refreshers:
             refresh()
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        merged = CollectorRegistry()
-        MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
-        return generate_latest(merged)
+
+    async def refresh_engines(self) -> None:
+        """Let the engines read their own metrics, for at most `REFRESH_SECONDS`. Called before `exposition`."""
+        await self._engines.refresh()
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics, of all workers if there are several, and their content type.
+
+        The format is Prometheus' text format; or OpenMetrics, which has the request ids of examples, if the header
+        `accept` names it.
+        """
+        self.refresh()
+        source: Collector = self._registry
+        if _several_processes():
+            merged = CollectorRegistry()
+            MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+            source = merged
+        shown = _WithoutCreated(source)
+        if any(
+            each.partition(";")[0].strip() == "application/openmetrics-text"
+            for each in accept.split(",")
+        ):
+            body: bytes = generate_openmetrics(shown)  # type: ignore[no-untyped-call]
+            return body, OPENMETRICS
+        return generate_latest(shown), CONTENT_TYPE
+
+
+def _several_processes() -> bool:
+    return "PROMETHEUS_MULTIPROC_DIR" in os.environ
+
+
+class _RunHistograms:
+    """The histograms of runs, labelled with model and API."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def made(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(name, text, ["model", "api"], buckets=buckets, registry=registry)
+
+        self._first_token = made(
+            "gateway_time_to_first_token_seconds",
+            "Time from a request's arrival to the engine's first output.", _FIRST_TOKEN_SECONDS,
+        )  # fmt: skip
+        self._per_token = made(
+            "gateway_request_time_per_output_token_seconds",
+            "Mean time per output token after the first, of one request.", _PER_TOKEN_SECONDS,
+        )  # fmt: skip
+        self._latency = made(
+            "gateway_e2e_request_latency_seconds",
+            "Time from a request's arrival to the end of its run.", _LATENCY_SECONDS,
+        )  # fmt: skip
+        self._queue = made(
+            "gateway_request_queue_time_seconds", "Time in the model's queue.", _LATENCY_SECONDS
+        )
+        self._prompt = made(
+            "gateway_request_prompt_tokens", "Input tokens of one request.", _TOKENS
+        )
+        self._cached = made(
+            "gateway_request_cached_tokens", "Input tokens of one request from the engine's prefix cache.", _TOKENS
+        )  # fmt: skip
+        self._generated = made(
+            "gateway_request_generation_tokens", "Output tokens of one request.", _TOKENS
+        )
+
+    def of(self, model: str, api: str) -> _RunSeries:
+        # Looking up a series by its labels is expensive, so it is done once.
+        return _RunSeries(
+            *(
+                histogram.labels(model, api)
+                for histogram in (
+                    self._first_token, self._per_token, self._latency, self._queue, self._prompt, self._cached,
+                    self._generated,
+                )
+            )
+        )  # fmt: skip
+
+
+class _RunSeries(Struct, frozen=True):
+    """The histograms of one model and API."""
+
+    first_token: Histogram
+    per_token: Histogram
+    latency: Histogram
+    queue: Histogram
+    prompt: Histogram
+    cached: Histogram
+    generated: Histogram
+
+    def observe(self, run: RunStats) -> None:
+        exemplar = {"request_id": run.request_id[:_MOST_OF_AN_ID]} if run.request_id else None
+        if (seconds := run.first_token_seconds) is not None:
+            self.first_token.observe(seconds, exemplar)
+        if (seconds := run.seconds_per_token) is not None:
+            self.per_token.observe(seconds)
+        self.latency.observe(run.seconds, exemplar)
+        if (seconds := run.queue_seconds) is not None:
+            self.queue.observe(seconds)
+        if (usage := run.usage) is not None:
+            self.prompt.observe(usage.input_tokens)
+            if cached := usage.input_tokens_details.cached_tokens:
+                self.cached.observe(cached)
+            self.generated.observe(usage.output_tokens)
+
+
+class _WithoutCreated(Collector):
+    """The metrics of another collector without the `_created` series, which no query uses."""
+
+    def __init__(self, source: Collector) -> None:
+        self._source = source
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._source.collect():
+            family.samples = [
+                sample for sample in family.samples if not sample.name.endswith("_created")
+            ]
+            yield family
+
+
+REFRESH_SECONDS = 1.0
+"""How long a scrape waits for engines that have to ask for their metrics."""
 
 
 class _EngineCollector(Collector):
@@ -176,6 +393,22 @@ class _EngineCollector(Collector):
     def add(self, model: str, engine: MeasuredEngine) -> None:
         self._engines.append((model, engine))
 
+    async def refresh(self) -> None:
+        """Let the engines read their metrics. Does not raise."""
+        asked = [
+            asyncio.ensure_future(engine.refresh_metrics())
+            for _, engine in self._engines
+            if isinstance(engine, RefreshedEngine)
+        ]
+        if not asked:
+            return
+        done, late = await asyncio.wait(asked, timeout=REFRESH_SECONDS)
+        for task in late:
+            task.cancel()
+        for task in done:
+            if (error := task.exception()) is not None:
+                logger.warning("an engine's metrics could not be read", exc_info=error)
+
     def describe(self) -> Iterable[Metric]:
         return ()  # known only at a scrape
 
@@ -183,9 +416,13 @@ class _EngineCollector(Collector):
         families: dict[str, Metric] = {}
         for model, engine in self._engines:
             for sample in engine.metrics():
-                family = families.setdefault(
-                    sample.name, Metric(sample.name, sample.help, sample.kind)
-                )
-                name = f"{sample.name}_total" if sample.kind == "counter" else sample.name
+                name = family_name = sample.name
+                if sample.kind == "counter":
+                    name = f"{sample.name}_total"
+                elif sample.kind == "histogram":
+                    family_name = sample.name.rpartition("_")[0]
+                family = families.get(family_name)
+                if family is None:
+                    family = families[family_name] = Metric(family_name, sample.help, sample.kind)
                 family.add_sample(name, {"model": model, **sample.labels}, sample.value)
         return families.values()

@@ -145,7 +145,8 @@ class ChatRun(ChoicesRun):
             ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
             for index in range(plan.n)
         ]
-        super().__init__(plan.model, services, self._chat_choices)
+        super().__init__(plan.model, services, self._chat_choices, api="chat")
+        self.scope.stats.response_id = plan.id
 
     def trailer(self) -> bytes:
         if not self._plan.style.includes_usage:

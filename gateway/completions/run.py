@@ -159,7 +159,8 @@ class CompletionRun(ChoicesRun):
             for number, generation in enumerate(generations)
             for index in range(n)
         ]
-        super().__init__(model, services, self._made)
+        super().__init__(model, services, self._made, api="completions")
+        self.scope.stats.response_id = self._id
 
     def trailer(self) -> bytes:
         options = self._request.stream_options

@@ -64,7 +64,9 @@ class EmbeddingRun:
     ) -> None:
         """Takes a place in the model's queue: raises `RateLimited`."""
         self.services = services
-        self.scope = RunScope(services, name="an embedding", subject="The embeddings")
+        self.scope = RunScope(
+            services, name="an embedding", api="embeddings", subject="The embeddings"
+        )
         self.scope.reserve(model)
         self._request = request
         self._model = model
@@ -88,8 +90,6 @@ class EmbeddingRun:
 
         return await run_pooled(
             self.scope,
-            self.services,
-            self._model,
             ask=lambda: self._engine.embed(self._request),
             make=checked,
             rename=partial(request_path, several=self._several),

@@ -43,11 +43,15 @@ class AnswerRun:
     `run` never raises but for the cancellation of its task: whatever fails ends all choices and is `scope.error`.
     """
 
-    def __init__(self, model: ServedModel, services: Services, choices: Sequence[Choice]) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`."""
+    def __init__(
+        self, model: ServedModel, services: Services, choices: Sequence[Choice], *, api: str
+    ) -> None:
+        """Takes a place in the model's queue: raises `RateLimited`. `api` is the short name of the API."""
         self.services = services
-        self.scope = RunScope(services, name="a completion")
+        self.scope = RunScope(services, name="a completion", api=api)
         self.scope.reserve(model)
+        for choice in choices:
+            choice.generator.stats = self.scope.stats
         self._model = model
         self._choices = choices
 
@@ -78,7 +82,7 @@ class AnswerRun:
             status = "failed"
             return b""
         finally:
-            self.services.metrics.run_finished(self._model.name, status, self.usage())
+            scope.finish(status, self.usage())
             self.notify_plugins(status)
 
     async def keep(self) -> None:

@@ -38,6 +38,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
+from gateway.request_stats import RunStats, clock
 from gateway.runtime.services import ServedModel
 from gateway.wire.ids import new_id
 
@@ -98,8 +99,10 @@ class Generator:
         *,
         aligner: LogprobAligner | None = None,
         observer: Observer | None = None,
+        stats: RunStats | None = None,
     ) -> None:
-        """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens."""
+        """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens.
+        `stats` is told when the outputs came."""
         self.model = model
         self.tokens = TokenCount()
         self.counts_prompt = True
@@ -114,6 +117,7 @@ class Generator:
         self._metrics = metrics
         self._aligner = aligner
         self._observer = observer
+        self.stats = stats
 
     @property
     def spent(self) -> bool:
@@ -267,7 +271,9 @@ class Generator:
                 parse_tools=bool(turn.tools) and turn.tool_choice != "none",
             )
         )
-        observe = self._begin(generation)
+        watch = self._begin(generation)
+        first = _FirstOutput(watch)
+        observe: Callable[[EngineOutput], object] | None = first.see
         read = parser.feed
         count = PromptCount(request)
         generated = 0
@@ -292,8 +298,8 @@ class Generator:
             async with aclosing(self.model.engine.generate(request)) as outputs:
                 async for output in outputs:
                     generated += len(output.token_ids)
-                    if observe is not None:
-                        observe(output)
+                    if observe is not None and observe(output):
+                        observe = watch
                     if output.prompt_tokens is not None or output.cached_tokens is not None:
                         count.note(output)
                     deltas = read(output) if output.deltas is None else output.deltas
@@ -338,9 +344,31 @@ class Generator:
             generated = count.output or generated
             self.context = count.prompt + generated
             tokens.output += generated
+            if self.stats is not None:
+                self.stats.generated(first.at, generated)
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if parser.recoveries:
                 self._metrics.parser_recovered(self.model.name, parser.recoveries)
+
+
+class _FirstOutput:
+    """Notes when the first output came, in front of the observer of all outputs."""
+
+    __slots__ = ("_watch", "at")
+
+    def __init__(self, watch: Callable[[EngineOutput], None] | None) -> None:
+        self.at = 0.0
+        """See `gateway.request_stats.clock`."""
+        self._watch = watch
+
+    def see(self, output: EngineOutput) -> bool:
+        """Receive an output. Returns whether it is the first with content, after which this is not needed any more."""
+        if self._watch is not None:
+            self._watch(output)
+        if not (output.token_ids or output.text or output.deltas):
+            return False
+        self.at = clock()
+        return True
 
 
 def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:

@@ -7,7 +7,6 @@ from typing import Protocol, TypeVar
 
 from gateway.errors import ParamPath, renamed_params
 from gateway.loop.run_scope import RunScope
-from gateway.runtime.services import ServedModel, Services
 from gateway.wire.response import ResponseStatus, Usage
 
 
@@ -24,14 +23,12 @@ T = TypeVar("T")
 
 async def run_pooled(
     scope: RunScope,
-    services: Services,
-    model: ServedModel,
     *,
     ask: Callable[[], Awaitable[R]],
     make: Callable[[R], Awaitable[T]],
     rename: Callable[[ParamPath], ParamPath],
 ) -> T | None:
-    """Wait for the turn in the queue of `model`, `ask` the engine and `make` the answer; None if that failed.
+    """Wait for the turn in the queue, `ask` the engine and `make` the answer; None if that failed.
 
     Raises nothing but the cancellation of its task: what fails is `scope.error`, with parameters named by `rename`.
     """
@@ -49,4 +46,4 @@ async def run_pooled(
         status = "completed" if scope.error is None else "failed"
         return made
     finally:
-        services.metrics.run_finished(model.name, status, usage)
+        scope.finish(status, usage)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from gateway.errors import DeadlineExceeded, GatewayError
+from gateway.request_stats import RunStats, clock
 from gateway.runtime.admission import Reservation
 from gateway.runtime.services import ServedModel, Services
+from gateway.wire.response import ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.loop.run_scope")
 
@@ -21,8 +23,12 @@ class RunScope:
     A run is not referred to by its scope: both are freed without the garbage collector.
     """
 
-    def __init__(self, services: Services, *, name: str, subject: str = "The response") -> None:
-        """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence."""
+    def __init__(
+        self, services: Services, *, name: str, api: str, subject: str = "The response"
+    ) -> None:
+        """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence.
+        `api` is the short name of its API, for metrics and logs."""
+        self.stats = RunStats(api)
         self.error: GatewayError | None = None
         """Why the run failed, once it has."""
         self.cancelled = False
@@ -37,13 +43,24 @@ class RunScope:
 
     def reserve(self, model: ServedModel) -> None:
         """Take a place in the queue of `model`. Raises `RateLimited`."""
+        self.stats.model = model.name
         self._reservation = model.admission.reserve()
+        self.stats.queued = clock()
 
     @property
-    def turn(self) -> Reservation:
+    def turn(self) -> _Turn:
         """The place in the queue. Entered once, it waits for the turn and holds it."""
         assert self._reservation is not None, "reserve comes before the work"
-        return self._reservation
+        return _Turn(self._reservation, self.stats)
+
+    def finish(self, status: ResponseStatus, usage: Usage | None) -> None:
+        """Count the run, which has ended with `status`, in the metrics. Called once."""
+        stats = self.stats
+        stats.ended = clock()
+        stats.status, stats.usage = status, usage
+        if self.error is not None:
+            stats.error_code = self.error.code or self.error.type
+        self._services.metrics.run_finished(stats)
 
     def abandon(self) -> None:
         """Give back the place in the queue, if it was not used. May be called twice, and after the run."""
@@ -123,6 +140,23 @@ class RunScope:
             case _:
                 return False
         return True
+
+
+class _Turn:
+    """A reservation, whose beginning is noted."""
+
+    __slots__ = ("_reservation", "_stats")
+
+    def __init__(self, reservation: Reservation, stats: RunStats) -> None:
+        self._reservation = reservation
+        self._stats = stats
+
+    async def __aenter__(self) -> None:
+        await self._reservation.__aenter__()
+        self._stats.admitted = clock()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._reservation.__aexit__(*exc_info)
 
 
 class _Stoppable:

@@ -52,6 +52,7 @@ from gateway.protocols.observed import (
     DescribedEngine,
     MeasuredEngine,
     MetricSample,
+    RefreshedEngine,
 )
 from gateway.protocols.output import (
     CallPiece,
@@ -200,6 +201,7 @@ __all__ = [
     "PromptRenderer",
     "RawPiece",
     "ReasoningPiece",
+    "RefreshedEngine",
     "RenderedPrompt",
     "Reply",
     "Reranker",

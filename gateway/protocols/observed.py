@@ -11,11 +11,12 @@ class MetricSample(Protocol):
 
     @property
     def name(self) -> str:
-        """Metric name. A counter's name has no `_total` suffix."""
+        """Metric name. A counter's name has no `_total` suffix. A histogram's samples have the suffix `_bucket` (with the
+        label `le`), `_sum` or `_count`."""
         ...
 
     @property
-    def kind(self) -> Literal["counter", "gauge"]: ...
+    def kind(self) -> Literal["counter", "gauge", "histogram"]: ...
 
     @property
     def help(self) -> str: ...
@@ -35,6 +36,16 @@ class MeasuredEngine(Protocol):
 
     def metrics(self) -> Sequence[MetricSample]:
         """The current values. Called at each scrape, so it must be cheap."""
+        ...
+
+
+@runtime_checkable
+class RefreshedEngine(MeasuredEngine, Protocol):
+    """A measured engine whose values are not at hand."""
+
+    async def refresh_metrics(self) -> None:
+        """Read the values that `metrics` returns. Called before each scrape, which waits for it for a second at most and
+        then shows the earlier values."""
         ...
 
 

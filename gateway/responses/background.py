@@ -74,6 +74,27 @@ class BackgroundRuns:
         self._search_seconds = lease_seconds * 0.3
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
+        self._writers: dict[str, LogWriter] = {}
+
+    @property
+    def queued(self) -> int:
+        """Number of responses of this process that wait for the engine."""
+        return sum(each.run.response.status == "queued" for each in self._running.values())
+
+    @property
+    def running(self) -> int:
+        """Number of responses that this process runs."""
+        return len(self._running) - self.queued
+
+    @property
+    def followers(self) -> int:
+        """Number of clients that follow the responses of this process from memory."""
+        return sum(each.live.followers for each in self._running.values())
+
+    @property
+    def lag(self) -> int:
+        """Number of events that are made and not yet known to be stored."""
+        return sum(writer.behind for writer in self._writers.values())
 
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
@@ -155,8 +176,11 @@ class BackgroundRuns:
         ends the response."""
         response_id = run.response.id
         try:
-            writer = LogWriter(self._store, run, live, stored)
-            await (run.run_framed(writer.write) if run.plan.stream else run.run(_drop))
+            if run.plan.stream:
+                writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
+                await run.run_framed(writer.write)
+            else:
+                await run.run(_drop)
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
             logger.warning(
@@ -167,6 +191,7 @@ class BackgroundRuns:
             logger.exception("background response %s broke", response_id)
         finally:
             del self._running[response_id]
+            self._writers.pop(response_id, None)
             live.end()
 
     async def _renew(self) -> None:

@@ -63,6 +63,11 @@ class LiveLog:
         """Whether a follower started before the next event."""
         self._ended = False
 
+    @property
+    def followers(self) -> int:
+        """Number of clients that follow."""
+        return len(self._followers)
+
     def publish_one(self, number: int, frame: bytes) -> None:
         """Notify followers of one stored event, not the last, with this sequence number. Called for nearly every token.
 

@@ -64,6 +64,11 @@ class LogWriter:
         """The error that was not yet raised to the run, if any."""
         self._waiting: asyncio.Future[None] | None = None
 
+    @property
+    def behind(self) -> int:
+        """Number of events that are made and not yet known to be stored."""
+        return max(0, self._next - self._live.count)
+
     def write(self, ready: Ready) -> Awaitable[None]:
         """Write events. The last ones are stored once the returned awaitable completes.
 

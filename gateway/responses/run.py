@@ -26,6 +26,7 @@ from gateway.loop.run_scope import RunScope
 from gateway.loop.usage import total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
+from gateway.request_stats import clock
 from gateway.responses.context_management import Compactor
 from gateway.responses.plan import Plan
 from gateway.responses.turns import FrameSink, ResponseTurns, ResponseWriter
@@ -58,7 +59,8 @@ class ResponseRun:
         self.response: Response = plan.response
         self.attempt = 0
         """See `StoredResponse`."""
-        self.scope = RunScope(services, name=f"response {plan.response.id}")
+        self.scope = RunScope(services, name=f"response {plan.response.id}", api="responses")
+        self.scope.stats.response_id = plan.response.id
         aligner = LogprobAligner() if plan.wants_logprobs else None
         self._assembler = ResponseAssembler(
             plan.response,
@@ -96,6 +98,7 @@ class ResponseRun:
             settings,
             services.metrics,
             aligner=aligner,
+            stats=self.scope.stats,
         )
         self._compactor: Compactor | None = None
         if plan.compaction is not None:
@@ -230,20 +233,25 @@ class ResponseRun:
             return False
         if store is None or not plan.store:
             return True
+        began, failed = clock(), True
         try:
             if plan.background:
                 if not await store.advance(self.record(), expected=UNFINISHED):
+                    failed = False
                     return False
                 await self._keep_in_conversation(store)
             else:
                 # First: where the conversation cannot keep it, the response is stored as the failure that it is then.
                 await self._keep_in_conversation(store)
                 await store.put(self.record())
+            failed = False
         except StoreUnavailable as error:
             if plan.background:
                 raise
             logger.warning("response %s could not be stored: %s", self.response.id, error.message)
             self._fail_after_end(error, f"Not stored: {error.message}")
+        finally:
+            self.services.metrics.stored(clock() - began, failed=failed)
         return True
 
     async def _keep_in_conversation(self, store: ResponseStore) -> None:
@@ -270,7 +278,7 @@ class ResponseRun:
 
     def _notify_plugins(self) -> None:
         response = self.response
-        self.services.metrics.run_finished(self.model.name, response.status, response.usage)
+        self.scope.finish(response.status, response.usage)
         try:
             self.services.hook.gateway_response_finished(response=self.response)
         except Exception:

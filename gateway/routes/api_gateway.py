@@ -42,6 +42,7 @@ class PreparedAnswer:
         ask: GenerationRequest,
         services: Services,
         prompt_tokens: int,
+        api: str,
     ) -> None:
         self._model = model
         self._settings = settings
@@ -50,6 +51,7 @@ class PreparedAnswer:
         self._ask = ask
         self._services = services
         self._prompt_tokens = prompt_tokens
+        self._api = api
 
     @property
     def model(self) -> str:
@@ -104,14 +106,16 @@ class PreparedAnswer:
             max_turns=self._ask.max_turns,
             max_uses=self._ask.max_uses,
         )
-        return AnswerRun(self._model, services, [choice])
+        return AnswerRun(self._model, services, [choice], api=self._api)
 
 
 class ApiGateway:
     """Implements `gateway.protocols.Gateway`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, api: str) -> None:
+        """`api` is the name of the API, for metrics and logs."""
         self._services = services
+        self._api = api
 
     def models(self) -> Sequence[ListedModel]:
         return [_listed(model) for model in self._services.models.values()]
@@ -135,7 +139,7 @@ class ApiGateway:
         if isinstance(prompt, TokensPrompt):
             countable = not prompt.media or isinstance(model.engine, CountingEngine)
             length = await prompt_length(prompt, model.engine) if countable else 0
-        return PreparedAnswer(model, settings, first, toolset, ask, services, length)
+        return PreparedAnswer(model, settings, first, toolset, ask, services, length, self._api)
 
     async def count_tokens(self, ask: GenerationRequest) -> int:
         services = self._services

@@ -65,7 +65,9 @@ class _Entry(Struct, frozen=True):
     async def answer(self, request: HttpRequest) -> ASGIApp:
         found = self.pattern.fullmatch(request.scope["path"])
         asked = ApiRequest(
-            request, ApiGateway(services_of(request)), found.groupdict() if found else {}
+            request,
+            ApiGateway(services_of(request), self.api.name),
+            found.groupdict() if found else {},
         )
         return _as_app(await self.route.handle(asked))
 

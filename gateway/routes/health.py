@@ -10,7 +10,6 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError, PermissionDenied, ServerShuttingDown
-from gateway.metrics import CONTENT_TYPE
 from gateway.routes.answers import error_answer
 from gateway.routes.state import HttpRequest, owner_of, services_of
 
@@ -50,11 +49,14 @@ async def ready(request: HttpRequest) -> ASGIApp:
 
 @get("/metrics")
 async def metrics(request: HttpRequest) -> ASGIApp:
-    """All metrics, in Prometheus' text format."""
+    """All metrics, in Prometheus' text format or as OpenMetrics."""
     services = services_of(request)
     readers = services.config.server.metrics
     if isinstance(readers, list) and owner_of(request) not in readers:
         raise PermissionDenied(
             "This API key may not read the metrics. Its name has to be in metrics under [server]."
         )
-    return ASGIResponse(body=services.metrics.exposition(), media_type=CONTENT_TYPE)
+    await services.metrics.refresh_engines()
+    body, content_type = services.metrics.exposition(request.headers.get("accept", ""))
+    # `media_type` would add a second charset.
+    return ASGIResponse(body=body, headers={"content-type": content_type})

@@ -41,11 +41,13 @@ class ScoringRun:
         engine: ScoringEngine,
         services: Services,
         rename: Callable[[ParamPath], ParamPath],
+        *,
+        api: str,
     ) -> None:
         """Takes a place in the model's queue: raises `RateLimited`. `rename` maps places in `request` to places in the
-        client's."""
+        client's. `api` is the short name of the API."""
         self.services = services
-        self.scope = RunScope(services, name="a scoring", subject="The scoring")
+        self.scope = RunScope(services, name="a scoring", api=api, subject="The scoring")
         self.scope.reserve(model)
         self.model = model
         self._request = request
@@ -69,9 +71,7 @@ class ScoringRun:
         def ask() -> Awaitable[ScoreResult]:
             return self._engine.score(self._request)
 
-        return await run_pooled(
-            self.scope, self.services, self.model, ask=ask, make=checked, rename=self._rename
-        )
+        return await run_pooled(self.scope, ask=ask, make=checked, rename=self._rename)
 
 
 def _check(result: ScoreResult, wanted: int) -> None:
@@ -87,7 +87,7 @@ def prepare_rerank(
     """Decide everything about an answer: raises what a client must be told by HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
     places = _Places(("query", "documents"), (False, True), one_query=True)
-    return _prepare(request, pairs, services, places, trace_headers)
+    return _prepare(request, pairs, services, places, trace_headers, api="rerank")
 
 
 def prepare_scores(
@@ -103,7 +103,7 @@ def prepare_scores(
 
     pairs = list(zip(queries, documents, strict=True))
     places = _Places(request.names, request.several, one_query=len(request.queries) == 1)
-    return _prepare(request, pairs, services, places, trace_headers)
+    return _prepare(request, pairs, services, places, trace_headers, api="score")
 
 
 class _Places:
@@ -144,6 +144,8 @@ def _prepare(
     services: Services,
     rename: Callable[[ParamPath], ParamPath],
     trace_headers: Mapping[str, str] | None,
+    *,
+    api: str,
 ) -> ScoringRun:
     model, engine = services.scoring_model(request.model)
     _check_truncation(request, engine.scoring, model.name)
@@ -157,7 +159,7 @@ def _prepare(
         user=request.user,
         trace_headers=trace_headers,
     )
-    return ScoringRun(asked, model, engine, services, rename)
+    return ScoringRun(asked, model, engine, services, rename, api=api)
 
 
 def _check_truncation(request: ScoringParameters, info: ScoringInfo, model: str) -> None:

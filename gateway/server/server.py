@@ -106,6 +106,8 @@ class GatewayServer(uvicorn.Server):
         if counter % 10 == 0:  # once a second
             now = asyncio.get_running_loop().time()
             self._limits.check(self.server_state.connections, now)  # type: ignore[arg-type]  # protocols of ours
+            if self._services.config.server.workers > 1:
+                self._services.metrics.refresh()
         return await super().on_tick(counter)
 
     async def _until_idle(self, seconds: float) -> None:

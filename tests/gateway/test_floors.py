@@ -27,7 +27,7 @@ FLOORS = (
     ("media",),
     ("documents", "engines", "files", "net", "shared_values"),
     ("forms", "process_pool", "reasoning_meter", "uvicorn_internals"),
-    ("temporary_folders",),
+    ("request_stats", "temporary_folders"),
     ("protocols", "config"),
     ("wire",),
     ("constraints", "deltas", "errors", "json_schema"),

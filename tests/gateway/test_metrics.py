@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
 from msgspec import Struct
 
 from gateway.metrics import Metrics
 from gateway.runtime.admission import Admission
+
+pytestmark = pytest.mark.anyio
 
 
 class Sample(Struct, frozen=True):
@@ -29,7 +35,7 @@ def test_engines_of_several_models_share_their_families() -> None:
     metrics = Metrics()
     metrics.watch_engine("one", Measured(1))  # type: ignore[arg-type]
     metrics.watch_engine("two", Measured(0))  # type: ignore[arg-type]
-    shown = metrics.exposition().decode()
+    shown = metrics.exposition()[0].decode()
     assert shown.count("# TYPE replica_up gauge") == 1
     assert 'replica_up{model="one",replica="a"} 1.0' in shown
     assert 'replica_up{model="two",replica="a"} 0.0' in shown
@@ -40,9 +46,51 @@ def test_running_and_waiting_are_asked_at_each_scrape() -> None:
     metrics = Metrics()
     admission = Admission("m", max_running=1, max_waiting=2)
     metrics.watch_model("m", admission)
-    assert 'gateway_waiting_requests{model="m"} 0.0' in metrics.exposition().decode()
+    assert 'gateway_waiting_requests{model="m"} 0.0' in metrics.exposition()[0].decode()
     place = admission.reserve()
-    assert 'gateway_waiting_requests{model="m"} 1.0' in metrics.exposition().decode()
+    assert 'gateway_waiting_requests{model="m"} 1.0' in metrics.exposition()[0].decode()
     place.cancel()
     place.cancel()
-    assert 'gateway_waiting_requests{model="m"} 0.0' in metrics.exposition().decode()
+    assert 'gateway_waiting_requests{model="m"} 0.0' in metrics.exposition()[0].decode()
+
+
+class Histogram:
+    def metrics(self) -> list[Sample]:
+        parts = (("bucket", {"le": "+Inf"}), ("count", {}), ("sum", {}))
+        return [
+            Sample(f"latency_{part}", "histogram", "Latency.", labels, 2) for part, labels in parts
+        ]
+
+
+def test_the_parts_of_an_engine_s_histogram_are_one_family() -> None:
+    metrics = Metrics()
+    metrics.watch_engine("m", Histogram())  # type: ignore[arg-type]
+    shown = metrics.exposition()[0].decode()
+    assert shown.count("# TYPE latency histogram") == 1
+    assert 'latency_bucket{le="+Inf",model="m"} 2.0' in shown
+    assert 'latency_count{model="m"} 2.0' in shown
+
+
+class Refreshed:
+    def __init__(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        self.refresh_metrics = refresh
+
+    def metrics(self) -> list[Sample]:
+        return [Sample("slots", "gauge", "Slots.", {}, 4)]
+
+
+async def test_a_scrape_does_not_wait_for_an_engine_that_hangs_or_fail_with_one_that_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr("gateway.metrics.REFRESH_SECONDS", 0.01)
+    metrics = Metrics()
+    metrics.watch_engine("hangs", Refreshed(asyncio.Event().wait))  # type: ignore[arg-type]
+    metrics.watch_engine("fails", Refreshed(fail))  # type: ignore[arg-type]
+    await metrics.refresh_engines()
+    assert "could not be read" in caplog.text
+    shown = metrics.exposition()[0].decode()
+    assert 'slots{model="hangs"} 4.0' in shown
+    assert 'slots{model="fails"} 4.0' in shown

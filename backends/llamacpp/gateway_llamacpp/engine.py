@@ -19,6 +19,7 @@ from gateway_llamacpp.compilation import Grammars
 from gateway_llamacpp.completion import Completion, CompletionBuilder
 from gateway_llamacpp.generation import Generation
 from gateway_llamacpp.owned_slots import OwnedSlots
+from gateway_llamacpp.samples import Sample, read_samples
 from gateway_llamacpp.slots import Slots
 from gateway_llamacpp.streams import Mailbox, Stream
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -65,6 +66,7 @@ class LlamaCppEngine:
         self._running: set[Stream] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
+        self._samples: list[Sample] = []
         self.mailbox = Mailbox(asyncio.get_running_loop(), self._stream_ended)
 
     @property
@@ -111,6 +113,17 @@ class LlamaCppEngine:
                     return
         finally:
             stream.aborted = True
+
+    def metrics(self) -> list[Sample]:
+        """llama.cpp's own metrics, as of the last `refresh_metrics`."""
+        return self._samples
+
+    async def refresh_metrics(self) -> None:
+        """Read llama.cpp's metrics."""
+        server = self._server
+        if server is not None:
+            shown = await asyncio.to_thread(server.handle_metrics)
+            self._samples = read_samples(shown if isinstance(shown, str) else shown.decode())
 
     async def close(self) -> None:
         """Abort running requests (their readers get `EngineUnavailable`), wait for the threads, and free the model."""

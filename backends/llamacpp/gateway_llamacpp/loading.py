@@ -292,6 +292,7 @@ def _open(
     params.ui = False
     params.endpoint_slots = False
     params.endpoint_props = False
+    params.endpoint_metrics = True
     # The HTTP routes are only for this process: a private socket if available, and a secret key.
     params.api_keys = [key]
     # With a projector, each completion takes a thread.

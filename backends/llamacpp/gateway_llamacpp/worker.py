@@ -25,6 +25,11 @@ class NativeServer(Protocol):
         """Blocks until the completion has ended. If the callback returns True, the completion is aborted."""
         ...
 
+    def handle_metrics(self) -> str | bytes:
+        """Blocks until llama.cpp's loop has answered, which may take as long as one batch of a prompt. Returns the
+        metrics in Prometheus' text format, or an error as JSON."""
+        ...
+
     def handle_embeddings(self, body: bytes) -> str | bytes:
         """Blocks until all vectors are made. Returns them, or an error, as JSON."""
         ...

@@ -57,6 +57,9 @@ class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     a limit, a model may emit white space until its token limit."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """vLLM's log level. The environment variable `VLLM_LOGGING_LEVEL` overrides it."""
+    metrics: bool = False
+    """Whether vLLM keeps its own statistics, which `/metrics` then shows as `vllm:…`. Costs time per token. Of several
+    models in one process, vLLM keeps those of the last."""
     shutdown_timeout: float = 10.0
     """Seconds that vLLM's processes have to shut down before they are killed."""
     args: dict[str, Any] = {}
@@ -73,6 +76,7 @@ _OWN = (
     "matryoshka",
     "max_json_whitespace",
     "max_model_len",
+    "metrics",
     "pooling",
     "shutdown_timeout",
     "structured_outputs",
@@ -119,8 +123,8 @@ def engine_arguments(
         "model": os.path.expanduser(context.path),
         "structured_outputs_config": {"backend": config.structured_outputs},
         "enable_lora": lora,
-        # vLLM's own statistics are not used, and cost time per token.
-        "disable_log_stats": True,
+        # vLLM's own statistics cost time per token.
+        "disable_log_stats": not config.metrics,
         "use_tqdm_on_load": config.log_level in ("debug", "info"),
     }
     limit = context.max_model_len or config.max_model_len

@@ -34,6 +34,7 @@ from gateway_vllm.host import FAILURES, Host
 from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 from gateway_vllm.model_info import capabilities, model_info
 from gateway_vllm.multi_modal import MultiModal
+from gateway_vllm.samples import Sample, registered_samples
 from gateway_vllm.sampling import sampling_arguments
 
 _INT64 = 2**63
@@ -51,6 +52,10 @@ class VllmEngine:
     def __init__(self, host: Host, config: VllmConfig, context: EngineContext) -> None:
         llm = host.llm
         self._host = host
+        self._measured_as: str | None = None
+        if config.metrics:
+            name = llm.model_config.served_model_name
+            self._measured_as = name[0] if isinstance(name, list) else name
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
         self._info = model_info(llm, config, context)
         self._multi_modal = MultiModal(llm)
@@ -87,6 +92,10 @@ class VllmEngine:
     def waiting(self) -> int:
         """Number of requests without a token yet: queued by vLLM, or in prefill."""
         return sum(state.is_prefilling for state in self._states())
+
+    def metrics(self) -> list[Sample]:
+        """vLLM's own metrics; empty unless they are configured."""
+        return [] if self._measured_as is None else registered_samples(self._measured_as)
 
     async def end_helpers(self) -> None:
         """End the helper processes that compile constraints."""

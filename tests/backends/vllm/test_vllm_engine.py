@@ -309,3 +309,7 @@ def test_every_token_has_the_bytes_that_it_adds(served: Any) -> None:
 
 def test_the_engine_is_healthy(served: Any) -> None:
     served.run(served.engine.health())
+
+
+def test_without_the_setting_there_are_no_metrics(served: Any) -> None:
+    assert served.engine.metrics() == []

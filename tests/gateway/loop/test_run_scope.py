@@ -49,7 +49,7 @@ def admission(services: Services) -> Admission:
 
 @pytest.fixture
 def scope(services: Services) -> RunScope:
-    made = RunScope(services, name="the test's run")
+    made = RunScope(services, name="the test's run", api="test")
     made.reserve(services.models["m"])
     return made
 
@@ -159,7 +159,7 @@ async def test_nothing_stops_a_run_before_its_work_or_after_it(scope: RunScope) 
 
 
 async def test_the_deadline_ends_the_work(services: Services, admission: Admission) -> None:
-    scope = RunScope(services, name="the test's run", subject="The embeddings")
+    scope = RunScope(services, name="the test's run", api="test", subject="The embeddings")
     scope.reserve(services.models["m"])
     await carry_out(scope, forever)
     assert isinstance(scope.error, DeadlineExceeded)
@@ -172,7 +172,7 @@ async def test_the_deadline_ends_the_work(services: Services, admission: Admissi
 async def test_the_deadline_counts_the_time_in_the_queue(
     scope: RunScope, services: Services, admission: Admission
 ) -> None:
-    other = RunScope(services, name="another run")
+    other = RunScope(services, name="another run", api="test")
     other.reserve(services.models["m"])
     async with other.turn:
         await carry_out(scope, forever)

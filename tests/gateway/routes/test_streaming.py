@@ -154,7 +154,7 @@ class Answer(StreamedAnswer):
     """Made by a function."""
 
     def __init__(self, services: Services, make: Make) -> None:
-        scope = RunScope(services, name="a test")
+        scope = RunScope(services, name="a test", api="test")
         scope.reserve(services.models["m"])
         super().__init__(scope, services, headers=HEADERS)
         self._make = make
