@@ -44,6 +44,9 @@ class NativeRoute:
         finally:
             connection.close()
 
+    def handle_metrics(self) -> str | bytes:
+        return self._server.handle_metrics()
+
     def handle_embeddings(self, body: bytes) -> str | bytes:
         return self._server.handle_embeddings(body)
 
