@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,7 +32,9 @@ from gateway.plugin_checks import tool_server_mistake
 from gateway.plugins import PluginSet
 from gateway.protocols import (
     FormatAwareEngine,
+    LimitCounters,
     MeasuredEngine,
+    ResponseStore,
     ServicesUser,
     StoredResponse,
     ToolServer,
@@ -81,6 +84,9 @@ from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import refuse_handshake, responses_socket
 from gateway.runtime.access import Authenticator, check_access, is_loopback
 from gateway.runtime.admission import Admission
+from gateway.runtime.callers import Caller, called_by
+from gateway.runtime.keys import WatchedKeysFile
+from gateway.runtime.limiter import Limiter
 from gateway.runtime.media import media_kinds
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, ServedModel, Services
@@ -133,10 +139,11 @@ class GatewayApp(Litestar):
         added = [(b"x-request-id", request_id)]
         services = services_if_open(self)
         scope[SERVICES] = services
+        caller = Caller()
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *added]
+                message["headers"] = [*message["headers"], *added, *caller.limit_headers]
                 if services is not None:
                     route = scope.get("path_template") or "unmatched"
                     services.metrics.request_answered(str(route), message["status"])
@@ -145,7 +152,8 @@ class GatewayApp(Litestar):
         try:
             self.guard.check(scope)
             if services is not None:
-                scope["owner"] = services.authenticator.owner(scope["path"], scope["headers"])
+                caller.principal = services.authenticator.principal(scope["path"], scope["headers"])
+                scope["owner"] = caller.owner
         except GatewayError as error:
             unauthenticated = isinstance(error, AuthenticationError)
             if unauthenticated and self.cors_config is not None and is_preflight(scope):
@@ -155,7 +163,8 @@ class GatewayApp(Litestar):
             answer = api_error(self, scope, error) or error_answer(error)
             await answer(scope, receive, send_with_id)
             return
-        await super().__call__(scope, receive, send_with_id)
+        with called_by(caller):
+            await super().__call__(scope, receive, send_with_id)
 
 
 _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
@@ -296,22 +305,25 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         for offer, api_config in selection.apis
     ]
     servers = await _open_tools(config, selection, resources, stack)
+    tables = await _tool_tables(config, servers)
     services = Services(
         config=config,
         models=models,
         unopened=unopened,
         aliases=aliases,
         store=store,
-        offered_tools=await _offered_tools(config, servers, models),
+        offered_tools=_offered_tools(config, tables, models),
+        tool_tables=tables,
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
         background=background,
-        authenticator=_authenticator(config.server),
+        authenticator=await _authenticator(config.server, stack),
         sealer=sealer,
         approvals=approvals,
         apis=apis,
         media=await _open_media(config, models, stack),
+        limiter=await _limiter(config.server, store, stack),
     )
     plugged = (*resources.values(), *(each.api for each in apis), *servers.values())
     for user in plugged:
@@ -323,12 +335,34 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     return services
 
 
-def _authenticator(config: ServerConfig) -> Authenticator:
-    return Authenticator(
+async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authenticator:
+    authenticator = Authenticator(
         config.api_keys,
         open_metrics=not isinstance(config.metrics, list),
         local=is_loopback(config.host),
+        more_keys=config.keys_file is not None,
     )
+    if config.keys_file is not None:
+        file = WatchedKeysFile(Path(config.keys_file), authenticator)
+        file.load()
+        await stack.enter_async_context(file.watched())
+    return authenticator
+
+
+async def _limiter(
+    config: ServerConfig, store: ResponseStore | None, stack: AsyncExitStack
+) -> Limiter:
+    counters = store if isinstance(store, LimitCounters) else None
+    if counters is None and store is not None and store.shared:
+        logger.warning(
+            "the store '%s' cannot count: limits of API keys hold for each process by itself",
+            config.store,
+        )
+    limiter = Limiter(
+        counters, timeout=config.limits_timeout, unavailable=config.limits_unavailable
+    )
+    await stack.enter_async_context(limiter.maintenance())
+    return limiter
 
 
 async def _open_media(
@@ -405,16 +439,20 @@ async def _open_tools(
     return servers
 
 
-async def _offered_tools(
-    config: Config,
-    servers: Mapping[str, ToolServer],
-    models: Sequence[ServedModel],
+async def _tool_tables(
+    config: Config, servers: Mapping[str, ToolServer]
 ) -> dict[str, AvailableTools]:
-    """The tools available to each of `models`, by model name."""
-    tables = {
+    """The tools of each server, by its name in `[tools.<name>]`."""
+    return {
         name: await _offered_by(name, server, config.server.chat_tools)
         for name, server in servers.items()
     }
+
+
+def _offered_tools(
+    config: Config, tables: Mapping[str, AvailableTools], models: Sequence[ServedModel]
+) -> dict[str, AvailableTools]:
+    """The tools available to each of `models`, by model name."""
     return {
         model.name: offered_to(
             model.name, model.config, tables, unavailable=config.server.unavailable_tools

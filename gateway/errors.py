@@ -165,6 +165,18 @@ class RateLimited(GatewayError):
         super().__init__(message, param=param, headers={"retry-after": str(retry_after)})
 
 
+class RequestLimitReached(RateLimited):
+    """The API key's limit on requests per minute, or on concurrent ones, is reached: 429."""
+
+    type = "requests"
+
+
+class TokenLimitReached(RateLimited):
+    """The API key's limit on tokens is reached: 429."""
+
+    type = "tokens"
+
+
 class EngineError(GatewayError):
     """The engine failed on this request; others may succeed: 500."""
 

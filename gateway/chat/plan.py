@@ -205,7 +205,7 @@ def turn_of(
 async def _toolset(
     request: ChatRequest, services: Services, model: ServedModel, context: SessionContext
 ) -> Toolset:
-    offered = services.offered_tools[model.name]
+    offered = services.tools_of(model)
     listed = await list_without_approval(
         [server for servers in offered.chat_servers for server in servers()], context
     )
@@ -218,7 +218,7 @@ async def _toolset(
         return build_toolset(
             tools,
             request.tool_choice,
-            AvailableTools(by_type=by_type, always=offered.chat),
+            AvailableTools(by_type=by_type, always=offered.chat, forbidden=offered.forbidden),
             listed,
             renderer=model.renderer,
             context=context,

@@ -20,6 +20,7 @@ from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import Generation, Generator, variant
 from gateway.loop.observer import OutputObserver
 from gateway.loop.server_tool_loop import ServerToolLoop
+from gateway.loop.usage import expected_tokens
 from gateway.protocols import TokensPrompt, ToolResult
 from gateway.runtime.services import Services
 from gateway.wire.chat import ChatCompletion
@@ -145,7 +146,8 @@ class ChatRun(ChoicesRun):
             ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
             for index in range(plan.n)
         ]
-        super().__init__(plan.model, services, self._chat_choices, api="chat")
+        expected = expected_tokens((first.request,), plan.n)
+        super().__init__(plan.model, services, self._chat_choices, expected, api="chat")
         self.scope.stats.response_id = plan.id
 
     def trailer(self) -> bytes:

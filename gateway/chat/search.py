@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from gateway.errors import Unsupported
+from gateway.errors import PermissionDenied, Unsupported
 from gateway.tools.available import AvailableTools, BoundTool
 from gateway.tools.omitted import OmittedTools
 from gateway.wire.chat import WebSearchOptions
@@ -18,6 +18,12 @@ WEB_SEARCH = type_of(WebSearchTool)
 def searching_tools(offered: AvailableTools, omitted: OmittedTools) -> Sequence[BoundTool]:
     """The available web search tools. Raises `Unsupported` if there are none, unless unavailable tools may be omitted."""
     found = offered.by_type.get(WEB_SEARCH, ())
+    if not found and WEB_SEARCH in offered.forbidden:
+        raise PermissionDenied(
+            "This API key may not search the web. Leave the parameter out.",
+            param="web_search_options",
+            code="tool_not_allowed",
+        )
     if not found and offered.unavailable == "omit":
         omitted.report([WEB_SEARCH])
     elif not found:

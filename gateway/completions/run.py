@@ -26,6 +26,7 @@ from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
 from gateway.loop.unsupported import refuse, refuse_scores
+from gateway.loop.usage import expected_tokens
 from gateway.protocols import (
     EngineRequest,
     RenderedPrompt,
@@ -159,7 +160,8 @@ class CompletionRun(ChoicesRun):
             for number, generation in enumerate(generations)
             for index in range(n)
         ]
-        super().__init__(model, services, self._made, api="completions")
+        expected = expected_tokens((each.request for each in generations), n)
+        super().__init__(model, services, self._made, expected, api="completions")
         self.scope.stats.response_id = self._id
 
     def trailer(self) -> bytes:

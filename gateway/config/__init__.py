@@ -1,6 +1,7 @@
 """The configuration: `gateway.toml`, the environment and the command line, decoded once at start-up."""
 
 from gateway.config.hosts import AllowedHosts
+from gateway.config.keys_file import read_keys
 from gateway.config.loading import load_config, model_name
 from gateway.config.structs import (
     ApiKey,
@@ -27,4 +28,5 @@ __all__ = [
     "ServerConfig",
     "load_config",
     "model_name",
+    "read_keys",
 ]

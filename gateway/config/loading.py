@@ -186,8 +186,11 @@ class _Layers:
                 name: self._model(name, table) for name, table in self.tables["models"].items()
             }
             _check_names(models)
+            server = dict(self.tables.get("server", {}))
+            if isinstance(server.get("keys_file"), str):
+                server["keys_file"] = self._relative_to_file(server["keys_file"])
             return Config(
-                server=decode_table(self.tables.get("server", {}), ServerConfig, ("server",)),
+                server=decode_table(server, ServerConfig, ("server",)),
                 models=models,
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),

@@ -7,6 +7,8 @@ file, the environment and the command line into a `Config`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -27,7 +29,28 @@ class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sha256: str
     """SHA-256 of the key, in hexadecimal. The key itself is not stored."""
     admin: bool = False
-    """Whether the key may change what the server serves: load, unload and delete models and adapters."""
+    """Whether the key may change what the server serves (load, unload and delete models and adapters), and read the usage
+    of all keys."""
+    models: list[Annotated[str, Meta(min_length=1)]] | None = None
+    """Names of the models that the key may use; `*` stands for any characters. Default: all."""
+    tools: list[Annotated[str, Meta(min_length=1)]] | None = None
+    """Tool servers that the key may use, by their names in `[tools.<name>]`. Default: all; `[]` for none."""
+    requests_per_minute: Positive | None = None
+    """Maximum number of requests that reach a model, per minute. Further ones are rejected with 429. Limits hold for all
+    keys of the same name together."""
+    tokens_per_minute: Positive | None = None
+    """Maximum number of tokens per minute, input and output together. A request counts its prompt and its `max_tokens` when it
+    begins, and what it has used when it ends."""
+    tokens_per_day: Positive | None = None
+    """Maximum number of tokens per day (UTC)."""
+    max_concurrent_requests: Positive | None = None
+    """Maximum number of requests that run or wait at the same time."""
+    priority: int = 0
+    """Requests of keys with a lower number are served first if requests wait."""
+    weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    """The key's share of a model if requests wait, relative to other keys of the same priority."""
+    expires: datetime | None = None
+    """When the key expires, such as `2030-01-31T00:00:00Z`. Without an offset, the time is UTC. Default: never."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):
@@ -112,6 +135,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Whether each request is logged with its status."""
     api_keys: list[ApiKey] = []
     """The keys in `[[server.api_keys]]`. Without any, the server can be used by anyone who can reach it."""
+    keys_file: Annotated[str, Meta(min_length=1)] | None = None
+    """A TOML file with further keys, as tables `[[api_keys]]` with the keys of `[[server.api_keys]]`. Changes take effect within
+    a second. A relative path is first looked up relative to the configuration file."""
+    limits_timeout: Seconds = 1.0
+    """Seconds that a store may take to count a request against the limits of its key."""
+    limits_unavailable: Literal["refuse", "count_here"] = "refuse"
+    """What happens to requests of keys with limits if the store does not answer: `refuse` answers 503; `count_here` counts
+    them in this process alone until it does."""
     allow_anonymous: bool = False
     """Whether a server without keys may listen on an address that other machines can reach. Set `allowed_hosts` as
     well, or a web page in any browser of that network can reach the server by DNS rebinding."""
@@ -162,15 +193,20 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __post_init__(self) -> None:
         AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
-        if isinstance(self.metrics, list):
+        if isinstance(self.metrics, list) and self.keys_file is None:
             _check_metrics_keys(self.metrics, {key.name for key in self.api_keys})
-        owners: dict[str, str] = {}
-        for key in self.api_keys:
-            owner = owners.setdefault(key.sha256.lower(), key.name)
-            if owner != key.name:
-                raise ValueError(
-                    f"{owner!r} and {key.name!r} have the same API key; `gateway key NAME` makes one for each."
-                )
+        check_same_keys(self.api_keys)
+
+
+def check_same_keys(keys: Iterable[ApiKey]) -> None:
+    """Raise `ValueError` if two names have the same key."""
+    owners: dict[str, str] = {}
+    for key in keys:
+        owner = owners.setdefault(key.sha256.lower(), key.name)
+        if owner != key.name:
+            raise ValueError(
+                f"{owner!r} and {key.name!r} have the same API key; `gateway key NAME` makes one for each."
+            )
 
 
 def _check_metrics_keys(names: list[str], known: set[str]) -> None:

@@ -24,6 +24,7 @@ from gateway.loop.generation import CONTEXT_LENGTH_EXCEEDED
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.rendering import IN_THREAD
 from gateway.loop.run_scope import RunScope
+from gateway.loop.usage import ExpectedTokens
 from gateway.protocols import (
     EmbeddingEngine,
     EmbeddingInfo,
@@ -67,7 +68,8 @@ class EmbeddingRun:
         self.scope = RunScope(
             services, name="an embedding", api="embeddings", subject="The embeddings"
         )
-        self.scope.reserve(model)
+        counted = (len(each) for each in request.inputs if not isinstance(each, str))
+        self.scope.reserve(model, ExpectedTokens(prompt=sum(counted)))
         self._request = request
         self._model = model
         self._engine = engine

@@ -20,7 +20,7 @@ async def api_toolset(ask: GenerationRequest, model: ServedModel, services: Serv
     """Resolve the tools of a request. Raises like `Gateway.prepare`."""
     if not asks_for_tools(ask):
         return Toolset()
-    offered = services.offered_tools[model.name]
+    offered = services.tools_of(model)
     context = SessionContext(owner=ask.owner, items=ask.turn.items)
     requested = await list_request_tools(ask.tools, offered.choices, context)
     if not ask.offers_tools:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from gateway.loop.generation import Generator
 from gateway.loop.run_scope import RunScope
-from gateway.loop.usage import total
+from gateway.loop.usage import ExpectedTokens, total
 from gateway.runtime.services import ServedModel, Services
 from gateway.wire.chat import (
     CompletionTokensDetails,
@@ -44,12 +44,19 @@ class AnswerRun:
     """
 
     def __init__(
-        self, model: ServedModel, services: Services, choices: Sequence[Choice], *, api: str
+        self,
+        model: ServedModel,
+        services: Services,
+        choices: Sequence[Choice],
+        expected: ExpectedTokens,
+        *,
+        api: str,
     ) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`. `api` is the short name of the API."""
+        """Takes a place in the model's queue: raises `RateLimited`. `expected`: what all choices may use. `api` is the short
+        name of the API."""
         self.services = services
         self.scope = RunScope(services, name="a completion", api=api)
-        self.scope.reserve(model)
+        self.scope.reserve(model, expected)
         for choice in choices:
             choice.generator.stats = self.scope.stats
         self._model = model

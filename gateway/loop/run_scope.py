@@ -9,12 +9,19 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from gateway.errors import DeadlineExceeded, GatewayError
+from gateway.loop.usage import ExpectedTokens
+from gateway.protocols import Principal
 from gateway.request_stats import RunStats, clock
 from gateway.runtime.admission import Reservation
+from gateway.runtime.callers import current_caller
+from gateway.runtime.limiter import Charge
 from gateway.runtime.services import ServedModel, Services
 from gateway.wire.response import ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.loop.run_scope")
+
+
+_UNKNOWN = ExpectedTokens()
 
 
 class RunScope:
@@ -37,35 +44,67 @@ class RunScope:
         self._name = name
         self._subject = subject
         self._reservation: Reservation | None = None
+        self._caller = current_caller()
+        self._expected = ExpectedTokens()
+        self._charge: Charge | None = None
+        self._admitted = False
         self._stopped_by: GatewayError | None = None
         self._task: asyncio.Task[object] | None = None
         """The task of the run while it can be stopped."""
 
-    def reserve(self, model: ServedModel) -> None:
+    @property
+    def principal(self) -> Principal | None:
+        """Who is served; None in anonymous mode."""
+        return None if self._caller is None else self._caller.principal
+
+    def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
         """Take a place in the queue of `model`. Raises `RateLimited`."""
         self.stats.model = model.name
         self._reservation = model.admission.reserve()
         self.stats.queued = clock()
+        self._expected = expected
+
+    async def admit(self) -> None:
+        """Count the run against the limits of its principal; once. Raises `RateLimited` or `StoreUnavailable`."""
+        if self._admitted:
+            return
+        self._admitted = True
+        principal = self.principal
+        if principal is not None:
+            self._charge = await self._services.limiter.admit(
+                principal, prompt=self._expected.prompt, output=self._expected.output
+            )
 
     @property
     def turn(self) -> _Turn:
-        """The place in the queue. Entered once, it waits for the turn and holds it."""
+        """The place in the queue. Entered once, it admits the run, waits for the turn and holds it."""
         assert self._reservation is not None, "reserve comes before the work"
-        return _Turn(self._reservation, self.stats)
+        return _Turn(self, self._reservation)
 
     def finish(self, status: ResponseStatus, usage: Usage | None) -> None:
-        """Count the run, which has ended with `status`, in the metrics. Called once."""
+        """Report the end of the run, with what it has used, to the metrics and the limits. Called once."""
         stats = self.stats
         stats.ended = clock()
         stats.status, stats.usage = status, usage
         if self.error is not None:
             stats.error_code = self.error.code or self.error.type
         self._services.metrics.run_finished(stats)
+        self.settle(0 if usage is None else usage.total_tokens)
 
     def abandon(self) -> None:
-        """Give back the place in the queue, if it was not used. May be called twice, and after the run."""
+        """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""
+        self._cancel_reservation()
+        self.settle(0)
+
+    def _cancel_reservation(self) -> None:
         if self._reservation is not None:
             self._reservation.cancel()
+
+    def settle(self, tokens: int) -> None:
+        """End the admission of a run that has used `tokens` tokens. Does nothing after the first time."""
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            self._services.limiter.settle(charge, tokens)
 
     def raise_error(self) -> None:
         """Raise `error`, if the run has failed."""
@@ -120,7 +159,7 @@ class RunScope:
     def _end(self, cause: BaseException | None) -> bool:
         """Take down what ended the work; whether that is all there is to do about it."""
         task, self._task = self._task, None
-        self.abandon()
+        self._cancel_reservation()
         match cause:
             case None:
                 return True
@@ -143,17 +182,19 @@ class RunScope:
 
 
 class _Turn:
-    """A reservation, whose beginning is noted."""
+    """See `RunScope.turn`."""
 
-    __slots__ = ("_reservation", "_stats")
+    __slots__ = ("_reservation", "_scope")
 
-    def __init__(self, reservation: Reservation, stats: RunStats) -> None:
+    def __init__(self, scope: RunScope, reservation: Reservation) -> None:
+        self._scope = scope
         self._reservation = reservation
-        self._stats = stats
 
     async def __aenter__(self) -> None:
+        scope = self._scope
+        await scope.admit()
         await self._reservation.__aenter__()
-        self._stats.admitted = clock()
+        scope.stats.admitted = clock()
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._reservation.__aexit__(*exc_info)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
@@ -36,6 +38,23 @@ def total(counts: Iterable[TokenCount]) -> TokenCount:
         whole.output += count.output
         whole.reasoning += count.reasoning
     return whole
+
+
+class ExpectedTokens(Struct, frozen=True):
+    """What an answer may use, as far as it is known before it begins."""
+
+    prompt: int = 0
+    output: int = 0
+
+
+def expected_tokens(requests: Iterable[EngineRequest], n: int = 1) -> ExpectedTokens:
+    """What `n` choices of each request may use. Prompts that only the engine can count, and outputs without a limit, count 0."""
+    prompt = output = 0
+    for request in requests:
+        if isinstance(request.prompt, TokensPrompt):
+            prompt += len(request.prompt.token_ids)
+        output += n * (request.sampling.max_tokens or 0)
+    return ExpectedTokens(prompt, output)
 
 
 class PromptCount:

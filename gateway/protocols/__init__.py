@@ -65,6 +65,14 @@ from gateway.protocols.output import (
     ReasoningPiece,
     TextPiece,
 )
+from gateway.protocols.principals import (
+    LimitCounters,
+    LimitName,
+    Limits,
+    LimitState,
+    Principal,
+    SettledRequest,
+)
 from gateway.protocols.profile import (
     ModelProfile,
     NoConfig,
@@ -178,6 +186,10 @@ __all__ = [
     "ItemPage",
     "KnowsAddedTokens",
     "Leases",
+    "LimitCounters",
+    "LimitName",
+    "LimitState",
+    "Limits",
     "ListedModel",
     "MeasuredEngine",
     "Media",
@@ -197,6 +209,7 @@ __all__ = [
     "ParserContext",
     "Piece",
     "PlacedMedia",
+    "Principal",
     "Prompt",
     "PromptRenderer",
     "RawPiece",
@@ -218,6 +231,7 @@ __all__ = [
     "ServerTool",
     "ServicesUser",
     "SessionContext",
+    "SettledRequest",
     "SharedValues",
     "ShellDetails",
     "Source",

@@ -134,7 +134,7 @@ async def make_plan(
     request = with_updates(request, [*history, *own])
     conversation_id, reasoning = request.conversation_id, request.reasoning
     text_format, logprobs = _text_format(request), _logprobs(request)
-    offered, tools = services.offered_tools[model.name], request.tools or ()
+    offered, tools = services.tools_of(model), request.tools or ()
     context = SessionContext(owner=owner, items=[*history, *own])
     requested = await list_request_tools(tools, offered.choices, context)
     with _request_params(len(history), own, conversation_id):

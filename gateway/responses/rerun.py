@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.protocols import StoredResponse
 from gateway.responses.plan import Plan, make_plan
 from gateway.responses.run import ResponseRun
+from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.tools.requested import items_without_credentials, without_credentials
 from gateway.wire.request import ResponseRequest, decode_response_request
@@ -28,11 +29,12 @@ async def recreate_run(record: StoredResponse, services: Services) -> ResponseRu
     """A prepared run for the stored response, with the same id. Raises `GatewayError` if it cannot be run here."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
-    plan = await make_plan(request, services, size=len(record.request), owner=record.owner)
-    plan.response.id = record.id
-    plan.response.created_at = record.response.created_at
-    plan.input = record.input
-    plan.body = record.request
-    run = ResponseRun(plan, services)
-    await run.prepare()
-    return run
+    with called_by(Caller(services.authenticator.named(record.owner))):
+        plan = await make_plan(request, services, size=len(record.request), owner=record.owner)
+        plan.response.id = record.id
+        plan.response.created_at = record.response.created_at
+        plan.input = record.input
+        plan.body = record.request
+        run = ResponseRun(plan, services)
+        await run.prepare()
+        return run

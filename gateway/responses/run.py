@@ -23,7 +23,7 @@ from gateway.loop.generation import Generation, GenerationSettings, Generator
 from gateway.loop.media import media_resolver
 from gateway.loop.param_paths import tool_params
 from gateway.loop.run_scope import RunScope
-from gateway.loop.usage import total
+from gateway.loop.usage import expected_tokens, total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.request_stats import clock
@@ -121,7 +121,13 @@ class ResponseRun:
             self._first = await self._first_generation()
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
-        self.scope.reserve(self.model)
+        first = () if self._first is None else (self._first.request,)
+        self.scope.reserve(self.model, expected_tokens(first))
+        try:
+            await self.scope.admit()
+        except BaseException:
+            self.scope.abandon()
+            raise
 
     async def _first_generation(self) -> Generation | None:
         """None where a compaction comes before."""
@@ -154,11 +160,16 @@ class ResponseRun:
         return await self._run(sink, framed=True)
 
     async def _run(self, sink: FrameSink, *, framed: bool) -> Response:
-        with self.scope.registered():
-            closing = await self._until_end(sink, ResponseWriter(self._assembler, framed=framed))
-            if await self._store():
-                self._notify_plugins()
-                await sink([*self._untold, *closing, self._assembler.terminal()])
+        try:
+            with self.scope.registered():
+                closing = await self._until_end(
+                    sink, ResponseWriter(self._assembler, framed=framed)
+                )
+                if await self._store():
+                    self._notify_plugins()
+                    await sink([*self._untold, *closing, self._assembler.terminal()])
+        finally:
+            self.scope.settle(self._usage().total_tokens)  # where it was not reported
         return self.response
 
     async def _until_end(self, sink: FrameSink, writer: ResponseWriter) -> list[Event]:

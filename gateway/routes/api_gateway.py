@@ -15,6 +15,7 @@ from gateway.loop.media import media_resolver, prompt_length
 from gateway.loop.param_paths import tool_params
 from gateway.loop.sampling import with_defaults
 from gateway.loop.server_tool_loop import ServerToolLoop
+from gateway.loop.usage import expected_tokens
 from gateway.protocols import (
     AnswerWriter,
     AsgiApp,
@@ -106,7 +107,8 @@ class PreparedAnswer:
             max_turns=self._ask.max_turns,
             max_uses=self._ask.max_uses,
         )
-        return AnswerRun(self._model, services, [choice], api=self._api)
+        expected = expected_tokens((self._first.request,))
+        return AnswerRun(self._model, services, [choice], expected, api=self._api)
 
 
 class ApiGateway:
@@ -118,13 +120,13 @@ class ApiGateway:
         self._api = api
 
     def models(self) -> Sequence[ListedModel]:
-        return [_listed(model) for model in self._services.models.values()]
+        return [_listed(model) for model in self._services.visible_models()]
 
     def model(self, name: str) -> ListedModel:
         return _listed(self._services.known_model(name))
 
     def tool_types(self, model: str | None) -> Collection[str]:
-        offered = self._services.offered_tools[self._services.model(model).name]
+        offered = self._services.tools_of(self._services.model(model))
         return {*offered.by_type, *offered.choices}
 
     async def prepare(self, ask: GenerationRequest) -> PreparedAnswer:

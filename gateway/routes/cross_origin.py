@@ -8,7 +8,15 @@ from typing import Any
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import Headers
 
-EXPOSED = ("x-request-id", "retry-after")
+EXPOSED = (
+    "x-request-id",
+    "retry-after",
+    *(
+        f"x-ratelimit-{what}-{kind}"
+        for what in ("limit", "remaining", "reset")
+        for kind in ("requests", "tokens")
+    ),
+)
 """Additional response headers that scripts may read; clients show them in their errors."""
 
 

@@ -27,8 +27,8 @@ _INTERNAL: Final[frozenset[Capability]] = frozenset(
 async def list_models(request: HttpRequest) -> ASGIApp:
     """List all models."""
     services = services_of(request)
-    shown = (_shown(model, services) for model in services.models.values())
-    unopened = [_unopened(name, services) for name in services.unopened]
+    shown = (_shown(model, services) for model in services.visible_models())
+    unopened = [_unopened(name, services) for name in services.unopened if services.may_use(name)]
     return json_answer(ModelList(data=[*await asyncio.gather(*shown), *unopened]))
 
 
@@ -37,7 +37,7 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     """Retrieve one model by its name or an alias. Names may contain slashes."""
     services = services_of(request)
     name = model.removeprefix("/")
-    if (own := services.aliases.get(name, name)) in services.unopened:
+    if (own := services.aliases.get(name, name)) in services.unopened and services.may_use(own):
         return json_answer(_unopened(own, services))
     return json_answer(await _shown(services.known_model(name), services))
 

@@ -23,6 +23,7 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import JSON
 from gateway.routes.state import services_in
+from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object, missing, not_among, wrong_type
@@ -46,14 +47,16 @@ async def responses_socket(socket: Socket) -> None:
     """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
     services = services_in(socket.app)
     try:
-        owner = services.authenticator.owner(socket.scope["path"], socket.scope["headers"])
+        principal = services.authenticator.principal(socket.scope["path"], socket.scope["headers"])
     except AuthenticationError as error:
         await refuse_handshake(error, socket.scope, socket.send)
         return
     await socket.accept(headers={"x-request-id": new_id("req_")})
     services.metrics.stream_opened()
+    caller = Caller(principal)
     try:
-        await _Connection(socket, services, owner).serve()
+        with called_by(caller):
+            await _Connection(socket, services, caller).serve()
     finally:
         services.metrics.stream_closed()
 
@@ -97,7 +100,9 @@ class _Begin(Struct):
 
 
 class _Connection:
-    def __init__(self, socket: Socket, services: Services, owner: str | None) -> None:
+    def __init__(self, socket: Socket, services: Services, caller: Caller) -> None:
+        owner = caller.owner
+        self._caller = caller
         self._socket = socket
         self._services = services
         self._owner = owner
@@ -186,6 +191,7 @@ class _Connection:
         lane.task = None
 
     async def _respond(self, lane: _Lane, data: bytes) -> None:
+        self._check_key()
         raw = decode_object(data)
         del raw["type"]
         raw.pop("stream_id", None)
@@ -214,6 +220,13 @@ class _Connection:
         self._bytes.give_back(lane.forget())
         if not plan.store and response.status in ("completed", "incomplete"):
             self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
+
+    def _check_key(self) -> None:
+        """Raise `AuthenticationError` if the key of the connection was revoked or has expired. Its changes take effect."""
+        scope = self._socket.scope
+        self._caller.principal = self._services.authenticator.principal(
+            scope["path"], scope["headers"]
+        )
 
     def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""

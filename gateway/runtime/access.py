@@ -5,10 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Iterable, Sequence
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from gateway.config import ApiKey, ServerConfig
 from gateway.errors import AuthenticationError, ConfigurationError, PermissionDenied
+from gateway.protocols import Limits, Principal
 
 _PROBES = frozenset(("/health", "/ready"))
 """Health endpoints for load balancers; they need no key."""
@@ -16,7 +23,8 @@ _PROBES = frozenset(("/health", "/ready"))
 
 def check_access(config: ServerConfig) -> None:
     """Raise `ConfigurationError` if the server would be open to the network without keys by accident."""
-    if config.api_keys or config.allow_anonymous or is_loopback(config.host):
+    has_keys = config.api_keys or config.keys_file is not None
+    if has_keys or config.allow_anonymous or is_loopback(config.host):
         return
     raise ConfigurationError(
         f"server.host is {config.host}, which other machines can reach, and there are no API keys: add some under "
@@ -40,33 +48,88 @@ def hash_key(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def principal_of(key: ApiKey) -> Principal:
+    """The principal that a key stands for."""
+    return Principal(
+        name=key.name,
+        models=key.models,
+        tools=key.tools,
+        limits=Limits(
+            requests_per_minute=key.requests_per_minute,
+            tokens_per_minute=key.tokens_per_minute,
+            tokens_per_day=key.tokens_per_day,
+            max_concurrent_requests=key.max_concurrent_requests,
+        ),
+        priority=key.priority,
+        weight=key.weight,
+        admin=key.admin,
+    )
+
+
+class _Key(Struct, frozen=True):
+    principal: Principal
+    expires: float
+    """Unix time."""
+
+
 class Authenticator:
-    """Maps a request to the owner of its API key."""
+    """Maps a request to the principal of its API key."""
 
     def __init__(
-        self, keys: Sequence[ApiKey], *, open_metrics: bool = True, local: bool = False
+        self,
+        keys: Sequence[ApiKey],
+        *,
+        open_metrics: bool = True,
+        local: bool = False,
+        more_keys: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`open_metrics`: whether `/metrics` is accessible without a key. `local`: whether the server listens on loopback."""
+        """`open_metrics`: whether `/metrics` is accessible without a key. `local`: whether the server listens on loopback.
+        `more_keys`: whether keys come from elsewhere too, so that none here does not mean that none is needed."""
         self._open = _PROBES | {"/metrics"} if open_metrics else _PROBES
-        self._keys = [(key.name, key.sha256.lower()) for key in keys]
-        self._admins = [key.sha256.lower() for key in keys if key.admin]
         self._local = local
-        self._shared = len({key.name for key in keys}) > 1
+        self._clock = clock
+        self._needs_key = bool(keys) or more_keys
+        self._more_keys = more_keys
+        self._sources: dict[str, Sequence[ApiKey]] = {}
+        # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
+        self._by_digest: dict[str, _Key] = {}
+        self._by_name: dict[str, Principal] = {}
         # Replicas with the same keys compute the same tags, so that an owner's cached prefixes are shared between them.
-        secret = hashlib.sha256("".join(sorted(digest for _, digest in self._keys)).encode())
-        self._secret = secret.digest()
+        digests = sorted(key.sha256.lower() for key in keys)
+        secret = "".join(digests).encode() if digests or not more_keys else os.urandom(32)
+        self._secret = hashlib.sha256(secret).digest()
+        self.use_keys("the configuration", keys)
+
+    def use_keys(self, source: str, keys: Sequence[ApiKey]) -> None:
+        """Replace the keys of `source`. A key that several sources have is that of the first source."""
+        self._sources[source] = keys
+        found: dict[str, _Key] = {}
+        for each in (key for keys in self._sources.values() for key in keys):
+            found.setdefault(
+                each.sha256.lower(), _Key(principal_of(each), _unix_time(each.expires))
+            )
+        self._by_digest = found
+        self._by_name = {}
+        for known in found.values():
+            self._by_name.setdefault(known.principal.name, known.principal)
+
+    @property
+    def several(self) -> bool:
+        """Whether requests may come from principals of different names."""
+        return self._more_keys or len(self._by_name) > 1
 
     def tag(self, owner: str | None) -> str:
         """The owner's tag for engines: a keyed hash of the name. "" if there are no keys, or all keys have the same
         name."""
-        if not self._shared:
+        if not self.several:
             return ""
         name = "" if owner is None else f"={owner}"
         return hmac.new(self._secret, name.encode(), hashlib.sha256).hexdigest()[:32]
 
-    def owner(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The name of the request's key; None in anonymous mode. Raises `AuthenticationError`."""
-        if not self._keys or path in self._open:
+    def principal(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
+        """The principal of the request's key; None in anonymous mode. Raises `AuthenticationError`."""
+        if not self._needs_key or path in self._open:
             return None
         given = _given(headers)
         if not given:
@@ -74,35 +137,43 @@ class Authenticator:
                 "You didn't provide an API key. Send it in the header 'Authorization: Bearer YOUR_KEY'.",
                 headers={"www-authenticate": "Bearer"},
             )
-        digest = hash_key(given)
-        found: str | None = None
-        for name, known in self._keys:  # always compare all keys: constant time
-            if hmac.compare_digest(digest, known):
-                found = name
+        found = self._by_digest.get(hash_key(given))
         if found is None:
             raise AuthenticationError(
                 "Incorrect API key provided.", headers={"www-authenticate": "Bearer"}
             )
-        return found
+        if found.expires <= self._clock():
+            raise AuthenticationError(
+                "This API key has expired. Ask for a new one.",
+                headers={"www-authenticate": "Bearer"},
+            )
+        return found.principal
+
+    def named(self, name: str | None) -> Principal | None:
+        """The principal of that name, for work that no request waits for; None if there is none, or no longer."""
+        return None if name is None else self._by_name.get(name)
 
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on
         loopback."""
-        if not self._keys:
+        if not self._needs_key:
             if self._local:
                 return
             raise PermissionDenied(
                 "Without API keys, only a server that listens on loopback allows this. Configure a key with admin = true in "
                 "[[server.api_keys]]."
             )
-        digest = hash_key(_given(headers))
-        found = False
-        for known in self._admins:  # always compare all keys: constant time
-            found |= hmac.compare_digest(digest, known)
-        if not found:
+        found = self._by_digest.get(hash_key(_given(headers)))
+        if found is None or not found.principal.admin or found.expires <= self._clock():
             raise PermissionDenied(
                 "This API key may not do this: it needs admin = true in [[server.api_keys]]."
             )
+
+
+def _unix_time(expires: datetime | None) -> float:
+    if expires is None:
+        return math.inf
+    return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).timestamp()
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> str:

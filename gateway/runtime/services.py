@@ -33,11 +33,13 @@ from gateway.protocols import (
 )
 from gateway.runtime.access import Authenticator
 from gateway.runtime.admission import Admission
+from gateway.runtime.callers import current_principal, names_model
 from gateway.runtime.embedding_only import generates, only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
+from gateway.runtime.limiter import Limiter
 from gateway.runtime.sealing import Sealer
 from gateway.tools.approvals import Approvals
-from gateway.tools.available import AvailableTools
+from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
 
 
@@ -139,6 +141,7 @@ class Services:
         aliases: Mapping[str, str],
         store: ResponseStore | None,
         offered_tools: Mapping[str, AvailableTools],
+        tool_tables: Mapping[str, AvailableTools] = {},
         metrics: Metrics,
         settings: RunSettings,
         hook: Any,
@@ -148,9 +151,11 @@ class Services:
         approvals: Approvals,
         apis: Sequence[NamedApi] = (),
         media: MediaReader | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         """`hook` is the plugin manager's hook caller. `aliases` map further names to keys of `models`. `offered_tools`
-        is keyed like `models`. `media` reads images and sounds; None if no model takes any."""
+        is keyed like `models`, `tool_tables` like `[tools.<name>]`. `limiter` counts requests of keys with limits; by
+        default, in this process. `media` reads images and sounds; None if no model takes any."""
         self.config = config
         self.models = {model.name: model for model in models}
         self.unopened = unopened
@@ -158,6 +163,8 @@ class Services:
         self.aliases = aliases
         self.store = store
         self.offered_tools = offered_tools
+        self.tool_tables = tool_tables
+        self.limiter = Limiter(None) if limiter is None else limiter
         self.omitted_tools = OmittedTools(metrics)
         self.metrics = metrics
         self.settings = settings
@@ -221,8 +228,28 @@ class Services:
         """The model of any kind that a request names; if it names none, the only one."""
         return self._chosen(name, _is_served)
 
+    def tools_of(self, model: ServedModel) -> AvailableTools:
+        """The tools that requests to `model` may use, by the current request's principal."""
+        whole, principal = self.offered_tools[model.name], current_principal()
+        if principal is None or principal.tools is None:
+            return whole
+        return permitted_to(principal, model.name, model.config, self.tool_tables, whole)
+
+    def visible_models(self) -> list[ServedModel]:
+        """The models that the current request's principal may use."""
+        return [model for model in self.models.values() if self.may_use(model.name)]
+
+    def may_use(self, name: str) -> bool:
+        """Whether the current request's principal may use a model, by any of its names."""
+        principal = current_principal()
+        if principal is None or principal.models is None:
+            return True
+        own = self.aliases.get(name, name)
+        others = [alias for alias, target in self.aliases.items() if target == own]
+        return names_model(principal, own, *others)
+
     def _names(self, fits: Callable[[ServedModel], bool]) -> list[str]:
-        return [model.name for model in self.models.values() if fits(model)]
+        return [model.name for model in self.visible_models() if fits(model)]
 
     def _chosen(self, name: str | None, fits: Callable[[ServedModel], bool]) -> ServedModel:
         """The model of that name, whether it fits or not. Without a name, the only one that fits."""
@@ -235,7 +262,7 @@ class Services:
             return self.models[models[0]]
         if not models:
             raise InvalidRequest(
-                f"None of the models here can do this: {', '.join(self.models)}.",
+                f"None of the models here can do this: {', '.join(self._names(_is_served))}.",
                 param="model",
                 code="model_not_supported",
             )
@@ -246,8 +273,15 @@ class Services:
         )
 
     def known_model(self, name: str) -> ServedModel:
-        """The model with that name or alias. Raises `ModelNotFound`, or `EngineUnavailable` for one that is not open."""
+        """The model with that name or alias. Raises `ModelNotFound`, also if the current request's principal may not use it, or
+        `EngineUnavailable` for one that is not open."""
         found = self.models.get(name) or self.models.get(self.aliases.get(name, ""))
+        if not self.may_use(name):
+            names = ", ".join(self._names(_is_served))
+            raise ModelNotFound(
+                f"The model '{name}' does not exist here, or this API key may not use it. Models: {names or 'none'}.",
+                param="model",
+            )
         if found is None:
             if self.aliases.get(name, name) in self.unopened:
                 # The reason may have paths and addresses, which are for the log.

@@ -16,6 +16,7 @@ from gateway.errors import (
     ModelNotFound,
 )
 from gateway.protocols import Tokenizer
+from gateway.runtime.callers import by_the_gateway
 from gateway.runtime.services import ServedModel, Services
 from gateway.scoring.answer import prepare_rerank
 from gateway.wire.embeddings import EmbeddingsRequest, Input
@@ -65,7 +66,8 @@ class ServedEmbedder:
     async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
         if not texts:
             return []
-        model, engine = self._services.embedding_model(self.model)
+        with by_the_gateway():
+            model, engine = self._services.embedding_model(self.model)
         parts: list[list[Input]] = [[text] for text in texts]
         if model.engine.tokenizer is not None:
             parts = await asyncio.to_thread(
@@ -81,8 +83,9 @@ class ServedEmbedder:
             inputs=[part for each in parts for part in each],
             several=True,
         )
-        run = await prepare_embeddings(asked, self._services, size=0)
-        vectors = await run.vectors()
+        with by_the_gateway():
+            run = await prepare_embeddings(asked, self._services, size=0)
+            vectors = await run.vectors()
         if vectors is None:
             raise run.scope.error or EngineError("The embedding failed.")
         taken = iter(vectors)
@@ -104,8 +107,9 @@ class ServedReranker:
                 f"The model '{self.model}' scores no empty text. Leave empty documents out."
             )
         asked = RerankRequest(model=self.model, query=query, documents=list(documents))
-        run = prepare_rerank(asked, self._services)
-        scores = await run.scores()
+        with by_the_gateway():
+            run = prepare_rerank(asked, self._services)
+            scores = await run.scores()
         if scores is None:
             raise run.scope.error or EngineError("The scoring failed.")
         return scores

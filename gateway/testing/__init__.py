@@ -1,7 +1,7 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
 `ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
-`OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass
+`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass
 one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
 need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gateway.plugins import load_plugins
     from gateway.testing.embedding_contract import EmbeddingContract
     from gateway.testing.engine_contract import EngineContract
+    from gateway.testing.limit_contract import LimitCountersContract
     from gateway.testing.output_contract import OutputParserContract
     from gateway.testing.plugin_check import check_plugin
     from gateway.testing.renderer_contract import RendererContract
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EmbeddingContract",
     "EngineContract",
+    "LimitCountersContract",
     "OutputParserContract",
     "RendererContract",
     "ResponseStoreContract",
@@ -52,6 +54,7 @@ __all__ = [
 _ORIGINS = {
     "EmbeddingContract": "gateway.testing.embedding_contract",
     "EngineContract": "gateway.testing.engine_contract",
+    "LimitCountersContract": "gateway.testing.limit_contract",
     "OutputParserContract": "gateway.testing.output_contract",
     "RendererContract": "gateway.testing.renderer_contract",
     "ResponseStoreContract": "gateway.testing.store_contract",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from gateway.config import Config, ModelConfig
 from gateway.config.tables import dotted, suggestion
 from gateway.errors import ConfigurationError
-from gateway.protocols import ServerTool, SessionContext, ToolServer
+from gateway.protocols import Principal, ServerTool, SessionContext, ToolServer
 
 
 class BoundTool(Struct, frozen=True):
@@ -36,6 +37,8 @@ class AvailableTools(Struct, frozen=True):
     """Servers offered in Chat Completions whose tools are listed at each request."""
     unavailable: Literal["refuse", "omit"] = "refuse"
     """How to treat a tool type that the gateway would have to run but does not have."""
+    forbidden: frozenset[str] = frozenset()
+    """Tool types that the gateway has, but not for this principal."""
 
 
 def check_allowed_tools(config: Config) -> None:
@@ -76,6 +79,22 @@ def offered_to(
         chat_servers=[servers for table in used for servers in table.chat_servers],
         unavailable=unavailable,
     )
+
+
+def permitted_to(
+    principal: Principal | None,
+    name: str,
+    model: ModelConfig,
+    tables: Mapping[str, AvailableTools],
+    whole: AvailableTools,
+) -> AvailableTools:
+    """What `principal` may use of `whole`, which is `offered_to` of the same model and tables."""
+    if principal is None or principal.tools is None:
+        return whole
+    own = {key: table for key, table in tables.items() if key in principal.tools}
+    left = offered_to(name, model, own, whole.unavailable)
+    had = {*whole.by_type, *whole.choices}
+    return msgspec.structs.replace(left, forbidden=frozenset(had - {*left.by_type, *left.choices}))
 
 
 def _by_type(tables: Iterable[AvailableTools]) -> dict[str, list[BoundTool]]:

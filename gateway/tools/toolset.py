@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import InvalidRequest, ParamPath, Unsupported
+from gateway.errors import InvalidRequest, ParamPath, PermissionDenied, Unsupported
 from gateway.protocols import (
     BuiltinToolRenderer,
     ServerTool,
@@ -146,6 +146,12 @@ class _Builder:
             return
         if isinstance(tool, wire.ToolSearchTool):
             return  # The gateway always offers all tools, so there is nothing to search for.
+        if _request_type(tool) in self._offered.forbidden:
+            raise PermissionDenied(
+                f"This API key may not use tools of type '{kind}'. Leave it out of 'tools'.",
+                param=(*param, "type"),
+                code="tool_not_allowed",
+            )
         if self._offered.unavailable == "omit":
             self.omitted[_request_type(tool)] = None
             return

@@ -25,7 +25,7 @@ FLOORS = (
     ("hookspecs", "metrics"),
     ("hub",),
     ("media",),
-    ("documents", "engines", "files", "net", "shared_values"),
+    ("documents", "engines", "files", "limit_table", "net", "shared_values"),
     ("forms", "process_pool", "reasoning_meter", "uvicorn_internals"),
     ("request_stats", "temporary_folders"),
     ("protocols", "config"),

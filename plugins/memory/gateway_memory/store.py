@@ -14,11 +14,14 @@ from gateway.sdk import (
     CallRecord,
     ConversationBounds,
     ItemPage,
+    Limits,
+    LimitState,
     Notification,
     Order,
+    SettledRequest,
     StoredResponse,
 )
-from gateway.sdk.stores import ValueTable
+from gateway.sdk.stores import LimitTable, ValueTable
 from gateway.sdk.wire import Conversation, Item, ResponseStatus, encode, snapshot
 from gateway_memory.chain import Node, release
 from gateway_memory.completions import CompletionStore, CompletionTable
@@ -100,6 +103,7 @@ class MemoryStore(CompletionStore):
             ),
         )
         self._values = ValueTable(clock)
+        self._limits = LimitTable()
         self._leases = LeaseTable(clock)
         self._responses_of_item: dict[tuple[str | None, str], dict[str, None]] = {}
         """Response ids by (owner, item id); the newest response is last."""
@@ -415,6 +419,19 @@ class MemoryStore(CompletionStore):
 
     async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
         return self._values.get(name, owner)
+
+    async def admit_request(
+        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+    ) -> LimitState:
+        return await self._limits.admit_request(
+            principal, request_id, limits, tokens=tokens, seconds=seconds
+        )
+
+    async def settle_requests(self, ended: Sequence[SettledRequest]) -> None:
+        await self._limits.settle_requests(ended)
+
+    async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
+        await self._limits.renew_requests(running, seconds=seconds)
 
     def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
         self._expire()

@@ -19,7 +19,9 @@ def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
     config = tomllib.loads(out[out.index("[[") :])
     door = Authenticator([ApiKey(**each) for each in config["server"]["api_keys"]])
     header = (b"authorization", f"Bearer {key.group()}".encode())
-    assert door.owner("/v1/models", [header]) == "alice"
+    principal = door.principal("/v1/models", [header])
+    assert principal is not None
+    assert principal.name == "alice"
 
 
 def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,16 @@ DOOR = Authenticator(
 )
 
 
+def named(path: str, headers: list[tuple[bytes, bytes]]) -> str:
+    principal = DOOR.principal(path, headers)
+    assert principal is not None
+    return principal.name
+
+
 def test_a_key_tells_its_owner() -> None:
-    assert DOOR.owner("/v1/models", [(b"authorization", b"Bearer key-b")]) == "bob"
-    assert DOOR.owner("/v1/models", [(b"authorization", b"bearer key-a")]) == "alice"
-    assert DOOR.owner("/v1/models", [(b"x-api-key", b"key-a")]) == "alice"
+    assert named("/v1/models", [(b"authorization", b"Bearer key-b")]) == "bob"
+    assert named("/v1/models", [(b"authorization", b"bearer key-a")]) == "alice"
+    assert named("/v1/models", [(b"x-api-key", b"key-a")]) == "alice"
 
 
 @pytest.mark.parametrize(
@@ -23,12 +29,12 @@ def test_a_key_tells_its_owner() -> None:
 )  # fmt: skip
 def test_no_key_or_a_wrong_one_is_refused(headers: list[tuple[bytes, bytes]]) -> None:
     with pytest.raises(AuthenticationError):
-        DOOR.owner("/v1/models", headers)
+        DOOR.principal("/v1/models", headers)
 
 
 def test_probes_need_no_key_and_no_keys_mean_anybody() -> None:
-    assert DOOR.owner("/health", []) is None
-    assert Authenticator([]).owner("/v1/models", []) is None
+    assert DOOR.principal("/health", []) is None
+    assert Authenticator([]).principal("/v1/models", []) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])

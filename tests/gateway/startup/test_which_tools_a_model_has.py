@@ -21,6 +21,7 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
+from gateway.runtime.access import hash_key
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
@@ -252,6 +253,41 @@ def test_a_model_has_the_tools_that_it_may_use(
     chat = {"messages": [{"role": "user", "content": "hello"}]}
     assert post(choosy, "/chat/completions", model=model, **chat).status_code == 200
     assert ("roll" in told(choosy, model)) == dice
+
+
+def test_a_key_has_the_tools_that_it_may_use(tmp_path: Path) -> None:
+    names = {"all": None, "dicing": ["dice"], "bare": []}
+    keys = [
+        {"name": name, "sha256": hash_key(f"sk-{name}"), "tools": tools}
+        for name, tools in names.items()
+    ]
+    config: dict[str, Any] = {
+        "server": {"chat_tools": ["dice"], "api_keys": keys},
+        "tools": {"dice": {}, "search": {}},
+        "models": {"m": MODEL},
+    }
+    chat = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    searching_chat = {**chat, "web_search_options": {}}
+    respond = {"model": "m", "input": "hello"}
+    with run_gateway(config, tmp_path, plugins=[TestPlugin()]) as gateway:
+
+        def send(name: str, path: str, body: Any) -> httpx.Response:
+            headers = {"authorization": f"Bearer sk-{name}"}
+            return httpx.post(gateway.base_url + path, json=body, headers=headers, timeout=30)
+
+        for name, dice, search in (("all", 1, 1), ("dicing", 1, 0), ("bare", 0, 0)):
+            for path, body in (("/responses", respond), ("/chat/completions", chat)):
+                assert send(name, path, body).status_code == 200
+                assert ("roll" in told(gateway)) == dice
+            for answer in (
+                send(name, "/responses", {**respond, "tools": [WEB_SEARCH]}),
+                send(name, "/chat/completions", searching_chat),
+            ):
+                if name == "all" and "web_search_options" in answer.request.content.decode():
+                    continue  # this one is not offered in chats
+                assert answer.status_code == (200 if search else 403), answer.text
+                if not search:
+                    assert answer.json()["error"]["code"] == "tool_not_allowed"
 
 
 def test_a_tool_of_another_model_is_left_out_too(tmp_path: Path) -> None:

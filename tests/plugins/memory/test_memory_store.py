@@ -9,7 +9,7 @@ import random
 import pytest
 
 from gateway.protocols import CompletionPage
-from gateway.testing import ResponseStoreContract, check_plugin
+from gateway.testing import LimitCountersContract, ResponseStoreContract, check_plugin
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
@@ -21,6 +21,12 @@ pytestmark = pytest.mark.anyio
 class TestMemoryStore(ResponseStoreContract):
     @pytest.fixture
     def store(self) -> MemoryStore:
+        return MemoryStore()
+
+
+class TestMemoryLimits(LimitCountersContract):
+    @pytest.fixture
+    def limits_store(self) -> MemoryStore:
         return MemoryStore()
 
 

@@ -1,0 +1,154 @@
+"""Counters of limits within one process; see `gateway.protocols.LimitCounters`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from gateway.protocols import Limits, LimitState, SettledRequest
+
+DAY = 86_400
+_SWEEP = 1024
+"""Principals are looked through for forgotten ones whenever there are twice as many as after the last time, from here on."""
+
+
+class _Bucket:
+    """What is counted against a limit per minute. It decays at the limit's rate."""
+
+    __slots__ = ("at", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.at = 0.0
+
+    def decay(self, limit: int, now: float) -> float:
+        """The count at `now`."""
+        if now > self.at:
+            self.spent = max(0.0, self.spent - (now - self.at) * limit / 60)
+            self.at = now
+        return self.spent
+
+
+class _Counters:
+    """The counters of one principal."""
+
+    __slots__ = ("day", "day_tokens", "requests", "running", "tokens")
+
+    def __init__(self) -> None:
+        self.requests = _Bucket()
+        self.tokens = _Bucket()
+        self.day = 0
+        self.day_tokens = 0
+        self.running: dict[str, tuple[float, LimitState]] = {}
+        """By request id: when it is forgotten, and what its admission returned."""
+
+
+class LimitTable:
+    """Implements `LimitCounters` within one process. No method awaits, so each is atomic.
+
+    `clock` returns Unix time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._principals: dict[str, _Counters] = {}
+        self._sweep_at = _SWEEP
+
+    async def admit_request(
+        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+    ) -> LimitState:
+        """See `LimitCounters.admit_request`."""
+        now = self._clock()
+        counters = self._principals.get(principal)
+        if counters is None:
+            self._forget_idle(now)
+            counters = self._principals[principal] = _Counters()
+        if (known := counters.running.get(request_id)) is not None:
+            return known[1]
+        day = int(now // DAY)
+        if counters.day != day:
+            counters.day, counters.day_tokens = day, 0
+        requests, spent = counters.requests, counters.tokens
+        refused: list[tuple[float, LimitState]] = []
+
+        def refuse(name: str, wait: float) -> None:
+            state = LimitState(
+                refused=name,  # type: ignore[arg-type]  # one of the names below
+                retry_after=wait,
+                requests=requests.spent,
+                tokens=spent.spent,
+                day=day,
+            )
+            refused.append((wait, state))
+
+        if (most := limits.requests_per_minute) is not None:
+            over = requests.decay(most, now) + 1 - most
+            if over > _ROUNDING:
+                refuse("requests", over * 60 / most)
+        if (most := limits.tokens_per_minute) is not None:
+            over = spent.decay(most, now) + tokens - most
+            if over > _ROUNDING:
+                refuse("tokens", over * 60 / most)
+        if (most := limits.tokens_per_day) is not None and counters.day_tokens + tokens > most:
+            refuse("day", (day + 1) * DAY - now)
+        if (most := limits.max_concurrent_requests) is not None:
+            for each in [each for each, (ends, _) in counters.running.items() if ends <= now]:
+                del counters.running[each]
+            if len(counters.running) >= most:
+                refuse("concurrent", 1.0)
+        if refused:
+            return max(refused, key=lambda each: each[0])[1]
+        requests.spent += 1
+        spent.spent += tokens
+        counters.day_tokens += tokens
+        state = LimitState(requests=requests.spent, tokens=spent.spent, day=day)
+        counters.running[request_id] = (now + seconds, state)
+        return state
+
+    async def settle_requests(self, ended: Sequence[SettledRequest]) -> None:
+        """See `LimitCounters.settle_requests`."""
+        now = self._clock()
+        for each in ended:
+            counters = self._principals.get(each.principal)
+            if counters is None or counters.running.pop(each.request_id, None) is None:
+                continue
+            change = each.used - each.reserved
+            if (most := each.limits.tokens_per_minute) is not None:
+                spent = counters.tokens.decay(most, now) + change
+                counters.tokens.spent = max(0.0, spent)
+            if counters.day == each.day:
+                counters.day_tokens = max(0, counters.day_tokens + change)
+
+    async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
+        """See `LimitCounters.renew_requests`."""
+        ends = self._clock() + seconds
+        for principal, request_id in running:
+            counters = self._principals.get(principal)
+            if counters is not None and (known := counters.running.get(request_id)) is not None:
+                counters.running[request_id] = (ends, known[1])
+
+    def _forget_idle(self, now: float) -> None:
+        """Forget principals whose counters cannot matter any more."""
+        if len(self._principals) < self._sweep_at:
+            return
+        day = int(now // DAY)
+        for name, counters in list(self._principals.items()):
+            last = max(counters.requests.at, counters.tokens.at)
+            if not counters.running and counters.day != day and last + DAY < now:
+                del self._principals[name]
+        self._sweep_at = max(_SWEEP, 2 * len(self._principals))
+
+
+_ROUNDING = 1e-6
+"""What errors of floating-point numbers may add up to."""
+
+
+def seconds_until_regained(spent: float, limit: int) -> float:
+    """Seconds until nothing is counted against a limit per minute."""
+    return max(0.0, spent * 60 / limit)
+
+
+def remaining(spent: float, limit: int) -> int:
+    """What is left of a limit."""
+    return max(0, math.floor(limit - spent + _ROUNDING))

@@ -1,0 +1,71 @@
+"""The caller of the request that is being processed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from gateway.protocols import Limits, Principal
+
+
+class Caller:
+    """Who sent a request, and the headers of its answer about limits. Tasks that a request starts have its caller."""
+
+    __slots__ = ("limit_headers", "principal")
+
+    def __init__(self, principal: Principal | None = None) -> None:
+        self.principal = principal
+        self.limit_headers: list[tuple[bytes, bytes]] = []
+
+    @property
+    def owner(self) -> str | None:
+        """The principal's name; None in anonymous mode."""
+        return None if self.principal is None else self.principal.name
+
+
+_CALLER: ContextVar[Caller | None] = ContextVar("gateway.caller", default=None)
+
+
+def current_caller() -> Caller | None:
+    """The caller of the current task; None outside of requests."""
+    return _CALLER.get()
+
+
+def current_principal() -> Principal | None:
+    """The principal of the current task; None outside of requests, and in anonymous mode."""
+    caller = _CALLER.get()
+    return None if caller is None else caller.principal
+
+
+@contextmanager
+def called_by(caller: Caller) -> Iterator[None]:
+    """Within the context, `caller` is the current one."""
+    token = _CALLER.set(caller)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
+
+
+@contextmanager
+def by_the_gateway() -> Iterator[None]:
+    """Within the context, what the gateway does for the current request is neither restricted nor limited. Its tokens are the
+    principal's."""
+    principal = current_principal()
+    if principal is None:
+        yield
+        return
+    free = msgspec.structs.replace(principal, models=None, tools=None, limits=Limits())
+    with called_by(Caller(free)):
+        yield
+
+
+def names_model(principal: Principal | None, *names: str) -> bool:
+    """Whether a principal may use a model that has these names."""
+    if principal is None or principal.models is None:
+        return True
+    return any(fnmatchcase(name, pattern) for name in names for pattern in principal.models)

@@ -1,0 +1,281 @@
+"""Limits of principals: counts requests in the store, and answers when it is unavailable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
+
+from msgspec import Struct
+
+from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
+from gateway.limit_table import LimitTable, remaining, seconds_until_regained
+from gateway.protocols import LimitCounters, Limits, LimitState, Principal, SettledRequest
+from gateway.runtime.callers import current_caller
+from gateway.wire.ids import new_id
+
+logger = logging.getLogger("gateway.runtime.limiter")
+
+LEASE_SECONDS = 60.0
+"""Seconds after which requests of a process that has died no longer count as running."""
+RETRY_SECONDS = 1.0
+"""Interval between attempts while the store does not answer."""
+_MOST_PENDING = 100_000
+"""Maximum number of ended requests that wait for the store."""
+_AT_ONCE = 500
+"""Maximum number of ended requests in one call of the store."""
+
+
+class Charge(Struct, frozen=True, eq=False):
+    """An admitted request."""
+
+    principal: Principal
+    request_id: str
+    reserved: int
+    day: int
+    counters: LimitCounters
+
+
+class Limiter:
+    """Counts the requests of principals with limits. Principals without limits cost nothing."""
+
+    def __init__(
+        self,
+        counters: LimitCounters | None,
+        *,
+        timeout: float = 1.0,
+        unavailable: Literal["refuse", "count_here"] = "refuse",
+    ) -> None:
+        """`counters`: those of the store; None counts in this process. `timeout`: seconds for one admission.
+        `unavailable`: what to do if the store does not answer."""
+        self._here = LimitTable()
+        self._counters: LimitCounters = self._here if counters is None else counters
+        self._timeout = timeout
+        self._unavailable = unavailable
+        self._away_until = 0.0
+        """Until then, the store is not asked. 0.0: it answers."""
+        self._running: dict[str, Charge] = {}
+        self._ended: list[tuple[Charge, int]] = []
+        self._changed = asyncio.Event()
+
+    async def admit(
+        self, principal: Principal | None, *, prompt: int, output: int
+    ) -> Charge | None:
+        """Count a request of `principal` with a prompt of `prompt` tokens that may generate `output`. None if there are no limits.
+
+        Sets the headers of the current request's answer. Raises `RateLimited`, or `StoreUnavailable` after `timeout` seconds at
+        most.
+        """
+        if principal is None or not principal.limits.any:
+            return None
+        limits = principal.limits
+        most = min(_token_limits(limits), default=None)
+        wanted = max(1, prompt + output)
+        if most is not None:
+            if prompt > most:
+                raise TokenLimitReached(
+                    f"Request too large for the API key '{principal.name}': its limit is {most} tokens, and the prompt has "
+                    f"{prompt}. Send a shorter one.",
+                    retry_after=60,
+                )
+            wanted = min(wanted, most)
+        request_id = new_id("adm_")
+        state, counters = await self._count(principal, request_id, wanted)
+        caller = current_caller()
+        if caller is not None:
+            caller.limit_headers = limit_headers(limits, state)
+        if state.refused is not None:
+            raise _refusal(principal, state, wanted)
+        charge = Charge(principal, request_id, wanted, state.day, counters)
+        self._running[request_id] = charge
+        return charge
+
+    def settle(self, charge: Charge, used: int) -> None:
+        """End an admitted request, which has used `used` tokens. Does nothing if it was ended before."""
+        if self._running.pop(charge.request_id, None) is None:
+            return
+        if len(self._ended) < _MOST_PENDING:
+            self._ended.append((charge, used))
+        self._changed.set()
+
+    async def _count(
+        self, principal: Principal, request_id: str, wanted: int
+    ) -> tuple[LimitState, LimitCounters]:
+        loop = asyncio.get_running_loop()
+        error: Exception | None = None
+        if loop.time() >= self._away_until:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    state = await self._counters.admit_request(
+                        principal.name,
+                        request_id,
+                        principal.limits,
+                        tokens=wanted,
+                        seconds=LEASE_SECONDS,
+                    )
+            except (StoreUnavailable, TimeoutError) as failure:
+                error = failure
+                self._note_away(failure)
+            else:
+                self._note_back()
+                return state, self._counters
+        if self._unavailable == "refuse":
+            raise StoreUnavailable(
+                "The limits of this API key cannot be checked: the server's store does not answer. Retry.",
+                headers={"retry-after": "1"},
+            ) from error
+        state = await self._here.admit_request(
+            principal.name, request_id, principal.limits, tokens=wanted, seconds=LEASE_SECONDS
+        )
+        return state, self._here
+
+    def _note_away(self, error: Exception) -> None:
+        if not self._away_until:
+            what = (
+                "are refused with 503"
+                if self._unavailable == "refuse"
+                else "are counted by this process alone"
+            )
+            logger.warning(
+                "limits of API keys: the store does not answer (%s). Requests of keys with limits %s until it does",
+                error or f"no answer within {self._timeout:g} s", what,
+            )  # fmt: skip
+        self._away_until = asyncio.get_running_loop().time() + RETRY_SECONDS
+
+    def _note_back(self) -> None:
+        if self._away_until:
+            logger.warning("limits of API keys: the store answers again")
+            self._away_until = 0.0
+
+    @asynccontextmanager
+    async def maintenance(self) -> AsyncIterator[None]:
+        """While entered, ended requests are settled in the store and running ones are renewed."""
+        task = asyncio.create_task(self._maintain())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(self._timeout):
+                    await self._settle_ended()
+
+    async def _maintain(self) -> None:
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while True:
+            pause = LEASE_SECONDS / 3
+            try:
+                if loop.time() >= renewed + LEASE_SECONDS / 3:
+                    await self._renew_running()
+                    renewed = loop.time()
+                await self._settle_ended()
+            except (StoreUnavailable, TimeoutError) as error:
+                self._note_away(error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                # Without this task, limits on concurrent requests would never be regained.
+                logger.exception("settling limits failed; it continues")
+                await asyncio.sleep(RETRY_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    async def _settle_ended(self) -> None:
+        self._changed.clear()
+        while self._ended:
+            batch = self._ended[:_AT_ONCE]
+            for counters in {id(charge.counters): charge.counters for charge, _ in batch}.values():
+                mine = [_settled(*each) for each in batch if each[0].counters is counters]
+                await counters.settle_requests(mine)
+            del self._ended[: len(batch)]
+
+    async def _renew_running(self) -> None:
+        for counters in (self._counters, self._here):
+            running = [
+                (charge.principal.name, charge.request_id)
+                for charge in self._running.values()
+                if charge.counters is counters
+            ]
+            if running:
+                await counters.renew_requests(running, seconds=LEASE_SECONDS)
+
+
+def _token_limits(limits: Limits) -> list[int]:
+    both = (limits.tokens_per_minute, limits.tokens_per_day)
+    return [most for most in both if most is not None]
+
+
+def _settled(charge: Charge, used: int) -> SettledRequest:
+    return SettledRequest(
+        principal=charge.principal.name,
+        request_id=charge.request_id,
+        limits=charge.principal.limits,
+        reserved=charge.reserved,
+        used=used,
+        day=charge.day,
+    )
+
+
+def _refusal(principal: Principal, state: LimitState, wanted: int) -> RateLimited:
+    limits, who = principal.limits, f"the API key '{principal.name}'"
+    after = max(1, math.ceil(state.retry_after))
+    again = f"Please try again in {duration(state.retry_after)}."
+    match state.refused:
+        case "requests":
+            return RequestLimitReached(
+                f"Rate limit reached for {who} on requests per min (RPM): Limit {limits.requests_per_minute}, Used "
+                f"{math.ceil(state.requests)}, Requested 1. {again}",
+                retry_after=after,
+            )
+        case "concurrent":
+            return RequestLimitReached(
+                f"Rate limit reached for {who} on concurrent requests: Limit {limits.max_concurrent_requests}. Retry when one "
+                "of them has ended.",
+                retry_after=after,
+            )
+        case "tokens":
+            return TokenLimitReached(
+                f"Rate limit reached for {who} on tokens per min (TPM): Limit {limits.tokens_per_minute}, Used "
+                f"{math.ceil(state.tokens)}, Requested {wanted}. {again}",
+                retry_after=after,
+            )
+        case _:
+            return TokenLimitReached(
+                f"Rate limit reached for {who} on tokens per day (TPD): Limit {limits.tokens_per_day}, Requested {wanted}. "
+                f"{again}",
+                retry_after=after,
+            )
+
+
+def limit_headers(limits: Limits, state: LimitState) -> list[tuple[bytes, bytes]]:
+    """The headers `x-ratelimit-*` of OpenAI's API."""
+    headers: list[tuple[bytes, bytes]] = []
+    for kind, limit, spent in (
+        (b"requests", limits.requests_per_minute, state.requests),
+        (b"tokens", limits.tokens_per_minute, state.tokens),
+    ):
+        if limit is not None:
+            regained = duration(seconds_until_regained(spent, limit)).encode()
+            headers += [
+                (b"x-ratelimit-limit-" + kind, b"%d" % limit),
+                (b"x-ratelimit-remaining-" + kind, b"%d" % remaining(spent, limit)),
+                (b"x-ratelimit-reset-" + kind, regained),
+            ]
+    return headers
+
+
+def duration(seconds: float) -> str:
+    """A duration as OpenAI writes it: `20ms`, `1.5s`, `6m0s`, `1h2m3s`."""
+    if seconds < 1:
+        return f"{math.ceil(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{round(seconds, 3):g}s"
+    whole = math.ceil(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{f'{hours}h' if hours else ''}{minutes}m{whole % 60}s"
