@@ -23,6 +23,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
+from gateway.packages import how_to_install, package_of
 from gateway.plugin_checks import (
     Kind,
     PluginInfo,
@@ -144,6 +145,7 @@ class PluginSet:
         raise ConfigurationError(
             f"{place}no loaded plugin offers {article(kind)} named {name!r}{near} Installed: {installed}."
             + (f" Not loaded: {broken} (see `gateway plugins`)." if broken else "")
+            + how_to_install(package_of(kind, name))
         )
 
     def decode_config(self, offer: Offer[Any], table: Mapping[str, Any], where: str) -> Struct:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from gateway.cli import cache, chat, doctor, key, models, new, plugins, serve
+from gateway.cli import cache, chat, doctor, install, key, models, new, plugins, serve
 from gateway.errors import ConfigurationError
 
 EPILOG = """\
@@ -36,6 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        lines = [f"litegate {metadata.version('litegate')} (Python {platform.python_version()})"]
+        lines += (f"  {line}" for line in plugins.versions())
+        print("\n".join(lines))
+        parser.exit()
+
+
 def sentence(text: str) -> str:
     """`text` with a final full stop."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
@@ -49,9 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--version", action="version", version=f"litegate {metadata.version('litegate')}"
+        "--version",
+        action=_Version,
+        nargs=0,
+        help="show the versions of the gateway and its plugins",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, chat, plugins, models, cache, doctor, new, key):
+    for module in (serve, chat, models, cache, plugins, install, doctor, new, key):
         module.add_to(commands)
     return parser

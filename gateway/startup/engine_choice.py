@@ -109,7 +109,7 @@ def _installed(name: str, why: str, installed: list[str], plugins: PluginSet) ->
         plugins.engine(name)  # raises with the reason
     known = f", or name one of the installed engines: {', '.join(installed)}" if installed else ""
     raise ConfigurationError(
-        f"the engine {name!r} is not installed ({why}): install litegate-{name}{known}."
+        f"the engine {name!r} is not installed ({why}): `pip install litegate-{name}` installs it{known}."
     )
 
 

@@ -19,6 +19,7 @@ from gateway.hookspecs import (
     ModelContext,
     Offer,
 )
+from gateway.packages import how_to_install, package_of
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
 from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
@@ -194,6 +195,7 @@ def _unknown(where: str, kind: Kind, plugins: PluginSet, info: ModelInfo) -> str
     return (
         f"{where}: no plugin knows the {kind} of this model ({described}, with {template} chat template); "
         f"name one. Installed: {offers}."
+        + how_to_install(package_of(kind, "chat_template" if kind == "renderer" else ""))
     )
 
 

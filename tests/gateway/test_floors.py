@@ -30,7 +30,7 @@ FLOORS = (
     ("request_stats", "temporary_folders"),
     ("protocols", "config"),
     ("wire",),
-    ("constraints", "deltas", "errors", "json_schema"),
+    ("constraints", "deltas", "errors", "json_schema", "packages"),
 )
 """From the top to the ground. A package imports from lower floors only; `sdk` is imported by plugins alone."""
 FLOOR = {name: floor for floor, names in enumerate(reversed(FLOORS)) for name in names}

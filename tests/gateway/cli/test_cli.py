@@ -226,7 +226,10 @@ def test_the_banner_of_a_model_that_reranks_has_a_request_for_it() -> None:
 def test_the_module_runs_as_the_command() -> None:
     command = [sys.executable, "-m", "gateway", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"litegate \d+\.\d+\.\d+\n", done.stdout)
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"litegate \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+\w*\)", lines[0])
+    assert all(re.fullmatch(r"  [a-z0-9-]+ \d\S*", line) for line in lines[1:])
+    assert any(line.startswith("  litegate-scripted ") for line in lines)
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

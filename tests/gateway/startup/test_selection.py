@@ -178,11 +178,15 @@ def test_an_engine_is_chosen_by_what_the_model_is(
 @pytest.mark.parametrize(
     ("path", "installed", "sentence"),
     [
-        (None, (), "install litegate-llamacpp."),
-        (None, ("echo",), "install litegate-llamacpp, or name one of the installed engines: echo"),
+        (None, (), "`pip install litegate-llamacpp` installs it."),
+        (
+            None,
+            ("echo",),
+            "`pip install litegate-llamacpp` installs it, or name one of the installed engines: echo",
+        ),
         ("m.gguf", ("vllm",), "the model is a GGUF file"),
-        ("Qwen/Qwen3-8B", (), "install litegate-vllm"),
-        ("o/m-GGUF", ("vllm",), "install litegate-llamacpp"),
+        ("Qwen/Qwen3-8B", (), "pip install litegate-vllm"),
+        ("o/m-GGUF", ("vllm",), "pip install litegate-llamacpp"),
         (
             "gpt2",
             ("vllm",),

@@ -1,0 +1,126 @@
+"""`gateway install` and `gateway uninstall`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata, util
+
+from gateway.cli.common import Commands
+from gateway.config.tables import nearest
+from gateway.errors import ConfigurationError
+from gateway.packages import PACKAGES
+from gateway.plugins import GROUP
+
+_PREFIX = "litegate-"
+
+
+def add_to(commands: Commands) -> None:
+    """Add the commands to the command line."""
+    install = commands.add_parser(
+        "install",
+        help="install plugins into this environment",
+        description="Install packages into the environment of this command, by pip or uv. NAME is a plugin of this project "
+        "(redis, or litegate-redis), or anything that pip takes: another package, a wheel, a folder, a URL.",
+    )
+    install.add_argument("names", nargs="+", metavar="NAME")
+    install.add_argument(
+        "-U", "--upgrade", action="store_true", help="upgrade what is installed already"
+    )
+    install.add_argument(
+        "-e", "--editable", action="store_true", help="install folders as they are"
+    )
+    install.set_defaults(command=install_packages)
+    uninstall = commands.add_parser(
+        "uninstall",
+        help="remove plugins from this environment",
+        description="Remove packages of plugins from the environment of this command, by pip or uv.",
+    )
+    uninstall.add_argument("names", nargs="+", metavar="NAME")
+    uninstall.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    uninstall.set_defaults(command=uninstall_packages)
+
+
+def install_packages(arguments: argparse.Namespace) -> int:
+    """Install packages. Returns the installer's exit code."""
+    command = ["install", *(["--upgrade"] if arguments.upgrade else [])]
+    for name in arguments.names:
+        command += ["--editable", name] if arguments.editable else [_package(name)]
+    before = _plugins()
+    code = _run(command)
+    if code == 0:
+        new = sorted(set(_plugins_now()) - set(before))
+        print(f"New plugins: {', '.join(new)}." if new else "No new plugin was installed.")
+    return code
+
+
+def uninstall_packages(arguments: argparse.Namespace) -> int:
+    """Remove packages. Returns the installer's exit code. Raises `ConfigurationError` for one that has no plugin."""
+    packages = [_installed_package(name) for name in arguments.names]
+    if not arguments.yes:
+        try:
+            answer = input(f"Remove {', '.join(packages)}? [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in {"y", "yes"}:
+            print("Nothing was removed.")
+            return 1
+    return _run(["uninstall", *packages], confirmed=True)
+
+
+def _package(name: str) -> str:
+    """What pip shall install for `name`: the short name of a plugin of this project stands for its package."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+        return name
+    package = _PREFIX + name.removeprefix(_PREFIX).replace("_", "-").lower()
+    return package if package in PACKAGES else name
+
+
+def _installed_package(name: str) -> str:
+    package = _package(name)
+    installed = sorted(_plugins().values())
+    if package == "litegate":
+        raise ConfigurationError(
+            "litegate is the gateway itself: `pip uninstall litegate` removes it"
+        )
+    if package not in installed:
+        short = {each.removeprefix(_PREFIX): each for each in installed}
+        near = nearest(name.removeprefix(_PREFIX), short)
+        hint = f'did you mean "{near}"?' if near else f"installed: {', '.join(short) or 'none'}."
+        raise ConfigurationError(f"no plugin of the package {package!r} is installed; {hint}")
+    return package
+
+
+def _plugins() -> dict[str, str]:
+    """The installed plugins, with their packages."""
+    return {
+        entry.name: entry.dist.metadata["Name"]
+        for entry in metadata.entry_points(group=GROUP)
+        if entry.dist is not None
+    }
+
+
+def _plugins_now() -> list[str]:
+    """The names of the plugins that a new process finds."""
+    code = f"from importlib.metadata import entry_points; print(*(e.name for e in entry_points(group={GROUP!r})))"
+    done = subprocess.run(  # noqa: S603 - our own interpreter and code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    return done.stdout.split()
+
+
+def _run(command: Sequence[str], *, confirmed: bool = False) -> int:
+    """Run pip in this environment, or uv where pip is missing (`uv tool`, `uvx`, `uv venv`)."""
+    if util.find_spec("pip") is not None:
+        runner = [sys.executable, "-m", "pip", *command, *(["--yes"] if confirmed else [])]
+    elif (uv := shutil.which("uv")) is not None:
+        runner = [uv, "pip", command[0], "--python", sys.executable, *command[1:]]
+    else:
+        raise ConfigurationError(
+            f"{sys.prefix} has neither pip nor uv: run `{sys.executable} -m ensurepip` first"
+        )
+    return subprocess.run(runner, check=False).returncode  # noqa: S603 - the user's own command line

@@ -1,0 +1,71 @@
+"""The packages of this project: which one offers what, for messages about what is not installed."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Final
+
+_OFFERS: Final = {
+    ("api", "containers"): "litegate-container",
+    ("api", "file_search"): "litegate-file-search",
+    ("api", "files"): "litegate-files",
+    ("api", "messages"): "litegate-messages",
+    ("engine", "llamacpp"): "litegate-llamacpp",
+    ("engine", "openai"): "litegate-openai",
+    ("engine", "remote"): "litegate-remote",
+    ("engine", "scripted"): "litegate-scripted",
+    ("engine", "trtllm"): "litegate-trtllm",
+    ("engine", "vllm"): "litegate-vllm",
+    ("parser", "gpt-oss"): "litegate-harmony",
+    ("parser", "gpt_oss"): "litegate-harmony",
+    ("parser", "harmony"): "litegate-harmony",
+    ("parser", "native"): "litegate-openai",
+    ("parser", "openai"): "litegate-harmony",
+    ("parser", "openai_gptoss"): "litegate-harmony",
+    ("renderer", "chat_template"): "litegate-chat-template",
+    ("renderer", "gpt_oss"): "litegate-harmony",
+    ("renderer", "harmony"): "litegate-harmony",
+    ("renderer", "openai"): "litegate-openai",
+    ("resource", "containers"): "litegate-container",
+    ("resource", "files"): "litegate-files",
+    ("store", "memory"): "litegate-memory",
+    ("store", "redis"): "litegate-redis",
+    ("tool", "browser"): "litegate-browser",
+    ("tool", "container"): "litegate-container",
+    ("tool", "file_search"): "litegate-file-search",
+    ("tool", "mcp"): "litegate-mcp",
+    ("tool", "python"): "litegate-python",
+}
+_FORMATS: Final = "litegate-parsers"
+"""Offers the output formats of most model families, under about a hundred names."""
+
+PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS}))
+"""The names of this project's plugin packages."""
+
+
+def package_of(kind: str, name: str) -> str | None:
+    """The package of this project that offers `name`; for a parser, the one with most formats. None if there is none, or if
+    it is installed."""
+    package = _OFFERS.get((kind, name), _FORMATS if kind == "parser" else None)
+    return None if package is None or is_installed(package) else package
+
+
+def offers_of(package: str) -> list[tuple[str, str]]:
+    """Kind and name of what a package of this project offers; for the one with most formats, none of their names."""
+    if package == _FORMATS:
+        return [("parser", "-")]
+    return [key for key, each in _OFFERS.items() if each == package]
+
+
+def is_installed(package: str) -> bool:
+    """Whether the package is installed in this environment."""
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def how_to_install(package: str | None) -> str:
+    """A sentence with the command that installs `package`, after a space; empty without one."""
+    return "" if package is None else f" `pip install {package}` installs it."

@@ -1,0 +1,94 @@
+"""The table of this project's packages agrees with what they offer."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from gateway import packages
+from gateway.errors import ConfigurationError
+from gateway.plugins import load_plugins
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_table_is_what_the_installed_packages_offer() -> None:
+    plugins = load_plugins()
+    offered = {
+        (offer.kind, name): offer.distribution
+        for offer in plugins.offers()
+        for name in (offer.name, *plugins.aliases(offer))
+        if offer.distribution.startswith("litegate-") and offer.distribution != packages._FORMATS
+    }
+    installed = {
+        key: package for key, package in packages._OFFERS.items() if packages.is_installed(package)
+    }
+    assert installed == offered
+
+
+def test_every_package_of_the_project_is_known() -> None:
+    names = {
+        tomllib.loads(file.read_text(encoding="utf-8"))["project"]["name"]
+        for pattern in ("plugins/*/pyproject.toml", "backends/*/pyproject.toml")
+        for file in ROOT.glob(pattern)
+    }
+    assert names == set(packages.PACKAGES)
+
+
+def members(extra: str) -> set[str]:
+    """The packages that `litegate[extra]` installs beside the core."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    found: set[str] = set()
+    for requirement in extras[extra]:
+        if inner := re.match(r"litegate\[(.*)\]", requirement):
+            for name in inner[1].split(","):
+                found |= members(name)
+        else:
+            found.add(requirement.partition(">=")[0])
+    return found
+
+
+def test_the_extras_are_made_of_packages_of_the_project() -> None:
+    ours = {
+        extra: {name for name in members(extra) if name.startswith("litegate")}
+        for extra in ("local", "vllm", "redis", "tools", "all")
+    }
+    assert ours["all"] == set(packages.PACKAGES)
+    assert ours["local"] | ours["vllm"] | ours["redis"] | ours["tools"] < ours["all"]
+    assert "litegate-llamacpp" in ours["local"]
+    assert "litegate-vllm" in ours["vllm"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "package"),
+    [
+        ("store", "redis", "litegate-redis"),
+        ("tool", "browser", "litegate-browser"),
+        ("api", "messages", "litegate-messages"),
+        ("parser", "qwen3", "litegate-parsers"),
+        ("parser", "harmony", "litegate-harmony"),
+        ("renderer", "chat_template", "litegate-chat-template"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, kind: str, name: str, package: str
+) -> None:
+    def not_installed(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", not_installed)
+    plugins = load_plugins(installed=False)
+    with pytest.raises(ConfigurationError) as raised:
+        getattr(plugins, kind)(name, "here")
+    assert str(raised.value).endswith(f"`pip install {package}` installs it.")
+
+
+def test_nothing_is_to_be_installed_for_a_name_that_nobody_offers() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load_plugins(installed=False).store("cassandra", "server.store")
+    assert "pip install" not in str(raised.value)
