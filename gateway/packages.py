@@ -30,6 +30,7 @@ _OFFERS: Final = {
     ("resource", "files"): "litegate-files",
     ("store", "memory"): "litegate-memory",
     ("store", "redis"): "litegate-redis",
+    ("store", "sqlite"): "litegate-sqlite",
     ("tool", "browser"): "litegate-browser",
     ("tool", "container"): "litegate-container",
     ("tool", "file_search"): "litegate-file-search",

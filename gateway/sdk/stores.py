@@ -1,11 +1,33 @@
 """Helpers for stores."""
 
 from gateway.limit_table import LimitTable
+from gateway.packing import (
+    Unpacker,
+    pack,
+    pack_json,
+    unpack_completion,
+    unpack_conversation,
+    unpack_item,
+    unpack_items,
+    unpack_metadata,
+    unpack_record,
+    unpack_results,
+)
 from gateway.shared_values import (
     ValueTable,
 )
 
 __all__ = [
     "LimitTable",
+    "Unpacker",
     "ValueTable",
+    "pack",
+    "pack_json",
+    "unpack_completion",
+    "unpack_conversation",
+    "unpack_item",
+    "unpack_items",
+    "unpack_metadata",
+    "unpack_record",
+    "unpack_results",
 ]

@@ -24,6 +24,7 @@ from gateway.wire.items import Message
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
 from gateway_redis import RedisConfig, open_redis
+from gateway_sqlite import SqliteConfig, open_sqlite
 
 pytestmark = pytest.mark.anyio
 Open: TypeAlias = Callable[..., Awaitable[ResponseStore]]
@@ -38,14 +39,17 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
     made.kill()
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def open_store(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     """Open an empty store with some bounds."""
     async with AsyncExitStack() as stack:
 
         async def open_(**bounds: Any) -> ResponseStore:
             if request.param == "memory":
                 return await stack.enter_async_context(open_memory(MemoryConfig(**bounds)))
+            if request.param == "sqlite":
+                config = SqliteConfig(path=str(tmp_path / "store.sqlite"), **bounds)
+                return await stack.enter_async_context(open_sqlite(config))
             url = request.getfixturevalue("redis").url
             async with Redis.from_url(url) as client:
                 await client.flushall()
@@ -55,7 +59,7 @@ async def open_store(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Redis' bounds are kept beside the requests."""
+    """Bounds are kept beside the requests."""
     for _ in range(500):
         if await holds():
             return

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.sdk import CompletionPage, Order, StoredCompletion
+from gateway.sdk.stores import pack_json, unpack_completion, unpack_metadata
 from gateway.sdk.wire import StoredChatCompletion
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
-from gateway_redis.packing import pack_json, unpack_completion, unpack_metadata
 from gateway_redis.server import Server
 
 _PASSED_AT_ONCE = 500

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk.stores import pack, unpack_conversation, unpack_item
 from gateway.sdk.wire import Conversation, Item
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
-from gateway_redis.packing import pack, unpack_conversation, unpack_item
 from gateway_redis.server import Argument, Server
 
 

@@ -10,20 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
+from gateway.sdk.stores import pack, unpack_items, unpack_record, unpack_results
 from gateway.sdk.wire import Item, ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.items import ItemIndex
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
-from gateway_redis.packing import (
-    pack,
-    pack_ids,
-    unpack_ids,
-    unpack_items,
-    unpack_record,
-    unpack_results,
-)
+from gateway_redis.packing import pack_ids, unpack_ids
 from gateway_redis.server import Argument, Server, through_outage
 from gateway_redis.tokens import Tokens
 

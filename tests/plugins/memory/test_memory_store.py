@@ -1,4 +1,4 @@
-"""The memory store: the contract, and its bounds."""
+"""The bounds of the memory store. `tests/plugins/test_stores.py` has the contract."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ import random
 import pytest
 
 from gateway.protocols import CompletionPage
-from gateway.testing import LimitCountersContract, ResponseStoreContract, check_plugin
+from gateway.testing import LimitCountersContract
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
 
 pytestmark = pytest.mark.anyio
-
-
-class TestMemoryStore(ResponseStoreContract):
-    @pytest.fixture
-    def store(self) -> MemoryStore:
-        return MemoryStore()
 
 
 class TestMemoryLimits(LimitCountersContract):
@@ -38,10 +32,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_it_is_an_installed_plugin() -> None:
-    assert check_plugin("memory").offers == ["store memory"]
 
 
 async def test_its_configuration_reaches_it() -> None:

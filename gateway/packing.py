@@ -1,0 +1,62 @@
+"""Serialization of stored values: msgpack or JSON, after one byte for the format version."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from gateway.protocols import CallRecord, StoredCompletion, StoredResponse
+from gateway.wire.common import encode
+from gateway.wire.items import Item
+from gateway.wire.response import Conversation
+
+logger = logging.getLogger("gateway.stores")
+
+T = TypeVar("T")
+
+VERSION: Final = b"\x01"
+"""The format version that this release writes. Increase it when a change of the wire types makes old data unreadable.
+"""
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def pack(value: object) -> bytes:
+    """Serialize `value` as msgpack."""
+    return VERSION + _ENCODER.encode(value)
+
+
+def pack_json(value: object) -> bytes:
+    """Serialize `value` as JSON. Used for a client's own JSON, whose numbers may be of any size."""
+    return VERSION + encode(value)
+
+
+class Unpacker(Generic[T]):
+    """Deserializes the output of `pack` or `pack_json`."""
+
+    def __init__(self, type_: object, *, json: bool = False) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] | msgspec.json.Decoder[T] = (
+            msgspec.json.Decoder(type_) if json else msgspec.msgpack.Decoder(type_)
+        )
+
+    def __call__(self, packed: bytes, *, of: str) -> T | None:
+        """The stored value. None, with a log message, if it cannot be read. `of` names the object for the message."""
+        if packed[:1] != VERSION:
+            logger.warning("%s is stored in a form that this version does not read", of)
+            return None
+        try:
+            return self._decoder.decode(memoryview(packed)[1:])
+        except msgspec.MsgspecError as error:
+            logger.warning("%s cannot be read: %s", of, error)
+            return None
+
+
+unpack_record: Unpacker[StoredResponse] = Unpacker(StoredResponse)
+unpack_items: Unpacker[list[Item]] = Unpacker(list[Item])
+unpack_results: Unpacker[dict[str, CallRecord]] = Unpacker(dict[str, CallRecord])
+unpack_item: Unpacker[Item] = Unpacker(Item)
+unpack_conversation: Unpacker[Conversation] = Unpacker(Conversation)
+unpack_completion: Unpacker[StoredCompletion] = Unpacker(StoredCompletion, json=True)
+unpack_metadata: Unpacker[dict[str, str]] = Unpacker(dict[str, str], json=True)

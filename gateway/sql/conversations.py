@@ -1,0 +1,196 @@
+"""Conversations and their items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.errors import ConversationFull
+from gateway.packing import pack, unpack_conversation, unpack_item
+from gateway.protocols import ConversationBounds, ItemPage, Order
+from gateway.sql.statements import Operation, Statement, key, owner_key
+from gateway.wire.items import Item
+from gateway.wire.response import Conversation
+
+
+def put(
+    conversation_id: str, packed: bytes, owner: str | None, now: float, ttl: float
+) -> Operation[None]:
+    """Store a conversation. One of another owner, or an expired one, is replaced together with its items."""
+    name = key(conversation_id)
+    rows = yield Statement(
+        "SELECT num, owner, used FROM conversations WHERE id = $1 FOR UPDATE", (name,)
+    )
+    if rows and (rows[0][1] != owner_key(owner) or rows[0][2] <= now - ttl):
+        yield from _remove(rows[0][0])
+    yield Statement(
+        "INSERT INTO conversations (id, owner, data, number, bytes, next, size, used) "
+        "VALUES ($1, $2, $3, 0, 0, 0, $4, $5) ON CONFLICT (id) DO UPDATE "
+        "SET data = excluded.data, size = conversations.bytes + excluded.size, used = excluded.used",
+        (name, owner_key(owner), packed, len(packed), now),
+    )
+
+
+def get(
+    conversation_id: str, owner: str | None, since: float
+) -> Operation[tuple[Conversation | None, int, float] | None]:
+    """A conversation with its row and the time of its last use."""
+    rows = yield Statement(
+        "SELECT data, num, used FROM conversations WHERE id = $1 AND owner = $2 AND used > $3",
+        (key(conversation_id), owner_key(owner), since),
+    )
+    if not rows:
+        return None
+    return unpack_conversation(rows[0][0], of=conversation_id), rows[0][1], rows[0][2]
+
+
+def delete(conversation_id: str, owner: str | None, since: float) -> Operation[bool]:
+    rows = yield Statement(
+        "SELECT num FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
+        (key(conversation_id), owner_key(owner), since),
+    )
+    if not rows:
+        return False
+    yield from _remove(rows[0][0])
+    return True
+
+
+def evict(num: int) -> Operation[None]:
+    """Remove a conversation."""
+    rows = yield Statement("SELECT num FROM conversations WHERE num = $1 FOR UPDATE", (num,))
+    if rows:
+        yield from _remove(num)
+
+
+def _remove(num: int) -> Operation[None]:
+    yield Statement("DELETE FROM conversation_items WHERE conversation = $1", (num,))
+    yield Statement("DELETE FROM conversations WHERE num = $1", (num,))
+
+
+def packed_items(items: Mapping[str, Item]) -> dict[str, bytes]:
+    """Items by key, in the same order."""
+    return {key(item_id): pack(item) for item_id, item in items.items()}
+
+
+def append(
+    conversation_id: str,
+    items: Mapping[str, bytes],
+    owner: str | None,
+    bounds: ConversationBounds | None,
+    now: float,
+    ttl: float,
+) -> Operation[bool]:
+    """Append items, by key."""
+    rows = yield Statement(
+        "SELECT num, number, bytes, next FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
+        (key(conversation_id), owner_key(owner), now - ttl),
+    )
+    if not rows:
+        return False
+    num, number, size, position = rows[0]
+    there = yield Statement(
+        "SELECT item FROM conversation_items WHERE conversation = $1 AND item = ANY($2::text[])",
+        (num, list(items)),
+    )
+    known = {item for (item,) in there}
+    new = {item: packed for item, packed in items.items() if item not in known}
+    added = sum(map(len, new.values()))
+    if (
+        bounds is not None
+        and new
+        and (number + len(new) > bounds.items or size + added > bounds.bytes)
+    ):
+        raise ConversationFull.beyond(bounds.items, bounds.bytes)
+    if new:
+        yield Statement(
+            "INSERT INTO conversation_items (conversation, position, item, data) VALUES ($1, $2, $3, $4)",
+            [(num, position + at, *pair) for at, pair in enumerate(new.items())],
+            each=True,
+        )
+    yield Statement(
+        "UPDATE conversations SET number = number + $2, bytes = bytes + $3, size = size + $3, next = next + $2, "
+        "used = $4 WHERE num = $1",
+        (num, len(new), added, now),
+    )
+    return True
+
+
+def page(
+    conversation_id: str,
+    after: str | None,
+    limit: int | None,
+    order: Order,
+    owner: str | None,
+    since: float,
+) -> Operation[tuple[ItemPage, int, float] | None]:
+    """A page with the conversation's row and the time of its last use."""
+    rows = yield Statement(
+        "SELECT num, used FROM conversations WHERE id = $1 AND owner = $2 AND used > $3",
+        (key(conversation_id), owner_key(owner), since),
+    )
+    if not rows:
+        return None
+    num, used = rows[0]
+    beyond = -1 if order == "asc" else 1 << 60
+    if after is not None:
+        found = yield Statement(
+            "SELECT position FROM conversation_items WHERE conversation = $1 AND item = $2",
+            (num, key(after)),
+        )
+        if not found:
+            return None
+        beyond = found[0][0]
+    comparison, direction = (">", "ASC") if order == "asc" else ("<", "DESC")
+    items = yield Statement(
+        f"SELECT data FROM conversation_items WHERE conversation = $1 AND position {comparison} $2 "
+        f"ORDER BY position {direction} LIMIT $3",
+        (num, beyond, 1 << 60 if limit is None else limit + 1),
+    )
+    has_more = limit is not None and len(items) > limit
+    read = [unpack_item(data, of=conversation_id) for (data,) in (items[:limit] if has_more else items)]  # fmt: skip
+    return (
+        ItemPage(items=[each for each in read if each is not None], has_more=has_more),
+        num,
+        used,
+    )
+
+
+def item(
+    conversation_id: str, item_id: str, owner: str | None, since: float
+) -> Operation[tuple[Item | None, int, float] | None]:
+    """An item with the conversation's row and the time of its last use."""
+    rows = yield Statement(
+        "SELECT i.data, c.num, c.used FROM conversations c JOIN conversation_items i ON i.conversation = c.num "
+        "WHERE c.id = $1 AND c.owner = $2 AND c.used > $3 AND i.item = $4",
+        (key(conversation_id), owner_key(owner), since, key(item_id)),
+    )
+    if not rows:
+        return None
+    return unpack_item(rows[0][0], of=conversation_id), rows[0][1], rows[0][2]
+
+
+def delete_item(
+    conversation_id: str, item_id: str, owner: str | None, now: float, ttl: float
+) -> Operation[bool]:
+    rows = yield Statement(
+        "SELECT num FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
+        (key(conversation_id), owner_key(owner), now - ttl),
+    )
+    if not rows:
+        return False
+    num = rows[0][0]
+    gone = yield Statement(
+        "DELETE FROM conversation_items WHERE conversation = $1 AND item = $2 RETURNING length(data)",
+        (num, key(item_id)),
+    )
+    if not gone:
+        return False
+    yield Statement(
+        "UPDATE conversations SET number = number - 1, bytes = bytes - $2, size = size - $2, used = $3 WHERE num = $1",
+        (num, gone[0][0], now),
+    )
+    return True
+
+
+def touch(num: int, now: float) -> Operation[None]:
+    """Mark a conversation as used now."""
+    yield Statement("UPDATE conversations SET used = $2 WHERE num = $1 AND used < $2", (num, now))

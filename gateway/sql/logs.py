@@ -1,0 +1,134 @@
+"""Event logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gateway.sql.schema import RUNNING
+from gateway.sql.statements import Operation, Statement, key
+
+REFUSED: Final = -1
+LOST: Final = -2
+
+_ROWS = 500
+_BYTES = 4 << 20
+"""Number of rows that one read asks for, and the size in bytes beyond which it returns no more of them."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
+
+
+class Append(NamedTuple):
+    """Events for one log."""
+
+    response_id: str
+    events: Sequence[bytes]
+    last: bool
+    attempt: int
+    known: int
+    """The length that the log has at least."""
+
+
+class LogState(NamedTuple):
+    """Part of a log: events from the position that was asked for, the log's length, and whether it has ended."""
+
+    events: Sequence[bytes]
+    length: int
+    ended: bool
+
+
+def append(appends: Sequence[Append], token: str) -> Operation[list[int]]:
+    """Extend logs. Returns the length of each, or `REFUSED`, or `LOST` if a log is shorter than is known."""
+    names = {key(each.response_id): each for each in appends}
+    rows = yield Statement(
+        "SELECT id, num, attempt, is_open, ended, length, token FROM logs WHERE id = ANY($1::text[]) "
+        "ORDER BY id FOR UPDATE",
+        (sorted(names),),
+    )
+    known = {row[0]: row[1:] for row in rows}
+    for name in sorted(names.keys() - known.keys()):
+        found = yield Statement(
+            "SELECT owner, attempt, state FROM responses WHERE id = $1 FOR UPDATE", (name,)
+        )
+        for owner, attempt, state in found:
+            made = yield Statement(
+                "INSERT INTO logs (id, owner, attempt, is_open, ended, length, bytes, token) "
+                "VALUES ($1, $2, $3, $4, 0, 0, 0, '') ON CONFLICT (id) DO UPDATE SET owner = excluded.owner "
+                "RETURNING num, attempt, is_open, ended, length, token",
+                (name, owner, attempt, int(state == RUNNING)),
+            )
+            known[name] = made[0]
+    written: list[tuple[int, int, bytes]] = []
+    changed: list[tuple[int, int, int, int, str]] = []
+    lengths: dict[str, int] = {}
+    for name, each in names.items():
+        if name not in known:
+            lengths[name] = LOST if each.known else REFUSED
+            continue
+        num, attempt, is_open, ended, length, last_token = known[name]
+        if last_token == token:  # a repeated call whose first answer was lost
+            lengths[name] = length
+            continue
+        if attempt != each.attempt or ended or not (is_open or each.last):
+            lengths[name] = REFUSED
+            continue
+        if length < each.known:
+            lengths[name] = LOST
+            continue
+        lengths[name] = length + len(each.events)
+        if each.events:
+            written.append((num, lengths[name], _ENCODER.encode(each.events)))
+        size = sum(map(len, each.events))
+        changed.append((num, lengths[name], size, int(each.last), token))
+    if written:
+        yield Statement(
+            "INSERT INTO events (log, upto, data) VALUES ($1, $2, $3)", written, each=True
+        )
+    if changed:
+        yield Statement(
+            "UPDATE logs SET length = $2, bytes = bytes + $3, ended = $4, token = $5 WHERE num = $1",
+            changed,
+            each=True,
+        )
+    return [lengths[name] for name in names]
+
+
+def read(response_id: str, at: int, since: float) -> Operation[LogState | None]:
+    """Events from position `at`; None if the response is not stored."""
+    rows = yield Statement(
+        "SELECT r.state, r.used, l.num, l.length, l.ended FROM responses r LEFT JOIN logs l ON l.id = r.id "
+        "WHERE r.id = $1",
+        (key(response_id),),
+    )
+    if not rows or (rows[0][0] != RUNNING and rows[0][1] <= since):
+        return None
+    _, _, num, length, ended = rows[0]
+    if num is None:
+        return LogState((), 0, False)
+    events: list[bytes] = []
+    if at < length:
+        parts = yield Statement(
+            f"SELECT upto, data FROM events WHERE log = $1 AND upto > $2 ORDER BY upto LIMIT {_ROWS}",
+            (num, at),
+        )
+        size = 0
+        for upto, data in parts:
+            some = _DECODER.decode(data)
+            events += some[max(0, at + len(events) - (upto - len(some))) :]
+            size += len(data)
+            if size > _BYTES:
+                break
+    return LogState(events, length, bool(ended))
+
+
+def count(response_id: str, since: float) -> Operation[int]:
+    """The length of a log."""
+    rows = yield Statement(
+        f"SELECT l.length FROM logs l JOIN responses r ON r.id = l.id WHERE l.id = $1 "
+        f"AND (r.state = {RUNNING} OR r.used > $2)",
+        (key(response_id), since),
+    )
+    return int(rows[0][0]) if rows else 0

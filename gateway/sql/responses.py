@@ -1,0 +1,384 @@
+"""Responses and their histories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.packing import pack, unpack_items, unpack_record, unpack_results
+from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
+from gateway.sql.schema import FINISHED, KEPT, RUNNING
+from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
+from gateway.wire.items import Item
+from gateway.wire.response import ResponseStatus
+
+logger = logging.getLogger("gateway.stores")
+
+_LONGEST_CHAIN = 100_000
+_HOMES = 8
+"""Maximum number of responses that are looked through for one item."""
+
+_ALIVE = f"(state = {RUNNING} OR state = {FINISHED} AND used > $2)"
+
+
+class Written(NamedTuple):
+    """A record as it is written, made before the transaction begins."""
+
+    record: StoredResponse
+    meta: bytes
+    sent: bytes
+    made: bytes
+    results: bytes | None
+    token: str
+
+    @classmethod
+    def of(cls, record: StoredResponse, token: str) -> Written:
+        bare = msgspec.structs.replace(record.response, output=[])
+        return cls(
+            record,
+            pack(msgspec.structs.replace(record, response=bare, input=[], results={})),
+            pack(record.input),
+            pack(record.response.output),
+            pack(record.results) if record.results else None,
+            token,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record, without its events."""
+        return len(self.meta) + self.own_size
+
+    @property
+    def own_size(self) -> int:
+        """Bytes that descendants need."""
+        return len(self.sent) + len(self.made) + len(self.results or b"")
+
+
+def put(
+    written: Written,
+    *,
+    now: float,
+    ttl: float,
+    expected: Collection[ResponseStatus] | None = None,
+    attempt: int = 0,
+) -> Operation[bool]:
+    """Store a record; with `expected`, only if the stored status is among them and the stored attempt is `attempt`."""
+    record = written.record
+    name = key(record.id)
+    while True:
+        rows = yield Statement(
+            "SELECT num, owner, state, status, attempt, previous, parent, broken, token, used FROM responses "
+            "WHERE id = $1 FOR UPDATE",
+            (name,),
+        )
+        if expected is not None:
+            if not rows or (rows[0][2] != RUNNING and rows[0][9] <= now - ttl):
+                return False
+            _, _, _, status, stored, _, _, _, token, _ = rows[0]
+            if status not in expected or stored != attempt:
+                return bool(token == written.token)  # a repeated call whose first answer was lost
+        if rows:
+            yield from _update(written, rows[0], now=now, ttl=ttl)
+            return True
+        parent, broken = yield from _parent(record, now - ttl)
+        state = RUNNING if record.response.status in UNFINISHED else FINISHED
+        made = yield Statement(
+            "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
+            "previous, broken, size, used, token) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
+            "$15, $16) ON CONFLICT (id) DO NOTHING RETURNING num",
+            (
+                name,
+                owner_key(record.owner),
+                state,
+                record.response.status,
+                record.attempt,
+                int(record.streamed),
+                written.meta,
+                written.sent,
+                written.made,
+                written.results,
+                parent,
+                _previous(record),
+                broken,
+                written.size,
+                now,
+                written.token,
+            ),
+        )
+        if made:
+            yield from _index(made[0][0], record)
+            return True
+
+
+def _update(written: Written, row: Sequence[Any], *, now: float, ttl: float) -> Operation[None]:
+    record = written.record
+    num, owner, _, _, _, previous, parent, broken, _, _ = row
+    if _previous(record) != previous or owner != owner_key(record.owner):
+        # Otherwise the row that it continues is still there, even if that response was removed.
+        parent, broken = yield from _parent(record, now - ttl)
+    state = RUNNING if record.response.status in UNFINISHED else FINISHED
+    yield Statement(
+        "UPDATE responses SET owner = $2, state = $3, status = $4, attempt = $5, streamed = $6, meta = $7, sent = $8, "
+        "made = $9, results = $10, parent = $11, previous = $12, broken = $13, size = $14, used = $15, token = $16 "
+        "WHERE num = $1",
+        (
+            num,
+            owner_key(record.owner),
+            state,
+            record.response.status,
+            record.attempt,
+            int(record.streamed),
+            written.meta,
+            written.sent,
+            written.made,
+            written.results,
+            parent,
+            _previous(record),
+            broken,
+            written.size,
+            now,
+            written.token,
+        ),
+    )
+    items = sorted({key(item.id) for item in _items(record)})
+    yield Statement(
+        "DELETE FROM items WHERE response = $1 AND (owner <> $2 OR NOT item = ANY($3::text[]))",
+        (num, owner_key(record.owner), items),
+    )
+    yield from _index(num, record)
+    yield Statement(
+        "UPDATE logs SET attempt = $2, is_open = $3, owner = $4 WHERE id = $1",
+        (key(record.id), record.attempt, int(state == RUNNING), owner_key(record.owner)),
+    )
+    if state == FINISHED and not record.streamed:
+        yield Statement("DELETE FROM leases WHERE id = $1", (key(record.id),))
+
+
+def _index(num: int, record: StoredResponse) -> Operation[None]:
+    owner = owner_key(record.owner)
+    rows = [
+        (owner, each, num, called)
+        for each, called in {
+            key(item.id): int(item.id in record.results) for item in _items(record)
+        }.items()
+    ]
+    yield Statement(
+        "INSERT INTO items (owner, item, response, called) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (owner, item, response) DO UPDATE SET called = excluded.called",
+        rows,
+        each=True,
+    )
+
+
+def _items(record: StoredResponse) -> tuple[Item, ...]:
+    return (*record.input, *record.response.output)
+
+
+def _previous(record: StoredResponse) -> str:
+    """The key of the response that a record continues, or an empty string."""
+    if record.previous_response_id is None or record.conversation_id is not None:
+        return ""
+    return "=" + key(record.previous_response_id)
+
+
+def _parent(record: StoredResponse, since: float) -> Operation[tuple[int | None, int]]:
+    """The row that a new record continues, and whether its history is incomplete."""
+    previous = _previous(record)
+    if not previous:
+        return None, 0
+    rows = yield Statement(
+        f"SELECT num, broken FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3 FOR UPDATE",
+        (previous[1:], since, owner_key(record.owner)),
+    )
+    return (rows[0][0], rows[0][1]) if rows else (None, 1)
+
+
+def get(
+    response_id: str, owner: str | None, since: float
+) -> Operation[tuple[StoredResponse, int, float] | None]:
+    """A record with its row and the time of its last use."""
+    rows = yield Statement(
+        f"SELECT meta, sent, made, results, num, used FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3",
+        (key(response_id), since, owner_key(owner)),
+    )
+    if not rows:
+        return None
+    record = record_of(response_id, rows[0])
+    return None if record is None else (record, rows[0][4], rows[0][5])
+
+
+def record_of(response_id: str, row: Sequence[Any]) -> StoredResponse | None:
+    """The record of `meta, sent, made, results`."""
+    meta, sent, made, read = row[:4]
+    record = unpack_record(meta, of=response_id)
+    input_, output = unpack_items(sent, of=response_id), unpack_items(made, of=response_id)
+    if record is None or input_ is None or output is None:
+        return None
+    record.response.output = output
+    results = unpack_results(read, of=response_id) if read else None
+    return msgspec.structs.replace(record, input=input_, results=results or {})
+
+
+def history(
+    response_id: str, owner: str | None, since: float
+) -> Operation[tuple[Sequence[Item], int, float] | None]:
+    """All items, oldest first, with the row and the time of its last use. None also if the history is incomplete."""
+    rows = yield Statement(
+        f"SELECT num, used, broken FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3",
+        (key(response_id), since, owner_key(owner)),
+    )
+    if not rows or rows[0][2]:
+        return None
+    num, used, _ = rows[0]
+    chain = yield Statement(
+        "WITH RECURSIVE chain (num, parent, sent, made, depth) AS ("
+        "SELECT num, parent, sent, made, 0 FROM responses WHERE num = $1 UNION ALL "
+        "SELECT r.num, r.parent, r.sent, r.made, chain.depth + 1 FROM responses r JOIN chain ON r.num = chain.parent "
+        f"WHERE chain.depth < {_LONGEST_CHAIN}) SELECT sent, made, parent FROM chain ORDER BY depth DESC",
+        (num,),
+    )
+    if not chain or chain[0][2] is not None:
+        logger.warning("the history of %s lacks items", response_id)
+        return None
+    items: list[Item] = []
+    for sent, made, _ in chain:
+        for packed in (sent, made):
+            part = unpack_items(packed, of=response_id)
+            if part is None:
+                return None
+            items += part
+    return items, num, used
+
+
+def find_items(
+    item_ids: Collection[str], owner: str | None, since: float
+) -> Operation[tuple[dict[str, Item], list[int]]]:
+    """Items by id, and the rows in which they were found."""
+    wanted = {key(each): each for each in item_ids}
+    rows = yield Statement(
+        "SELECT item, response FROM (SELECT i.item, i.response, row_number() OVER (PARTITION BY i.item "
+        "ORDER BY i.response DESC) AS place FROM items i JOIN responses ON num = i.response WHERE i.owner = $1 "
+        f"AND {_ALIVE} AND i.item = ANY($3::text[])) AS homes WHERE place <= {_HOMES} ORDER BY response DESC",
+        (owner_key(owner), since, sorted(wanted)),
+    )
+    homes = _homes(rows)
+    found: dict[str, Item] = {}
+    used: set[int] = set()
+    for at in range(_HOMES):
+        nums = {nums[at] for item, nums in homes.items() if wanted[item] not in found and len(nums) > at}  # fmt: skip
+        if not nums:
+            break
+        parts = yield Statement(
+            "SELECT num, sent, made FROM responses WHERE num = ANY($1::bigint[])", (sorted(nums),)
+        )
+        for num, sent, made in parts:
+            items = [*(unpack_items(sent, of="a response") or ()), *(unpack_items(made, of="a response") or ())]  # fmt: skip
+            here = {item.id: item for item in items if item.id in item_ids and item.id not in found}
+            if here:
+                used.add(num)
+                found |= here
+    return found, sorted(used)
+
+
+def _homes(rows: Rows) -> dict[str, list[int]]:
+    homes: dict[str, list[int]] = {}
+    for item, response in rows:
+        homes.setdefault(item, []).append(response)
+    return homes
+
+
+def find_results(
+    item_ids: Collection[str], owner: str | None
+) -> Operation[tuple[Mapping[str, CallRecord], list[int]]]:
+    """Results of calls by item id, and the rows in which they were found."""
+    rows = yield Statement(
+        "SELECT DISTINCT i.response FROM items i WHERE i.owner = $1 AND i.called = 1 AND i.item = ANY($2::text[]) "
+        "ORDER BY i.response",
+        (owner_key(owner), sorted({key(each) for each in item_ids})),
+    )
+    nums = [each for (each,) in rows]
+    packed = yield Statement(
+        "SELECT results FROM responses WHERE num = ANY($1::bigint[]) AND results IS NOT NULL ORDER BY num",
+        (nums,),
+    )
+    found: dict[str, CallRecord] = {}
+    for (each,) in packed:
+        results = unpack_results(each, of="a response") or {}
+        found |= {item_id: result for item_id, result in results.items() if item_id in item_ids}
+    return found, nums
+
+
+def touch(nums: Collection[int], now: float) -> Operation[None]:
+    """Mark responses as used now."""
+    yield Statement(
+        f"UPDATE responses SET used = $1 WHERE num = ANY($2::bigint[]) AND state = {FINISHED} AND used < $1",
+        (now, sorted(nums)),
+    )
+
+
+def delete(response_id: str, owner: str | None, since: float) -> Operation[bool]:
+    """Remove a response of `owner`."""
+    rows = yield Statement(
+        f"SELECT num FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3 FOR UPDATE",
+        (key(response_id), since, owner_key(owner)),
+    )
+    if not rows:
+        return False
+    yield from _remove(rows[0][0], key(response_id))
+    return True
+
+
+def evict(num: int) -> Operation[str | None]:
+    """Remove a finished response. Returns its key, or None if it was removed already."""
+    rows = yield Statement(
+        f"SELECT id FROM responses WHERE num = $1 AND state = {FINISHED} FOR UPDATE", (num,)
+    )
+    if not rows:
+        return None
+    yield from _remove(num, rows[0][0])
+    return str(rows[0][0])
+
+
+def _remove(num: int, name: str) -> Operation[None]:
+    logs = yield Statement("DELETE FROM logs WHERE id = $1 RETURNING num", (name,))
+    for (log,) in logs:
+        yield Statement("DELETE FROM events WHERE log = $1", (log,))
+    yield Statement("DELETE FROM leases WHERE id = $1", (name,))
+    child = yield Statement("SELECT 1 FROM responses WHERE parent = $1 LIMIT 1", (num,))
+    if child:
+        yield Statement(
+            f"UPDATE responses SET id = NULL, state = {KEPT}, meta = $2, "
+            "size = length(sent) + length(made) + coalesce(length(results), 0) WHERE num = $1",
+            (num, b""),
+        )
+    else:
+        yield from drop(num)
+
+
+def drop(num: int) -> Operation[None]:
+    """Delete a row without children, and all ancestors that were kept for it alone."""
+    gone = yield Statement(
+        "DELETE FROM responses WHERE num IN (WITH RECURSIVE up (num, parent) AS ("
+        "SELECT num, parent FROM responses WHERE num = $1 UNION ALL "
+        f"SELECT r.num, r.parent FROM responses r JOIN up ON r.num = up.parent WHERE r.state = {KEPT} "
+        "AND (SELECT count(*) FROM responses c WHERE c.parent = r.num) = 1) SELECT num FROM up) RETURNING num",
+        (num,),
+    )
+    yield Statement(
+        "DELETE FROM items WHERE response = ANY($1::bigint[])", ([each for (each,) in gone],)
+    )
+
+
+def forsaken(limit: int) -> Operation[int]:
+    """Delete kept rows that no child needs any more: two children that were removed at the same time leave one."""
+    rows = yield Statement(
+        f"SELECT num FROM responses r WHERE state = {KEPT} "
+        "AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.parent = r.num) LIMIT $1",
+        (limit,),
+    )
+    for (num,) in rows:
+        yield from drop(num)
+    return len(rows)

@@ -1,0 +1,421 @@
+"""The store, composed of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+from gateway.errors import StoreUnavailable
+from gateway.packing import pack, pack_json
+from gateway.protocols import (
+    Append,
+    CallRecord,
+    CompletionPage,
+    ConversationBounds,
+    ItemPage,
+    Notification,
+    Order,
+    StoredCompletion,
+    StoredResponse,
+)
+from gateway.sql import completions, conversations, leases, logs, responses, values
+from gateway.sql.event_follower import EventFollower
+from gateway.sql.event_writer import EventWriter
+from gateway.sql.outage import through_outage
+from gateway.sql.statements import CANCELS, Database, Operation, key
+from gateway.sql.tokens import Tokens
+from gateway.sql.upkeep import Bounds, Kind, Upkeep
+from gateway.wire.items import Item
+from gateway.wire.response import Conversation, ResponseStatus
+
+logger = logging.getLogger("gateway.stores")
+
+T = TypeVar("T")
+
+
+class SqlStore:
+    """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one database.
+
+    Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
+    used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.
+    Unfinished responses are never removed. Counting and removing run in the background, so a bound may be exceeded
+    briefly, by about a hundredth.
+    """
+
+    def __init__(
+        self, database: Database, bounds: Bounds, *, outage: float = 0.0, shared: bool = True
+    ) -> None:
+        """`outage`: seconds without the database that a running background response survives."""
+        self._database = database
+        self._ttl = bounds.ttl
+        self._outage = outage
+        self._shared = shared
+        self._tokens = Tokens()
+        self._follower = EventFollower(database, lambda: self._since)
+        self._writer = EventWriter(database, self._follower, self._tokens, outage=outage)
+        self._upkeep = Upkeep(database, bounds, self._removed)
+        self._cancelled = asyncio.Event()
+        self._used: dict[Kind, set[int]] = {}
+        self._touching: asyncio.Task[None] | None = None
+        # The time of the last use is stored no more often than this, so that reading seldom writes.
+        self._grain = min(60.0, bounds.ttl / 20)
+
+    @property
+    def shared(self) -> bool:
+        return self._shared
+
+    @property
+    def _since(self) -> float:
+        """What was not used later has expired."""
+        return self._database.now() - self._ttl
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[SqlStore]:
+        """Removes what has expired while the context is open. In the end, stores what is waiting."""
+        upkeep = asyncio.create_task(self._upkeep.run())
+        try:
+            yield self
+        finally:
+            upkeep.cancel()
+            with suppress(asyncio.CancelledError):
+                await upkeep
+            await self._writer.close()
+            if self._touching is not None:
+                await self._touching
+
+    def heard(self, names: Collection[str]) -> None:
+        """Another process has announced `names`; none: it may have announced anything."""
+        if not names:
+            self._follower.notify_all()
+            self._cancelled.set()
+            return
+        self._follower.notify(names)
+        if CANCELS in names:
+            self._cancelled.set()
+
+    def _removed(self, names: Collection[str]) -> None:
+        """Responses were removed, by key."""
+        if names:
+            self._follower.notify(names)
+            self._database.announce(names)
+
+    async def health(self) -> None:
+        await self._database.health()
+
+    async def put(self, record: StoredResponse) -> None:
+        written = responses.Written.of(record, self._tokens.next())
+        await self._write(lambda: responses.put(written, now=self._database.now(), ttl=self._ttl))
+        self._upkeep.stored(written.size)
+
+    async def advance(
+        self,
+        record: StoredResponse,
+        *,
+        expected: Collection[ResponseStatus],
+        attempt: int | None = None,
+    ) -> bool:
+        """Tolerates a short outage: the repeated call detects that it was already applied."""
+        await self._writer.wait_until_written(record.id)
+        written = responses.Written.of(record, self._tokens.next())
+        held = record.attempt if attempt is None else attempt
+        done = await through_outage(
+            lambda: self._write(
+                lambda: responses.put(
+                    written,
+                    now=self._database.now(),
+                    ttl=self._ttl,
+                    expected=expected,
+                    attempt=held,
+                )
+            ),
+            seconds=self._outage,
+        )
+        if done:
+            self._upkeep.stored(written.size)
+        return done
+
+    async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
+        found = await self._read(lambda: responses.get(response_id, owner, self._since))
+        if found is None:
+            return None
+        record, num, used = found
+        self._touch("responses", num, used)
+        return record
+
+    async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
+        found = await self._read(lambda: responses.history(response_id, owner, self._since))
+        if found is None:
+            return None
+        items, num, used = found
+        self._touch("responses", num, used)
+        return items
+
+    async def find_items(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, Item]:
+        if not item_ids:
+            return {}
+        wanted = frozenset(item_ids)
+        found, nums = await self._read(lambda: responses.find_items(wanted, owner, self._since))
+        for num in nums:
+            self._touch("responses", num, 0.0)
+        return found
+
+    async def find_results(
+        self, item_ids: Collection[str], *, owner: str | None = None
+    ) -> Mapping[str, CallRecord]:
+        if not item_ids:
+            return {}
+        wanted = frozenset(item_ids)
+        found, nums = await self._read(lambda: responses.find_results(wanted, owner))
+        for num in nums:
+            self._touch("responses", num, 0.0)
+        return found
+
+    async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
+        deleted = await self._write(lambda: responses.delete(response_id, owner, self._since))
+        if deleted:
+            self._writer.forget(response_id)
+            self._removed([key(response_id)])
+        return deleted
+
+    async def append_events(
+        self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
+    ) -> bool:
+        self._upkeep.stored(sum(map(len, events)), 0)
+        return await self._writer.append(response_id, events, last=last, attempt=attempt)
+
+    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
+        return self._writer.open_log(response_id, heard, attempt=attempt)
+
+    async def count_events(self, response_id: str) -> int:
+        await self._writer.wait_until_written(response_id)
+        return await self._read(lambda: logs.count(response_id, self._since))
+
+    def read_events(
+        self, response_id: str, *, after: int = -1
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        return self._follower.read(response_id, after)
+
+    async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
+        if response_ids:
+            ids = tuple(response_ids)
+            await self._write(lambda: leases.lease(holder, ids, seconds, self._database.now()))
+
+    async def release(self, holder: str, response_id: str) -> None:
+        await self._write(lambda: leases.release(holder, response_id))
+
+    async def take_orphans(
+        self, holder: str, *, seconds: float, limit: int = 100
+    ) -> Sequence[StoredResponse]:
+        return await self._write(lambda: leases.take(holder, seconds, limit, self._database.now()))
+
+    async def request_cancel(self, response_id: str) -> None:
+        await self._write(lambda: leases.request_cancel(response_id, self._database.now()))
+        self._cancelled.set()
+        self._database.announce([CANCELS])
+
+    async def cancel_requests(self) -> AsyncGenerator[str, None]:
+        """Waits while the database is unavailable, without losing requests."""
+        last = await self._read(leases.last_cancel)
+        start, seen, away = last, set[int](), False
+        while True:
+            self._cancelled.clear()
+            try:
+                found = await self._read(lambda: leases.cancels(last))  # noqa: B023  # awaited here
+                away = False
+            except StoreUnavailable as error:
+                if not away:
+                    logger.warning("requests to cancel are not heard: %s", error.message)
+                away = True
+                await asyncio.sleep(0.2)
+                continue
+            new = [(num, each) for num, each in found if num > start and num not in seen]
+            seen = {num for num, _ in found}
+            for num, response_id in new:
+                last = max(last, num)
+                yield response_id
+            if not new:
+                await self._cancelled.wait()
+
+    async def put_conversation(
+        self, conversation: Conversation, *, owner: str | None = None
+    ) -> None:
+        packed = pack(conversation)
+        await self._write(
+            lambda: conversations.put(
+                conversation.id, packed, owner, self._database.now(), self._ttl
+            )
+        )
+        self._upkeep.stored(len(packed))
+
+    async def get_conversation(
+        self, conversation_id: str, *, owner: str | None = None
+    ) -> Conversation | None:
+        return await self._of_conversation(
+            lambda: conversations.get(conversation_id, owner, self._since)
+        )
+
+    async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
+        return await self._write(lambda: conversations.delete(conversation_id, owner, self._since))
+
+    async def append_items(
+        self,
+        conversation_id: str,
+        items: Sequence[Item],
+        *,
+        owner: str | None = None,
+        bounds: ConversationBounds | None = None,
+    ) -> bool:
+        first: dict[str, Item] = {}
+        for item in items:
+            first.setdefault(item.id, item)
+        packed = conversations.packed_items(first)
+        done = await self._write(
+            lambda: conversations.append(
+                conversation_id, packed, owner, bounds, self._database.now(), self._ttl
+            )
+        )
+        self._upkeep.stored(sum(map(len, packed.values())), 0)
+        return done
+
+    async def list_items(
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        limit: int | None = None,
+        order: Order = "asc",
+        owner: str | None = None,
+    ) -> ItemPage | None:
+        return await self._of_conversation(
+            lambda: conversations.page(conversation_id, after, limit, order, owner, self._since)
+        )
+
+    async def get_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> Item | None:
+        return await self._of_conversation(
+            lambda: conversations.item(conversation_id, item_id, owner, self._since)
+        )
+
+    async def delete_item(
+        self, conversation_id: str, item_id: str, *, owner: str | None = None
+    ) -> bool:
+        return await self._write(
+            lambda: conversations.delete_item(
+                conversation_id, item_id, owner, self._database.now(), self._ttl
+            )
+        )
+
+    async def _of_conversation(
+        self, operation: Callable[[], Operation[tuple[T, int, float] | None]]
+    ) -> T | None:
+        found = await self._read(operation)
+        if found is None:
+            return None
+        value, num, used = found
+        self._touch("conversations", num, used)
+        return value
+
+    async def put_completion(self, record: StoredCompletion) -> None:
+        metadata, data = pack_json(record.completion.metadata), pack_json(record)
+        await self._write(lambda: completions.put(record, metadata, data, self._database.now()))
+        self._upkeep.stored(len(metadata) + len(data))
+
+    async def get_completion(
+        self, completion_id: str, *, owner: str | None = None
+    ) -> StoredCompletion | None:
+        found = await self._read(lambda: completions.get(completion_id, owner, self._since))
+        if found is None:
+            return None
+        record, num, used = found
+        self._touch("completions", num, used)
+        return record
+
+    async def update_completion(
+        self, completion_id: str, metadata: Mapping[str, str], *, owner: str | None = None
+    ) -> StoredCompletion | None:
+        return await self._write(
+            lambda: completions.update(
+                completion_id, metadata, owner, self._database.now(), self._ttl
+            )
+        )
+
+    async def delete_completion(self, completion_id: str, *, owner: str | None = None) -> bool:
+        return await self._write(lambda: completions.delete(completion_id, owner, self._since))
+
+    async def list_completions(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 20,
+        order: Order = "asc",
+        model: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> CompletionPage | None:
+        return await self._read(
+            lambda: completions.page(
+                after=after,
+                limit=limit,
+                order=order,
+                model=model,
+                metadata=metadata or {},
+                owner=owner,
+                since=self._since,
+            )
+        )
+
+    async def compare_and_set(
+        self,
+        name: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        seconds: float,
+        owner: str | None = None,
+    ) -> bytes | None:
+        return await self._write(
+            lambda: values.compare_and_set(
+                name, value, expected, seconds, owner, self._database.now()
+            )
+        )
+
+    async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
+        return await self._read(lambda: values.get(name, owner, self._database.now()))
+
+    async def _read(self, operation: Callable[[], Operation[T]]) -> T:
+        return await self._database.read(operation)
+
+    async def _write(self, operation: Callable[[], Operation[T]]) -> T:
+        return await self._database.write(operation)
+
+    def _touch(self, kind: Kind, num: int, used: float) -> None:
+        """Note that an entry was used, unless it was shortly before."""
+        if used > self._database.now() - self._grain:
+            return
+        self._used.setdefault(kind, set()).add(num)
+        if self._touching is None:
+            self._touching = asyncio.create_task(self._store_uses())
+
+    async def _store_uses(self) -> None:
+        try:
+            while self._used:
+                used, self._used = self._used, {}
+                await self._write(lambda: _touched(used, self._database.now()))  # noqa: B023  # awaited here
+        except StoreUnavailable as error:
+            logger.debug("the time of use could not be stored: %s", error.message)
+        finally:
+            self._touching = None
+
+
+def _touched(used: Mapping[Kind, Collection[int]], now: float) -> Operation[Any]:
+    yield from responses.touch(used.get("responses", ()), now)
+    for num in sorted(used.get("conversations", ())):
+        yield from conversations.touch(num, now)
+    for num in sorted(used.get("completions", ())):
+        yield from completions.touch(num, now)

@@ -1,0 +1,49 @@
+"""Configuration of the store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Number: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class SqliteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[stores.sqlite]`."""
+
+    path: Annotated[str, Meta(min_length=1)] | None = None
+    """The file; `~` is the home folder. Gateways of one machine with the same file share what they store. Default:
+    `litegate/store.sqlite` in `$XDG_STATE_HOME`, or in `~/.local/state`."""
+    ttl: Seconds = 30 * 86_400.0
+    """Seconds without use after which an entry is removed."""
+    max_responses: Number = 1_000_000
+    """Maximum number of responses. If this or one of the next three bounds is exceeded, the least recently used entries
+    of the owner with the highest usage are removed."""
+    max_conversations: Number = 1_000_000
+    """Maximum number of conversations."""
+    max_completions: Number = 1_000_000
+    """Maximum number of stored chat completions."""
+    max_bytes: Number = 4 << 30
+    """Maximum size of all of these together, events included, in bytes. The file is larger by about a third."""
+    synchronous: Literal["full", "normal"] = "full"
+    """`full`: what is acknowledged survives a loss of power. `normal`: it survives the end of the process only, and
+    writing does not wait for the disk."""
+    check: Literal["quick", "full", "off"] = "quick"
+    """How the file is checked for damage at the start: `quick` reads it once; `full` also compares the indexes."""
+    timeout: Seconds = 10.0
+    """Seconds to wait for another process that writes, or for a place in the queue of writes."""
+    readers: Annotated[int, Meta(ge=1, le=64)] = 4
+    """Number of threads that read."""
+
+    def file(self) -> Path:
+        """The database file."""
+        if self.path is not None:
+            return Path(self.path).expanduser()
+        state = os.environ.get("XDG_STATE_HOME", "")
+        # The specification of the variable: a relative path is ignored.
+        folder = Path(state) if Path(state).is_absolute() else Path("~/.local/state").expanduser()
+        return folder / "litegate" / "store.sqlite"

@@ -1,0 +1,102 @@
+"""The database of this process: a writer, and readers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from gateway.sdk.sql import Operation, Statement
+from gateway_sqlite.config import SqliteConfig
+from gateway_sqlite.connections import connect, run
+from gateway_sqlite.peers import Peers
+from gateway_sqlite.writer import MOST_WAITING, Writer, unavailable
+
+T = TypeVar("T")
+
+
+class SqliteDatabase:
+    """Satisfies `gateway.sdk.sql.Database` for the processes of one machine."""
+
+    def __init__(self, path: Path, config: SqliteConfig) -> None:
+        self._path = path
+        self._config = config
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._readers = ThreadPoolExecutor(config.readers, thread_name_prefix="sqlite-reader")
+        self._free = asyncio.Semaphore(MOST_WAITING)
+        self._writer = Writer(
+            lambda: self._connect(read_only=False),
+            timeout=config.timeout,
+        )
+        self.peers: Peers | None = None
+
+    async def close(self) -> None:
+        """Waits for running operations."""
+        await self._writer.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        async with self._free:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, self._read, operation)
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        return await self._writer.write(operation)
+
+    def now(self) -> float:
+        return time.time()
+
+    def announce(self, names: Collection[str]) -> None:
+        if self.peers is not None:
+            self.peers.announce(names)
+
+    async def health(self) -> None:
+        """After a failed transaction, tests whether the file can be written again."""
+        if self._writer.failing:
+            await self.write(_probe)
+        else:
+            await self.read(_nothing)
+
+    def _read(self, operation: Callable[[], Operation[T]]) -> T:
+        try:
+            connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._local.connection = self._connect(read_only=True)
+                self._opened.append(connection)
+            connection.execute("BEGIN")
+            try:
+                return run(connection, operation())
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise unavailable("read", error) from error
+
+    def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        if not self._path.exists():
+            # SQLite would create an empty one, and lose everything without a sign.
+            raise sqlite3.OperationalError("the file was removed")
+        return connect(
+            self._path,
+            timeout=self._config.timeout,
+            synchronous=self._config.synchronous,
+            read_only=read_only,
+        )
+
+
+def _nothing() -> Operation[None]:
+    yield Statement("SELECT 1")
+
+
+def _probe() -> Operation[None]:
+    """Write something, and remove it."""
+    yield Statement("INSERT INTO cancels (id, at) VALUES ('', 0)")
+    yield Statement("DELETE FROM cancels WHERE id = '' AND at = 0")

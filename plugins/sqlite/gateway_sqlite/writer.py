@@ -1,0 +1,186 @@
+"""The thread that writes: everything that was asked for meanwhile is one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from gateway.sdk import StoreUnavailable
+from gateway.sdk.sql import Operation
+from gateway_sqlite.connections import run
+
+logger = logging.getLogger("gateway_sqlite")
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 256
+"""Maximum number of operations in one transaction."""
+_OF_ONE: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+)
+"""Errors of one operation, which leave the others of its transaction as they are."""
+_VACUUM_SECONDS: Final = 60.0
+_VACUUM_PAGES: Final = 1000
+"""How often the writer gives free pages back to the file system, and how many at once."""
+MOST_WAITING: Final = 2048
+"""Maximum number of operations in the queue."""
+
+
+class _Job:
+    """An operation, and the future of its result."""
+
+    __slots__ = ("error", "future", "operation", "result")
+
+    def __init__(
+        self, operation: Callable[[], Operation[Any]], future: asyncio.Future[Any]
+    ) -> None:
+        self.operation = operation
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():  # its caller was cancelled
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Writer:
+    """Runs operations in the order of the calls. Each is acknowledged once it is committed."""
+
+    def __init__(
+        self, open_connection: Callable[[], sqlite3.Connection], *, timeout: float
+    ) -> None:
+        """`open_connection` is called in the thread, again after each failure of the disk."""
+        self._open = open_connection
+        self._timeout = timeout
+        self._connection: sqlite3.Connection | None = None
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._free = asyncio.Semaphore(MOST_WAITING)
+        self._shrinks = time.monotonic() + _VACUUM_SECONDS
+        self.failing = False
+        """Whether the last transaction failed."""
+        self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """The result of an operation, once it is committed."""
+        if self._free.locked():
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._free.acquire()
+            except TimeoutError:
+                raise StoreUnavailable(
+                    f"The store is too slow: {MOST_WAITING} writes are waiting. Retry, or send store: false."
+                ) from None
+        else:
+            await self._free.acquire()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(operation, future))
+        return await future
+
+    async def close(self) -> None:
+        """Finish what is waiting, and close the connection."""
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        while True:
+            batch: list[_Job] = []
+            job = self._jobs.get()
+            while job is not None:
+                batch.append(job)
+                if len(batch) == _AT_ONCE:
+                    break
+                try:
+                    job = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+            if batch:
+                self._run(batch)
+                self._settle(batch)
+            if job is None:
+                break
+        self._close()
+
+    def _run(self, batch: list[_Job]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                connection.execute("SAVEPOINT operation")
+                try:
+                    job.result = run(connection, job.operation())
+                except _OF_ONE as error:
+                    job.error = unavailable("write", error)
+                    connection.execute("ROLLBACK TO operation")
+                except sqlite3.Error:
+                    raise
+                except BaseException as error:
+                    job.error = error
+                    connection.execute("ROLLBACK TO operation")
+                connection.execute("RELEASE operation")
+            connection.execute("COMMIT")
+            self.failing = False
+            self._shrink(connection)
+        except BaseException as error:
+            # Nothing of this is stored. SQLite may have ended the transaction by itself, or be unable to: a new
+            # connection begins in a known state.
+            self._close()
+            self.failing = True
+            if not isinstance(error, sqlite3.Error):
+                logger.exception("the store's writer failed")
+            for job in batch:
+                job.error = unavailable("write", error)
+
+    def _shrink(self, connection: sqlite3.Connection) -> None:
+        """Give free pages back, now and then."""
+        if time.monotonic() < self._shrinks:
+            return
+        self._shrinks = time.monotonic() + _VACUUM_SECONDS
+        try:
+            connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+        except sqlite3.Error as error:
+            logger.debug("free pages could not be given back: %s", error)
+
+    def _settle(self, batch: list[_Job]) -> None:
+        def settle() -> None:
+            for job in batch:
+                self._free.release()
+                job.settle()
+
+        try:
+            batch[0].future.get_loop().call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop was closed, and nobody waits any more
+            logger.debug("%d results of the store were not needed any more", len(batch))
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.close()
+            except sqlite3.Error as error:
+                logger.debug("a connection could not be closed: %s", error)
+            self._connection = None
+
+
+def unavailable(what: str, error: BaseException) -> StoreUnavailable:
+    """The error for a failure of SQLite."""
+    failure = StoreUnavailable(
+        f"The store cannot {what} now (SQLite: {error}). Retry, or send store: false."
+    )
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,195 @@
+"""The file of the SQLite store: where it is, who may read it, its schema, damage and backups."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.sdk.sql import VERSIONS
+from gateway.testing.store_records import message, record
+from gateway_sqlite import SqliteConfig, open_sqlite
+from gateway_sqlite.connections import translated
+from gateway_sqlite.schema import prepare
+
+pytestmark = pytest.mark.anyio
+
+
+def config(path: Path) -> SqliteConfig:
+    return SqliteConfig(path=str(path))
+
+
+async def stored(path: Path) -> str:
+    """A file with one response; its id."""
+    made = record(output=[message("assistant", "secret")])
+    async with open_sqlite(config(path)) as store:
+        await store.put(made)
+    return made.id
+
+
+async def opening(path: Path) -> str:
+    """Why the file cannot be opened."""
+    with pytest.raises(ConfigurationError) as error:
+        async with open_sqlite(config(path)):
+            pass
+    return str(error.value)
+
+
+def test_it_lies_in_the_users_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert SqliteConfig().file() == tmp_path / "litegate/store.sqlite"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for nothing in ("", "relative/folder"):
+        monkeypatch.setenv("XDG_STATE_HOME", nothing)
+        assert SqliteConfig().file() == tmp_path / "home/.local/state/litegate/store.sqlite"
+    assert SqliteConfig(path="~/mine.sqlite").file() == tmp_path / "home/mine.sqlite"
+
+
+async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "store.sqlite"
+    async with open_sqlite(config(path)) as store:
+        await store.put(record())
+        for each in path.parent.iterdir():
+            assert each.stat().st_mode & 0o077 == 0 or each.suffix == ".lock", each
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    await stored(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {len(VERSIONS) + 1}")
+    assert "written by a newer release" in await opening(path)
+
+
+async def test_an_older_schema_is_migrated_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    kept = await stored(path)
+    later = (*VERSIONS, ("ALTER TABLE responses ADD COLUMN further TEXT", "CREATE TABLE more (num {identity})"))  # fmt: skip
+    for _ in range(2):
+        prepare(path, config(path), later)
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT id, further FROM responses").fetchall() == [(kept, None)]
+        assert database.execute("PRAGMA user_version").fetchone() == (len(later),)
+
+
+async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    kept = await stored(path)
+    broken = (*VERSIONS, ("CREATE TABLE more (num {identity})", "ALTER TABLE nothing ADD COLUMN x TEXT"))  # fmt: skip
+    with pytest.raises(ConfigurationError):
+        prepare(path, config(path), broken)
+    async with open_sqlite(config(path)) as store:
+        assert await store.get(kept) is not None
+
+
+async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    async with open_sqlite(config(path)) as store:
+        for _ in range(200):
+            await store.put(record(output=[message("assistant", "x" * 5000)]))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xa5" * 20_000)
+    assert "is damaged" in await opening(path)
+    path.write_bytes(b"not a database" * 1000)
+    assert "is damaged" in await opening(path)
+
+
+async def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    assert "another program" in await opening(path)
+    assert path.read_bytes() == before
+
+
+async def test_a_place_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert "path under [stores.sqlite]" in await opening(file / "store.sqlite")
+
+
+async def test_a_file_that_is_removed_is_not_made_anew(tmp_path: Path) -> None:
+    """An empty one would hide that everything is lost, until the next start."""
+    path = tmp_path / "store.sqlite"
+    async with open_sqlite(config(path)) as store:
+        await store.put(record())
+        path.unlink()
+        store._database._writer._close()  # type: ignore[attr-defined]  # as after a failure
+        with pytest.raises(StoreUnavailable):
+            await store.put(record())
+        with pytest.raises(StoreUnavailable):
+            await store.health()
+        assert not path.exists()
+
+
+async def test_a_backup_is_made_while_it_is_used(tmp_path: Path) -> None:
+    path, copy = tmp_path / "store.sqlite", tmp_path / "copy.sqlite"
+    command = [sys.executable, "-m", "gateway_sqlite", "backup", "--path", path, copy]
+    async with open_sqlite(config(path)) as store:
+        first = record()
+        await store.put(first)
+        done = asyncio.Event()
+
+        async def write() -> None:
+            while not done.is_set():
+                await store.put(record(output=[message("assistant", "x" * 1000)]))
+
+        writing = asyncio.create_task(write())
+        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        done.set()
+        await writing
+    assert ran.returncode == 0, ran.stderr
+    assert copy.stat().st_mode & 0o077 == 0
+    async with open_sqlite(SqliteConfig(path=str(copy), check="full")) as store:
+        assert await store.get(first.id) is not None
+    again = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert again.returncode == 1
+    assert "exists" in again.stderr
+
+
+async def test_a_process_that_was_killed_is_not_notified_for_ever(tmp_path: Path) -> None:
+    """Its socket stays in the folder, until the next notification."""
+    path = tmp_path / "store.sqlite"
+    folder = tmp_path / "store.sqlite.sockets"
+    folder.mkdir()
+    (folder / "1-dead").touch()
+    async with open_sqlite(config(path)) as store:
+        running = record(status="in_progress")
+        await store.put(running)
+        await store.append_events(running.id, [b"0"], last=True)
+        assert [each.name for each in folder.iterdir() if each.name == "1-dead"] == []
+    assert list(folder.iterdir()) == []
+
+
+async def test_too_much_at_once_waits_and_then_is_refused(tmp_path: Path) -> None:
+    """While another process writes: the queue is bounded, and nobody waits longer than `timeout`."""
+    path = tmp_path / "store.sqlite"
+    async with open_sqlite(SqliteConfig(path=str(path), timeout=0.2)) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            results = await asyncio.gather(
+                *(store.put(record()) for _ in range(3000)), return_exceptions=True
+            )
+            assert all(isinstance(each, StoreUnavailable) for each in results)
+            other.execute("ROLLBACK")
+        await store.health()
+        await store.put(record())
+
+
+def test_statements_are_translated() -> None:
+    assert (
+        translated(
+            "SELECT a FROM b WHERE c = ANY($1::text[]) AND d = $2::bytea FOR UPDATE SKIP LOCKED"
+        )
+        == "SELECT a FROM b WHERE c IN (SELECT value FROM json_each(?1)) AND d = ?2"
+    )
