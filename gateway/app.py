@@ -82,7 +82,7 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import refuse_handshake, responses_socket
-from gateway.runtime.access import Authenticator, check_access, is_loopback
+from gateway.runtime.access import Authenticator, check_access, is_loopback, principal_of
 from gateway.runtime.admission import Admission
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.keys import WatchedKeysFile
@@ -353,7 +353,10 @@ async def _limiter(
     config: ServerConfig, store: ResponseStore | None, stack: AsyncExitStack
 ) -> Limiter:
     counters = store if isinstance(store, LimitCounters) else None
-    if counters is None and store is not None and store.shared:
+    limited = config.keys_file is not None or any(
+        principal_of(key).limits.any for key in config.api_keys
+    )
+    if counters is None and store is not None and store.shared and limited:
         logger.warning(
             "the store '%s' cannot count: limits of API keys hold for each process by itself",
             config.store,

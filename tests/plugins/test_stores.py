@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from gateway.protocols import ResponseStore
-from gateway.testing import ResponseStoreContract, check_plugin
+from gateway.protocols import LimitCounters, ResponseStore
+from gateway.testing import LimitCountersContract, ResponseStoreContract, check_plugin
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
@@ -64,6 +64,16 @@ class TestStore(ResponseStoreContract):
     ) -> AsyncIterator[ResponseStore]:
         place = tmp_path_factory.mktemp(request.param)
         async with opened(request.param, request, place) as store:
+            yield store
+
+
+class TestLimitCounters(LimitCountersContract):
+    @pytest.fixture(params=["memory", "redis-cluster", "redis"])
+    async def limits_store(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> AsyncIterator[LimitCounters]:
+        async with opened(request.param, request, tmp_path) as store:
+            assert isinstance(store, LimitCounters)
             yield store
 
 

@@ -29,6 +29,8 @@ cluster, so that one script can write them.
 `litegate:values:{=owner}:value:NAME`, a string: a shared value. It expires by itself and is never evicted.
     `litegate:values:{=owner}`, a sorted set: an owner's values by expiry time (ms);
     `litegate:values:{=owner}:sizes`, a hash: their sizes in bytes, and the total under an empty name.
+`litegate:limits:{name}`, a hash: what a principal has used. r requests, t tokens, at the times ra, ta (ms); dt tokens on the day d.
+    `litegate:limits:{name}:running`, a sorted set: its running requests by the time until which they count.
 `litegate:completion:{chatcmpl-…}`, a hash: o owner, n model, k metadata, d the completion with its messages.
 `litegate:completions:=owner`, a sorted set: an owner's completions by time. Times are unique.
 

@@ -50,6 +50,11 @@ class Keys:
         own = f"{self._prefix}:values:{{{_tag('' if owner is None else '=' + owner)}}}"
         return [f"{own}:value:{name}", own, f"{own}:sizes"]
 
+    def limits(self, principal: str) -> list[str]:
+        """The counters of a principal, and its running requests."""
+        own = f"{self._prefix}:limits:{{{_tag(principal)}}}"
+        return [own, f"{own}:running"]
+
     def wake(self, process: str) -> str:
         """The stream by which a process interrupts its own blocking read."""
         return f"{self._prefix}:{{wake}}:{process}"

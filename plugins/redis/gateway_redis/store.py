@@ -12,8 +12,11 @@ from gateway.sdk import (
     CompletionPage,
     ConversationBounds,
     ItemPage,
+    Limits,
+    LimitState,
     Notification,
     Order,
+    SettledRequest,
     StoredCompletion,
     StoredResponse,
 )
@@ -26,6 +29,7 @@ from gateway_redis.event_writer import EventWriter
 from gateway_redis.keys import Keys
 from gateway_redis.leases import LeaseTable
 from gateway_redis.ledger import Ledger
+from gateway_redis.limits import LimitCounterTable
 from gateway_redis.responses import ResponseRecords
 from gateway_redis.server import MOST_BYTES, Server
 from gateway_redis.tokens import Tokens
@@ -47,6 +51,7 @@ class RedisStore:
         self._conversations = ConversationTable(server, keys, self._ledger, ttl=config.ttl)
         self._completions = CompletionTable(server, keys, config, self._ledger)
         self._values = ValueTable(server, keys)
+        self._limits = LimitCounterTable(server, keys)
 
     async def close(self) -> None:
         """Finish pending writes and stop waiting. The connections are not closed: the store does not own them."""
@@ -231,3 +236,14 @@ class RedisStore:
 
     async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
         return await self._values.get(name, owner)
+
+    async def admit_request(
+        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+    ) -> LimitState:
+        return await self._limits.admit(principal, request_id, limits, tokens, seconds)
+
+    async def settle_requests(self, ended: Sequence[SettledRequest]) -> None:
+        await self._limits.settle(ended)
+
+    async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
+        await self._limits.renew(running, seconds)

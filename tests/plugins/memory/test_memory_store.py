@@ -9,19 +9,12 @@ import random
 import pytest
 
 from gateway.protocols import CompletionPage
-from gateway.testing import LimitCountersContract
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
 
 pytestmark = pytest.mark.anyio
-
-
-class TestMemoryLimits(LimitCountersContract):
-    @pytest.fixture
-    def limits_store(self) -> MemoryStore:
-        return MemoryStore()
 
 
 class Clock:
