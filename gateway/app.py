@@ -26,6 +26,7 @@ from gateway.errors import (
     PayloadTooLarge,
 )
 from gateway.loop.fingerprint import with_fingerprint
+from gateway.media.file_reader import FileReader
 from gateway.media.reader import MediaReader
 from gateway.metrics import Metrics
 from gateway.plugin_checks import tool_server_mistake
@@ -324,6 +325,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         apis=apis,
         media=await _open_media(config, models, stack),
         limiter=await _limiter(config.server, store, stack),
+        documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
     )
     plugged = (*resources.values(), *(each.api for each in apis), *servers.values())
     for user in plugged:

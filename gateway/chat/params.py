@@ -49,9 +49,19 @@ def request_path(
 def _in_message(rest: Sequence[str | int]) -> Sequence[str | int]:
     match rest:
         case ["output" | "content", *below]:
-            return ["content", *below, *(["url"] if below[-1:] == ["image_url"] else [])]
+            return ["content", *_in_part(below)]
         case ["call_id"]:
             return ["tool_call_id"]
+        case _:
+            return rest
+
+
+def _in_part(rest: Sequence[str | int]) -> Sequence[str | int]:
+    match rest:
+        case [index, "image_url"]:
+            return [index, "image_url", "url"]
+        case [index, "file_data" | "file_url" | "file_id" as name]:
+            return [index, "file", name]
         case _:
             return rest
 

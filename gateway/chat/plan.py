@@ -16,7 +16,7 @@ from gateway.chat.store import CompletionToStore, to_store
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.media import media_resolver
+from gateway.loop.media import part_resolver
 from gateway.loop.param_paths import tool_params
 from gateway.loop.sampling import sampling_of
 from gateway.loop.text_format import structure_of, text_format_of
@@ -130,7 +130,7 @@ async def make_chat_plan(
             size=size,
             structure=structure_of(request, capabilities),
             tool_params=tool_params(request.tools or ()),
-            media=media_resolver(model, services, owner),
+            parts=part_resolver(model, services, owner),
         ),
         n=request.n or 1,
         style=_style(request, services, toolset, turn),

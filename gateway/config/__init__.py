@@ -6,6 +6,7 @@ from gateway.config.loading import load_config, model_name
 from gateway.config.structs import (
     ApiKey,
     Config,
+    DocumentsConfig,
     LogLevel,
     MediaConfig,
     ModelConfig,
@@ -19,6 +20,7 @@ __all__ = [
     "AllowedHosts",
     "ApiKey",
     "Config",
+    "DocumentsConfig",
     "LogLevel",
     "MediaConfig",
     "ModelConfig",

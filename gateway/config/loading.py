@@ -12,7 +12,14 @@ import msgspec
 
 from gateway.config.hub_names import hub_name_of
 from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
-from gateway.config.structs import Config, MediaConfig, ModelConfig, PluginsConfig, ServerConfig
+from gateway.config.structs import (
+    Config,
+    DocumentsConfig,
+    MediaConfig,
+    ModelConfig,
+    PluginsConfig,
+    ServerConfig,
+)
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
 from gateway.errors import ConfigurationError
 
@@ -28,6 +35,7 @@ _KNOWN = {
     "models": _MODEL_KEYS,
     "plugins": tuple(field.name for field in msgspec.structs.fields(PluginsConfig)),
     "media": tuple(field.name for field in msgspec.structs.fields(MediaConfig)),
+    "documents": tuple(field.name for field in msgspec.structs.fields(DocumentsConfig)),
 }
 
 
@@ -182,6 +190,7 @@ class _Layers:
         try:
             _refuse_nan(self.tables.get("server", {}), ("server",))
             _refuse_nan(self.tables.get("media", {}), ("media",))
+            _refuse_nan(self.tables.get("documents", {}), ("documents",))
             models = {
                 name: self._model(name, table) for name, table in self.tables["models"].items()
             }
@@ -198,6 +207,9 @@ class _Layers:
                 resources=copy.deepcopy(self.tables.get("resources", {})),
                 plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
                 media=decode_table(self.tables.get("media", {}), MediaConfig, ("media",)),
+                documents=decode_table(
+                    self.tables.get("documents", {}), DocumentsConfig, ("documents",)
+                ),
                 source=self.source,
             )
         except TableError as error:

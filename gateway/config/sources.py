@@ -13,8 +13,18 @@ from msgspec import Struct
 from gateway.config.tables import KeyPath, suggestion
 from gateway.errors import ConfigurationError
 
-SECTIONS = ("server", "models", "tools", "stores", "apis", "resources", "plugins", "media")
-FLAT_SECTIONS = ("server", "plugins", "media")
+SECTIONS = (
+    "server",
+    "models",
+    "tools",
+    "stores",
+    "apis",
+    "resources",
+    "plugins",
+    "media",
+    "documents",
+)
+FLAT_SECTIONS = ("server", "plugins", "media", "documents")
 """Sections that are one table, not a table of tables."""
 PREFIX = "GATEWAY_"
 

@@ -330,6 +330,33 @@ class MediaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Maximum number of redirects of one fetch."""
 
 
+class DocumentsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[documents]`: limits on the files in requests, which models read as text."""
+
+    max_files: Positive = 32
+    """Maximum number of files in the conversation of one request, earlier turns included."""
+    max_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 32 * 1024 * 1024
+    """Maximum size of one file in bytes, as it is sent, fetched or stored."""
+    max_text: Positive = 1_000_000
+    """Maximum number of characters of one file's text."""
+    max_total_text: Positive = 4_000_000
+    """Maximum number of characters of the text of all files of one request."""
+    max_pages: Positive = 2000
+    """Maximum number of pages of one PDF."""
+    max_page_images: Annotated[int, Meta(ge=1, le=1000)] = 20
+    """Maximum number of pages of all PDFs of one request that are shown as images."""
+    page_side: Annotated[int, Meta(ge=16, le=4096)] = 1536
+    """Length of the longer side of a page's image in pixels."""
+    seconds: Seconds = 30.0
+    """Seconds that reading one file may take."""
+    memory: Annotated[int, Meta(ge=134_217_728)] = 1_073_741_824
+    """Memory limit, in bytes, of a helper process that reads a file."""
+    processes: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Maximum number of helper processes that read files. Each reads one, and is started when it is needed."""
+    cache_bytes: Annotated[int, Meta(ge=0)] = 64 * 1024 * 1024
+    """Maximum total size, in bytes, of texts and pages that are kept for requests that contain a file again."""
+
+
 class PluginsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[plugins]`: which installed plugins may load, by the names of their entry points."""
 
@@ -355,5 +382,6 @@ class Config(Struct, frozen=True, kw_only=True):
     of that name is served if `server.apis` is not set."""
     plugins: PluginsConfig = PluginsConfig()
     media: MediaConfig = MediaConfig()
+    documents: DocumentsConfig = DocumentsConfig()
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""

@@ -7,7 +7,13 @@ import io
 from gateway.documents.failures import InvalidFile
 
 
-def pdf_text(content: bytes, most: int) -> str:
+def is_pdf(content: bytes) -> bool:
+    return b"%PDF-" in content[:1024]
+
+
+def pdf_text(content: bytes, most: int, max_pages: int | None = None) -> str:
+    """The text of a PDF, without most of what exceeds `most` characters. Raises `InvalidFile`, also for a PDF with more
+    than `max_pages` pages."""
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, PyPdfError
 
@@ -15,6 +21,8 @@ def pdf_text(content: bytes, most: int) -> str:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
             raise InvalidFile("The PDF is protected by a password.")
+        if max_pages is not None and (pages := len(reader.pages)) > max_pages:
+            raise InvalidFile(f"The PDF has {pages} pages. This server's limit is {max_pages}.")
         parts: list[str] = []
         length = 0
         for page in reader.pages:

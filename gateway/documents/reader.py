@@ -43,8 +43,10 @@ class DocumentReader:
         memory: int,
         max_text: int,
         preload: str = "gateway.documents.text",
+        max_result: int = 0,
     ) -> None:
-        """`seconds` and `memory` (bytes) limit each process, `max_text` the characters of a document. Raises
+        """`seconds` and `memory` (bytes) limit each process, `max_text` the characters of a document. A process imports
+        the module `preload`. `max_result` limits what a function returns besides text, in bytes. Raises
         `ConfigurationError` if a package is missing."""
         try:
             import lxml  # type: ignore[import-untyped]  # noqa: F401
@@ -58,7 +60,7 @@ class DocumentReader:
         self.pool: Final = ProcessPool(
             processes=processes,
             memory=memory,
-            max_result=max_text * _CHARACTER_BYTES + 1_048_576,
+            max_result=max_text * _CHARACTER_BYTES + max_result + 1_048_576,
             max_calls=1,
             preload=[preload],
         )

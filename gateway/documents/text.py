@@ -12,7 +12,7 @@ from typing import Final
 from gateway.documents.failures import InvalidFile, UnsupportedFile, too_long
 from gateway.documents.html import html_text
 from gateway.documents.office import office_text
-from gateway.documents.pdf import pdf_text
+from gateway.documents.pdf import is_pdf, pdf_text
 
 _HTML: Final = (".html", ".htm", ".xhtml")
 _ARCHIVE: Final = b"PK\x03\x04"
@@ -27,13 +27,21 @@ _BOMS: Final = (
 )
 
 
-def read_text(content: bytes, filename: str, most: int) -> str:
-    """The text of a file. Raises `InvalidFile`, also if the text exceeds `most` characters."""
+def read_text(
+    content: bytes,
+    filename: str,
+    most: int,
+    *,
+    max_pages: int | None = None,
+    may_be_empty: bool = False,
+) -> str:
+    """The text of a file. Raises `InvalidFile`, also if the text exceeds `most` characters or a PDF has more than
+    `max_pages` pages; and unless `may_be_empty`, if there is no text."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it logs many minor problems
     if not content:
         raise InvalidFile("The file is empty.")
-    if b"%PDF-" in content[:1024]:
-        text = pdf_text(content, most)
+    if is_pdf(content):
+        text = pdf_text(content, most, max_pages)
     elif content.startswith(_ARCHIVE):
         text = office_text(content, most)
     elif content.startswith(_COMPOUND):
@@ -48,11 +56,20 @@ def read_text(content: bytes, filename: str, most: int) -> str:
     # UTF-16 and PDF texts may contain lone surrogates.
     text = text.encode("utf-8", "replace").decode()
     text = text.replace("\x00", "").replace("\r\n", "\n")
-    if not text.strip():
+    if not text.strip() and not may_be_empty:
         raise InvalidFile("The file has no text.")
     if len(text) > most:
         raise too_long(most)
     return text
+
+
+def is_plain(content: bytes, filename: str) -> bool:
+    """Whether `read_text` merely decodes a file."""
+    return not (
+        is_pdf(content)
+        or content.startswith((_ARCHIVE, _COMPOUND))
+        or filename.lower().endswith(_HTML)
+    )
 
 
 def plain_text(content: bytes) -> str:

@@ -16,9 +16,9 @@ from gateway.assembly.logprobs import LogprobAligner
 from gateway.constraints import Constraint, Triggered
 from gateway.deltas import CallEnded, Delta
 from gateway.errors import EngineError, GatewayError, InvalidRequest, ParamPath
-from gateway.loop.media import check_media, with_media
+from gateway.loop.media import check_media
 from gateway.loop.param_paths import locate_fault
-from gateway.loop.rendering import render
+from gateway.loop.rendering import render_parts
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.sinks import ACCEPTED
 from gateway.loop.structure import enforced
@@ -26,7 +26,7 @@ from gateway.loop.text_stops import TextStops
 from gateway.loop.truncation import turn_starts, without_oldest
 from gateway.loop.usage import PromptCount, TokenCount
 from gateway.loop.writers import GenerationWriter, OutT, Sink
-from gateway.media.resolver import MediaResolver
+from gateway.media.part_resolver import PartResolver
 from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
@@ -49,6 +49,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """One prepared generation."""
 
     turn: Turn
+    """Without the images, sounds and documents; `request.turn` has them."""
     rendered: RenderedPrompt
     request: EngineRequest
 
@@ -69,8 +70,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The constraint on the final text, if the turn's text format cannot express it."""
     tool_params: Mapping[str, ParamPath] = {}
     """The places of the constraints of tools in the request, for errors. See `gateway.loop.param_paths.tool_params`."""
-    media: MediaResolver | None = None
-    """Finds the images and sounds of turns; None if the model takes none. From `gateway.loop.media.media_resolver`."""
+    parts: PartResolver | None = None
+    """Finds the images, sounds and documents of turns. From `gateway.loop.media.part_resolver`."""
     raw_stops: bool = False
     """Whether stop strings are matched by the engine in the raw output, instead of in the answer's text only (see
     `gateway.loop.text_stops`)."""
@@ -143,9 +144,9 @@ class Generator:
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
             check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)
             self._checked = turn
-        if settings.media is not None:
-            turn = await with_media(turn, settings.media)
-        rendered = await render(self.model.renderer, turn, size=settings.size)
+        shown, rendered = await render_parts(
+            self.model.renderer, turn, settings.parts, size=settings.size
+        )
         if isinstance(rendered.prompt, TokensPrompt) and rendered.prompt.media:
             check_media(rendered.prompt.media, self.model.engine)
         output_format = self.model.output_format
@@ -173,7 +174,7 @@ class Generator:
             priority=settings.priority,
             trace_headers=settings.trace_headers,
             hints=settings.hints,
-            turn=turn,
+            turn=shown,
             tail=rendered.tail,
         )
         return Generation(turn=turn, rendered=rendered, request=request)

@@ -1,32 +1,33 @@
-"""Images and sounds of a prompt."""
+"""Images, sounds and documents of a prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.media.resolver import MediaResolver
-from gateway.protocols import CountingEngine, Engine, PlacedMedia, TokensPrompt, Turn
+from gateway.media.file_resolver import FileResolver, data_url
+from gateway.media.part_resolver import PartResolver
+from gateway.protocols import CountingEngine, Engine, PlacedMedia, TokensPrompt
 from gateway.runtime.media import CAPABILITIES
 from gateway.runtime.services import ServedModel, Services
 
 
-def media_resolver(
-    model: ServedModel, services: Services, owner: str | None
-) -> MediaResolver | None:
-    """Finds the images and sounds in the turns of one answer; None if the model takes none."""
-    if not model.media_kinds or services.media is None:
-        return None
-    return services.media.resolver(owner or "", model.media_kinds)
-
-
-async def with_media(turn: Turn, media: MediaResolver | None) -> Turn:
-    """`turn` with the images and sounds of its items, if the model takes any."""
-    if media is None:
-        return turn
-    return msgspec.structs.replace(turn, media=await media.resolve(turn.items))
+def part_resolver(model: ServedModel, services: Services, owner: str | None) -> PartResolver:
+    """Finds what the turns of one answer of `model` show of images, sounds and documents."""
+    owner = owner or ""
+    capabilities = model.engine.capabilities
+    media = files = None
+    if model.media_kinds and services.media is not None:
+        media = services.media.resolver(owner, model.media_kinds)
+    if "files" not in capabilities and services.documents is not None:
+        by_tokens = "tokens" in capabilities
+        files = FileResolver(
+            services.documents,
+            owner,
+            shows_pages="image" in model.media_kinds if by_tokens else "images" in capabilities,
+            url_of=None if by_tokens else data_url,
+        )
+    return PartResolver(media=media, files=files)
 
 
 def check_media(media: Sequence[PlacedMedia], engine: Engine) -> None:

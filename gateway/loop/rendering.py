@@ -6,12 +6,29 @@ import asyncio
 
 import msgspec
 
+from gateway.errors import renamed_params
+from gateway.media.part_resolver import PartResolver
 from gateway.protocols import ApartRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
 from gateway.wire.content import text_of
 
 IN_THREAD = 200_000
 """Conversation size, in characters, above which rendering and tokenizing run in a thread."""
+
+
+async def render_parts(
+    renderer: PromptRenderer, turn: Turn, parts: PartResolver | None, *, size: int
+) -> tuple[Turn, RenderedPrompt]:
+    """Render `turn` with its images, sounds and documents. Returns also the turn that was rendered.
+
+    Errors name the parts of `turn`. For `size` see `render`.
+    """
+    if parts is None:
+        return turn, await render(renderer, turn, size=size)
+    shown = await parts.resolve(turn)
+    with renamed_params(shown.sent):
+        rendered = await render(renderer, shown.turn, size=size)
+    return shown.turn, shown.with_sent_params(rendered)
 
 
 async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> RenderedPrompt:

@@ -1,13 +1,14 @@
-"""Fetching images by URL: from allowed hosts, at checked addresses, within limits."""
+"""Fetching images and documents by URL: from allowed hosts, at checked addresses, within limits."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import httpx2
+from msgspec import Struct
 
 from gateway.config import MediaConfig
 from gateway.media.encoded import check_media_type, too_large
@@ -16,30 +17,48 @@ from gateway.net.guard import HostGuard, Resolve
 from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
 
 _LONGEST_URL: Final = 4096
-_HEADERS: Final = {
-    "user-agent": "litegate",
-    "accept": "image/png,image/jpeg,image/webp,image/gif,image/*;q=0.5",
-    "accept-encoding": "identity",
+_ACCEPT: Final = {
+    "image": "image/png,image/jpeg,image/webp,image/gif,image/*;q=0.5",
+    "file": "*/*",
 }
-"""All headers besides `Host`. Nothing of the client's request is sent."""
+_HEADERS: Final = {"user-agent": "litegate", "accept-encoding": "identity"}
+"""All headers besides `Host` and `Accept`. Nothing of the client's request is sent."""
+
+
+class Fetched(Struct, frozen=True):
+    """A fetched file."""
+
+    data: bytes
+    media_type: str
+    """As the server declares it; may be empty."""
 
 
 class Fetcher:
-    """Fetches images. Each has its own connections, without cookies, so that requests share no state."""
+    """Fetches files. Each has its own connections, without cookies, so that requests share no state."""
 
-    def __init__(self, config: MediaConfig, resolve: Resolve) -> None:
+    def __init__(
+        self,
+        config: MediaConfig,
+        resolve: Resolve,
+        *,
+        what: Literal["image", "file"] = "image",
+        max_bytes: int | None = None,
+    ) -> None:
+        """`what` is fetched: images, or files of any type. `max_bytes` replaces the limit of `config`."""
         self._config = config
+        self._what = what
+        self._max_bytes = config.max_bytes if max_bytes is None else max_bytes
         self._guard = _Guard(config, resolve)
         self._tls = httpx2.create_ssl_context()
 
-    async def fetch(self, url: str) -> bytes:
+    async def fetch(self, url: str) -> Fetched:
         """The file at `url`, after redirects. Raises `MediaRefused`."""
-        _check_url(url)
+        self._check_url(url)
         config = self._config
         transport = httpx2.AsyncHTTPTransport(verify=self._tls, trust_env=False)
         client = httpx2.AsyncClient(
-            transport=LimitedTransport(GuardedTransport(transport, self._guard), config.max_bytes),
-            headers=_HEADERS,
+            transport=LimitedTransport(GuardedTransport(transport, self._guard), self._max_bytes),
+            headers={**_HEADERS, "accept": _ACCEPT[self._what]},
             timeout=None,  # a timeout around the whole fetch applies
             follow_redirects=False,
             trust_env=False,
@@ -48,18 +67,20 @@ class Fetcher:
             async with asyncio.timeout(config.fetch_seconds), client:
                 return await self._follow(client, url)
         except TimeoutError:
-            raise _failed(f"it did not arrive within {config.fetch_seconds:g} seconds") from None
+            raise self._failed(
+                f"it did not arrive within {config.fetch_seconds:g} seconds"
+            ) from None
         except TooLarge:
-            raise MediaRefused(FILE_TOO_LARGE, too_large(config.max_bytes)) from None
+            raise MediaRefused(FILE_TOO_LARGE, too_large(self._max_bytes)) from None
         except httpx2.ConnectError as error:
             refused = str(error).removeprefix("refused: ")
             if refused != str(error):
                 raise MediaRefused(INVALID_URL, f"The URL is not fetched: {refused}.") from None
-            raise _failed("no connection could be made to its host") from None
+            raise self._failed("no connection could be made to its host") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-            raise _failed(f"the connection broke ({type(error).__name__})") from None
+            raise self._failed(f"the connection broke ({type(error).__name__})") from None
 
-    async def _follow(self, client: httpx2.AsyncClient, url: str) -> bytes:
+    async def _follow(self, client: httpx2.AsyncClient, url: str) -> Fetched:
         request: httpx2.Request | None = client.build_request("GET", url)
         for _ in range(self._config.max_redirects + 1):
             assert request is not None
@@ -69,20 +90,39 @@ class Fetcher:
                 if request is None:
                     return await self._body(response)
             # The body of a redirect is not read.
-            _check_url(str(request.url))
-        raise _failed("its URL redirects too often")
+            self._check_url(str(request.url))
+        raise self._failed("its URL redirects too often")
 
-    async def _body(self, response: httpx2.Response) -> bytes:
+    async def _body(self, response: httpx2.Response) -> Fetched:
         if response.status_code != 200:
-            raise _failed(f"its server answered with HTTP status {response.status_code}")
-        check_media_type(response.headers.get("content-type", ""))
+            raise self._failed(f"its server answered with HTTP status {response.status_code}")
+        media_type = response.headers.get("content-type", "")
+        if self._what == "image":
+            check_media_type(media_type)
         length = response.headers.get("content-length", "")
-        if length.isdecimal() and int(length[:20]) > self._config.max_bytes:
-            raise MediaRefused(FILE_TOO_LARGE, too_large(self._config.max_bytes))
+        if length.isdecimal() and int(length[:20]) > self._max_bytes:
+            raise MediaRefused(FILE_TOO_LARGE, too_large(self._max_bytes))
         content = bytearray()
         async for chunk in response.aiter_raw():
             content += chunk
-        return bytes(content)
+        return Fetched(bytes(content), media_type)
+
+    def _check_url(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https") or len(url) > _LONGEST_URL:
+            article = "an image" if self._what == "image" else "a file"
+            raise MediaRefused(
+                INVALID_URL, f"This is not the http(s) URL or the data: URL of {article}."
+            )
+        if parts.username is not None or parts.password is not None:
+            raise MediaRefused(INVALID_URL, "A URL with a user or a password is not fetched.")
+
+    def _failed(self, why: str) -> MediaRefused:
+        return MediaRefused(DOWNLOAD_FAILED, f"The {self._what} could not be downloaded: {why}.")
 
 
 class _Guard(HostGuard):
@@ -99,19 +139,3 @@ class _Guard(HostGuard):
 
     def allows_host(self, host: str, port: int) -> bool:
         return super().allows_host(host, port) and not self._denied.allows_host(host, port)
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or len(url) > _LONGEST_URL:
-        raise MediaRefused(INVALID_URL, "This is not the http(s) URL or the data: URL of an image.")
-    if parts.username is not None or parts.password is not None:
-        raise MediaRefused(INVALID_URL, "A URL with a user or a password is not fetched.")
-
-
-def _failed(why: str) -> MediaRefused:
-    return MediaRefused(DOWNLOAD_FAILED, f"The image could not be downloaded: {why}.")

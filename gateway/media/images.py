@@ -47,7 +47,7 @@ def read_image(data: bytes, max_pixels: int, max_side: int) -> tuple[bytes, str,
         try:
             with Image.open(io.BytesIO(data), formats=[kind]) as image:
                 _check_pixels(image, max_pixels)
-                return _encoded(_upright(image, max_side), lossless=_is_lossless(kind, data))
+                return encoded_image(_upright(image, max_side), lossless=_is_lossless(kind, data))
         except MediaRefused:
             raise
         except MemoryError:
@@ -143,7 +143,8 @@ def _opaque(image: Image.Image) -> Image.Image:
     return flat
 
 
-def _encoded(image: Image.Image, *, lossless: bool) -> tuple[bytes, str, int, int]:
+def encoded_image(image: Image.Image, *, lossless: bool) -> tuple[bytes, str, int, int]:
+    """An image file of `image`, with its media type, width and height. If `lossless`, a PNG unless that is very large."""
     width, height = image.size
     if lossless or width * height <= _SMALL:
         png = io.BytesIO()

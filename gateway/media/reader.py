@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection
 from hashlib import sha256
 from typing import Final, Protocol
-from weakref import WeakValueDictionary
 
 from gateway.config import MediaConfig
 from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
@@ -24,6 +23,7 @@ from gateway.media.refused import (
     MediaRefused,
 )
 from gateway.media.resolver import MediaResolver
+from gateway.media.shares import OwnerShares
 from gateway.media.sounds import read_sound
 from gateway.net.guard import Resolve, resolve
 from gateway.process_pool import (
@@ -98,9 +98,9 @@ class MediaReader:
                     "Fetching images (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
                 ) from error
             self._fetcher = Fetcher(config, resolve)
-        self._cache = MediaCache(config.cache_bytes)
-        self._fetches = _Shares()
-        self._decodes = _Shares()
+        self._cache = MediaCache[Media](config.cache_bytes, lambda media: len(media.data))
+        self._fetches = OwnerShares(_AT_ONCE)
+        self._decodes = OwnerShares(_AT_ONCE)
         largest = max(config.max_side, config.max_side_high)
         self._pool = ProcessPool(
             processes=config.decode_processes,
@@ -164,7 +164,7 @@ class MediaReader:
                 "This server fetches no images. Send the image as a data: URL, or have its host added to "
                 "media.allow_hosts in the server's configuration.",
             )
-        return await self._fetcher.fetch(url)
+        return (await self._fetcher.fetch(url)).data
 
     async def _file(self, file_id: str, owner: str) -> bytes:
         if not file_id:
@@ -290,16 +290,3 @@ def _hex_digest(data: bytes) -> str:
 def _decoded(text: str, start: int, max_bytes: int) -> tuple[bytes, bytes]:
     data = decode_base64(text, max_bytes, start)
     return data, _digest(data)
-
-
-class _Shares:
-    """Limits what each owner does at once."""
-
-    def __init__(self) -> None:
-        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    def of(self, owner: str) -> asyncio.Semaphore:
-        found = self._semaphores.get(owner)
-        if found is None:
-            found = self._semaphores[owner] = asyncio.Semaphore(_AT_ONCE)
-        return found

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from operator import is_
-from typing import Final
 
 from gateway.errors import InvalidRequest
+from gateway.media.concurrently import for_each
 from gateway.media.parts import MediaPart, media_parts
 from gateway.media.refused import FILE_TOO_LARGE, MediaRefused
 from gateway.protocols import Media, MediaKind, MediaSource
 from gateway.wire.items import Item
-
-_AT_ONCE: Final = 4
-"""Parts of one request that are read concurrently."""
 
 
 class MediaResolver:
@@ -72,27 +68,18 @@ class MediaResolver:
         return self._media
 
     async def _read_all(self, parts: Sequence[MediaPart]) -> dict[MediaSource, Media]:
-        """Read the parts concurrently. The first failure cancels the others."""
-        slots = asyncio.Semaphore(_AT_ONCE)
         found: dict[MediaSource, Media] = {}
         total = 0
 
         async def read(part: MediaPart) -> None:
             nonlocal total
-            async with slots:
-                media = await self._read_part(part)
+            media = await self._read_part(part)
             total += len(media.data)
             if total > self._max_total_bytes:
                 raise self._too_many_bytes(part)
             found[part.source] = media
 
-        tasks = [asyncio.ensure_future(read(part)) for part in parts]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await for_each(parts, read)
         return found
 
     async def _read_part(self, part: MediaPart) -> Media:

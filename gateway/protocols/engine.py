@@ -53,6 +53,7 @@ Capability: TypeAlias = Literal[
     "adapters",
     "images",  # takes images in prompts
     "audio",  # takes sounds in prompts
+    "files",  # takes files in messages as they are; other engines get their text
     "embeddings",  # is an EmbeddingEngine
     "rerank",  # is a ScoringEngine
 ]

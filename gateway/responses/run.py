@@ -20,7 +20,7 @@ from gateway.errors import (
     StoreUnavailable,
 )
 from gateway.loop.generation import Generation, GenerationSettings, Generator
-from gateway.loop.media import media_resolver
+from gateway.loop.media import part_resolver
 from gateway.loop.param_paths import tool_params
 from gateway.loop.run_scope import RunScope
 from gateway.loop.usage import expected_tokens, total
@@ -91,7 +91,7 @@ class ResponseRun:
             hints=plan.hints,
             size=plan.size,
             tool_params=tool_params(plan.response.tools),
-            media=media_resolver(plan.model, services, plan.owner),
+            parts=part_resolver(plan.model, services, plan.owner),
         )
         self._generator = Generator(
             plan.model,

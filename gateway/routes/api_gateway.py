@@ -11,7 +11,7 @@ from gateway.loop.api_choice import ApiChoice
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.choices import AnswerRun
 from gateway.loop.generation import Generation, GenerationSettings, Generator
-from gateway.loop.media import media_resolver, prompt_length
+from gateway.loop.media import part_resolver, prompt_length
 from gateway.loop.param_paths import tool_params
 from gateway.loop.sampling import with_defaults
 from gateway.loop.server_tool_loop import ServerToolLoop
@@ -191,7 +191,7 @@ def _settings(ask: GenerationRequest, model: ServedModel, services: Services) ->
         trace_headers=ask.trace_headers,
         size=ask.size,
         tool_params=tool_params(ask.tools),
-        media=media_resolver(model, services, ask.owner),
+        parts=part_resolver(model, services, ask.owner),
     )
 
 

@@ -12,8 +12,8 @@ from litestar.types import ASGIApp
 
 from gateway.assembly.included import as_listed, with_included
 from gateway.errors import InvalidRequest, NotFound, Unsupported
-from gateway.loop.media import media_resolver, prompt_length, with_media
-from gateway.loop.rendering import render
+from gateway.loop.media import part_resolver, prompt_length
+from gateway.loop.rendering import render_parts
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
 from gateway.responses.compaction import compacted, plan_compaction
 from gateway.responses.plan import make_plan
@@ -166,8 +166,9 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
         owner=owner_of(request),
     )
     with plan.request_params():
-        turn = await with_media(plan.turn, media_resolver(plan.model, services, plan.owner))
-        prompt = (await render(plan.model.renderer, turn, size=len(body))).prompt
+        parts = part_resolver(plan.model, services, plan.owner)
+        _, rendered = await render_parts(plan.model.renderer, plan.turn, parts, size=len(body))
+        prompt = rendered.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
                 f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",

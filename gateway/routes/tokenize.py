@@ -9,8 +9,8 @@ from litestar.types import ASGIApp
 
 from gateway.chat.plan import make_chat_plan
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.media import prompt_length, with_media
-from gateway.loop.rendering import render
+from gateway.loop.media import prompt_length
+from gateway.loop.rendering import render_parts
 from gateway.protocols import Tokenizer, TokensPrompt
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
@@ -81,8 +81,10 @@ async def _chat_tokens(
     """The tokens of the prompt, and its length with images and sounds."""
     plan = await make_chat_plan(convert_chat_request(raw), services, size=size, owner=owner)
     with plan.request_params():
-        turn = await with_media(plan.turn, plan.settings.media)
-        prompt = (await render(plan.model.renderer, turn, size=size)).prompt
+        _, rendered = await render_parts(
+            plan.model.renderer, plan.turn, plan.settings.parts, size=size
+        )
+        prompt = rendered.prompt
         if isinstance(prompt, TokensPrompt):
             return list(prompt.token_ids), await prompt_length(prompt, plan.model.engine)
     raise Unsupported("The engine of this model keeps its tokens to itself.", param="messages")

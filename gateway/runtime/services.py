@@ -16,6 +16,7 @@ from gateway.errors import (
     ModelNotFound,
     ServerShuttingDown,
 )
+from gateway.media.file_reader import FileReader
 from gateway.media.reader import MediaReader
 from gateway.metrics import Metrics
 from gateway.protocols import (
@@ -152,10 +153,12 @@ class Services:
         apis: Sequence[NamedApi] = (),
         media: MediaReader | None = None,
         limiter: Limiter | None = None,
+        documents: FileReader | None = None,
     ) -> None:
         """`hook` is the plugin manager's hook caller. `aliases` map further names to keys of `models`. `offered_tools`
         is keyed like `models`, `tool_tables` like `[tools.<name>]`. `limiter` counts requests of keys with limits; by
-        default, in this process. `media` reads images and sounds; None if no model takes any."""
+        default, in this process. `media` reads images and sounds; None if no model takes any. `documents` reads the
+        files of requests; without it, the renderers refuse them."""
         self.config = config
         self.models = {model.name: model for model in models}
         self.unopened = unopened
@@ -175,6 +178,7 @@ class Services:
         self.approvals = approvals
         self.apis = apis
         self.media = media
+        self.documents = documents
         self.conversation_bounds = ConversationBounds(
             config.server.max_conversation_items, config.server.max_conversation_bytes
         )

@@ -162,6 +162,8 @@ def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
         found.add("json_object")
     if takes.images:
         found.add("images")
+    if takes.files:
+        found.add("files")
     if config.extends("structured_outputs"):
         found |= {"regex", "lark", "gbnf"}
     return frozenset(found)

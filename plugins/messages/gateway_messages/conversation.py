@@ -6,15 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from gateway.sdk import CallRecord, InvalidRequest, ParamPath, Unsupported
+from gateway.sdk import CallRecord, InvalidRequest, ParamPath
 from gateway.sdk.wire import content, items
 from gateway_messages import blocks
 from gateway_messages.run_calls import run_call
 
 Unseal: TypeAlias = Callable[[str], str | None]
 """Returns the thinking text that a signature contains, or None if it contains none that can be decrypted here."""
+
+
+_Part: TypeAlias = content.InputText | content.InputImage | content.InputFile
 
 
 class Conversation(Struct, frozen=True):
@@ -25,16 +29,15 @@ class Conversation(Struct, frozen=True):
     results: Mapping[str, CallRecord]
     """What the model has read of server tool calls whose items do not contain it, by item id."""
     parts: Mapping[int, Sequence[ParamPath]] = {}
-    """For messages, by the index of their item: the path of the block that each part was made from."""
+    """For messages and results, by the index of their item: the path of the block that each part was made from."""
 
 
 def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversation:
     """Convert `messages` to items, in the order of their blocks.
 
     Visible thinking is used as it is, also if another server wrote it; hidden thinking of other servers is left
-    out. Images in a tool result follow it as a user message, because most model families accept only text as
-    results. Server tool calls without a result were truncated and are left out. Raises `InvalidRequest` for
-    results without a call and for client tool calls without a result, `Unsupported` for files.
+    out. Server tool calls without a result were truncated and are left out. Raises `InvalidRequest` for results
+    without a call and for client tool calls without a result.
     """
     reader = _Reader(unseal)
     for index, message in enumerate(messages):
@@ -84,9 +87,9 @@ class _Reader:
                     made = content.OutputText if role == "assistant" else content.InputText
                     self._part(made(text=text), param)
             case blocks.ImageBlock():
-                self._part(_image(block, param), param)
+                self._part(_image(block), param)
             case blocks.DocumentBlock():
-                for part in _document(block, param):
+                for part in _document(block):
                     self._part(part, param)
             case blocks.SearchResultBlock():
                 self._part(_search_result(block), param)
@@ -153,81 +156,84 @@ class _Reader:
                 f"There is no 'tool_use' block with the id '{block.tool_use_id}' in the message before.",
                 param=(*param, "tool_use_id"),
             )
-        parts = _result_parts(block, param)
-        text = "\n".join(part.text for part in parts if isinstance(part, content.InputText))
-        if block.is_error:
-            text = f"Error: {text}" if text else "Error"
-        self._add(items.FunctionCallOutput(call_id=block.tool_use_id, output=text), param)
-        for part in parts:
-            if isinstance(part, content.InputImage):
-                self._part(part, param)
+        parts, origins = _result_parts(block, param)
+        output: str | list[content.ToolOutputContent] = parts
+        if all(isinstance(part, content.InputText) for part in parts):
+            output = "\n".join(part.text for part in parts if isinstance(part, content.InputText))
+            if block.is_error:
+                output = f"Error: {output}" if output else "Error"
+        else:
+            if block.is_error and isinstance(first := parts[0], content.InputText):
+                parts[0] = content.InputText(text=f"Error: {first.text}")
+            elif block.is_error:
+                parts.insert(0, content.InputText(text="Error"))
+                origins.insert(0, param)
+            self.part_origins[len(self.items)] = origins
+        self._add(items.FunctionCallOutput(call_id=block.tool_use_id, output=output), param)
 
 
 def _result_parts(
     block: blocks.ToolResultBlock, param: ParamPath
-) -> list[content.InputText | content.InputImage]:
+) -> tuple[list[content.ToolOutputContent], list[ParamPath]]:
+    """The parts of a result, and the path of the block that each was made from."""
     if block.content is None:
-        return []
+        return [], []
     if isinstance(block.content, str):
-        return [content.InputText(text=block.content)]
-    parts: list[content.InputText | content.InputImage] = []
+        return [content.InputText(text=block.content)], [param]
+    parts: list[content.ToolOutputContent] = []
+    origins: list[ParamPath] = []
     for index, each in enumerate(block.content):
-        where = (*param, "content", index)
         match each:
             case blocks.TextBlock(text=text):
-                parts.append(content.InputText(text=text))
+                made: Sequence[_Part] = [content.InputText(text=text)]
             case blocks.ImageBlock():
-                parts.append(_image(each, where))
+                made = [_image(each)]
             case blocks.DocumentBlock():
-                parts += _document(each, where)
+                made = _document(each)
             case blocks.SearchResultBlock():
-                parts.append(_search_result(each))
+                made = [_search_result(each)]
             case blocks.ToolReferenceBlock(tool_name=name):
                 # The definition of the tool is at the beginning of the prompt, with the others.
-                parts.append(content.InputText(text=f"The tool {name} is available."))
-    return parts
+                made = [content.InputText(text=f"The tool {name} is available.")]
+        parts += made
+        origins += [(*param, "content", index)] * len(made)
+    return parts, origins
 
 
-def _image(block: blocks.ImageBlock, param: ParamPath) -> content.InputImage:
+def _image(block: blocks.ImageBlock) -> content.InputImage:
     match block.source:
         case blocks.Base64Source(media_type=media_type, data=data):
             return content.InputImage(image_url=f"data:{media_type};base64,{data}")
         case blocks.UrlSource(url=url):
             return content.InputImage(image_url=url)
-        case blocks.FileSource():
-            raise _no_files(param)
+        case blocks.FileSource(file_id=file_id):
+            return content.InputImage(file_id=file_id)
 
 
-def _document(
-    block: blocks.DocumentBlock, param: ParamPath
-) -> list[content.InputText | content.InputImage]:
+def _document(block: blocks.DocumentBlock) -> Sequence[_Part]:
     head = "".join(f"{line}\n" for line in (block.title, block.context) if line)
     match block.source:
         case blocks.TextSource(data=text) | blocks.ContentSource(content=str(text)):
             return [content.InputText(text=head + text)]
         case blocks.ContentSource(content=list(inner)):
-            parts: list[content.InputText | content.InputImage] = []
-            for index, each in enumerate(inner):
-                if isinstance(each, blocks.TextBlock):
-                    parts.append(content.InputText(text=each.text))
-                else:
-                    parts.append(_image(each, (*param, "source", "content", index)))
+            parts = [
+                content.InputText(text=each.text)
+                if isinstance(each, blocks.TextBlock)
+                else _image(each)
+                for each in inner
+            ]
             return [content.InputText(text=head.rstrip("\n")), *parts] if head else parts
-        case blocks.FileSource():
-            raise _no_files(param)
-        case _:
-            raise Unsupported(
-                "Could not process PDF: documents are taken as text here. Send a source of type 'text', or of type 'content'.",
-                param=(*param, "source", "type"),
-            )
+        case blocks.Base64Source(media_type=media_type, data=data):
+            file = content.InputFile(file_data=f"data:{media_type};base64,{data}")
+        case blocks.UrlSource(url=url):
+            file = content.InputFile(file_url=url)
+        case blocks.FileSource(file_id=file_id):
+            file = content.InputFile(file_id=file_id)
+    if block.title:
+        file = msgspec.structs.replace(file, filename=block.title)
+    return [content.InputText(text=block.context), file] if block.context else [file]
 
 
 def _search_result(block: blocks.SearchResultBlock) -> content.InputText:
     said = "\n".join(part.text for part in block.content)
     return content.InputText(text=f"{block.title}\n{block.source}\n{said}")
-
-
-def _no_files(param: ParamPath) -> Unsupported:
-    return Unsupported(
-        "Files are not kept here. Send the content itself.", param=(*param, "source", "type")
-    )

@@ -33,7 +33,7 @@ class ConvertedRequest(Struct, frozen=True):
     tools: ToolSelection
     """The tools, each with its origin."""
     parts: Mapping[int, Sequence[ParamPath]] = {}
-    """For messages of the turn, by the index of their item: the path of the block that each part was made from."""
+    """For messages and results of the turn, by the index of their item: the path of the block that each part was made from."""
 
 
 def convert_request(

@@ -32,7 +32,7 @@ def request_path(
     """The place in `request` of `path`, which is a place in the generation request that was made from it. Empty for
     what is not in the request."""
     match path:
-        case ("input", int(index), "content", int(part), *_) if index in wanted.parts:
+        case ("input", int(index), "content" | "output", int(part), *_) if index in wanted.parts:
             return wanted.parts[index][part]
         case ("input", int(index), *_):
             return wanted.origins[index] if index < len(wanted.origins) else ()

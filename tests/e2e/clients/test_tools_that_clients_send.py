@@ -120,7 +120,6 @@ PIXEL = "data:image/png;base64,aGVsbG8="
         {"type": "input_image", "image_url": PIXEL},
         {"type": "input_image", "image_url": PIXEL, "file_id": None, "detail": None},
         {"type": "input_image", "file_id": "file_1", "detail": "auto"},
-        {"type": "input_file", "file_data": "data:text/plain;base64,aGVsbG8=", "filename": "a.txt"},
         {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "wav"}},
     ],
     ids=json.dumps,
@@ -132,6 +131,13 @@ def test_a_text_model_refuses_what_is_no_text(refused: Any, part: dict[str, Any]
     assert error["param"].startswith("input")
     kind = part["type"].removeprefix("input_")
     assert kind in error["message"]
+
+
+@pytest.mark.parametrize("data", ["data:text/plain;base64,aGVsbG8=", "aGVsbG8="])
+def test_a_text_model_reads_a_file(respond: Any, data: str) -> None:
+    part = {"type": "input_file", "file_data": data, "filename": "a.txt", "detail": None}
+    answer = respond({"input": [{"role": "user", "content": [part]}]})
+    assert said(answer) == "[File: a.txt]\nhello\n[End of file: a.txt]"
 
 
 def test_a_text_model_refuses_an_image_of_chat(refused: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.config import (
     ApiKey,
+    DocumentsConfig,
     MediaConfig,
     ModelConfig,
     PluginsConfig,
@@ -31,6 +32,7 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     "[models.<name>.sampling]": SamplingDefaults,
     "[plugins]": PluginsConfig,
     "[media]": MediaConfig,
+    "[documents]": DocumentsConfig,
 }
 
 

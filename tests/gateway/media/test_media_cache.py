@@ -14,6 +14,10 @@ def media(size: int) -> Media:
     return Media(kind="image", data=bytes(size), media_type="image/png", sha256="00")
 
 
+def size(each: Media) -> int:
+    return len(each.data)
+
+
 class Maker:
     """Makes media when it is told to, and counts."""
 
@@ -40,7 +44,7 @@ async def settle() -> None:
 
 def test_concurrent_calls_make_media_once() -> None:
     async def body() -> None:
-        cache, maker = MediaCache(100), Maker()
+        cache, maker = MediaCache[Media](100, size), Maker()
         calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(5)]
         await settle()
         maker.go.set()
@@ -54,7 +58,7 @@ def test_concurrent_calls_make_media_once() -> None:
 
 def test_the_least_recently_used_goes_first() -> None:
     async def body() -> None:
-        cache, maker = MediaCache(30), Maker(10)
+        cache, maker = MediaCache[Media](30, size), Maker(10)
         maker.go.set()
         for key in ("a", "b", "c", "a", "d"):
             await cache.get(key, maker)
@@ -71,7 +75,7 @@ def test_the_least_recently_used_goes_first() -> None:
 @pytest.mark.parametrize("limit", [0, 9])
 def test_what_is_larger_than_the_cache_is_not_kept(limit: int) -> None:
     async def body() -> None:
-        cache, maker = MediaCache(limit), Maker(10)
+        cache, maker = MediaCache[Media](limit, size), Maker(10)
         maker.go.set()
         await cache.get("a", maker)
         await cache.get("a", maker)
@@ -83,7 +87,7 @@ def test_what_is_larger_than_the_cache_is_not_kept(limit: int) -> None:
 
 def test_a_cancelled_call_leaves_the_others_their_result() -> None:
     async def body() -> None:
-        cache, maker = MediaCache(100), Maker()
+        cache, maker = MediaCache[Media](100, size), Maker()
         calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(3)]
         await settle()
         calls[0].cancel()
@@ -98,7 +102,7 @@ def test_a_cancelled_call_leaves_the_others_their_result() -> None:
 
 def test_the_last_cancelled_call_ends_the_work_and_the_next_starts_it_anew() -> None:
     async def body() -> None:
-        cache, maker = MediaCache(100), Maker()
+        cache, maker = MediaCache[Media](100, size), Maker()
         calls = [asyncio.ensure_future(cache.get("a", maker)) for _ in range(2)]
         await settle()
         for call in calls:
@@ -122,7 +126,7 @@ def test_the_last_cancelled_call_ends_the_work_and_the_next_starts_it_anew() -> 
 
 def test_a_failure_reaches_all_and_is_not_kept() -> None:
     async def body() -> None:
-        cache = MediaCache(100)
+        cache = MediaCache[Media](100, size)
 
         async def fail() -> Media:
             await asyncio.sleep(0)

@@ -54,8 +54,8 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "an image of the assistant": (block("assistant", image(type="url", url="https://a.example")), 400, "invalid_request_error", "Invalid value for 'messages[1].content[0].type': 'image'. Supported values are: 'text', 'thinking', 'redacted_thinking', 'tool_use', 'server_tool_use', 'mcp_tool_use', 'web_search_tool_result', 'web_fetch_tool_result', 'code_execution_tool_result', 'bash_code_execution_tool_result', 'text_editor_code_execution_tool_result', 'mcp_tool_result', and 'mcp_tool_listing'."),
     "text without text": (block("user", {"type": "text"}), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].text'."),
     "image without data": (block("user", image(type="base64", media_type="image/png")), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].source.data'."),
-    "image of a file": (block("user", image(type="file", file_id="f")), 400, "invalid_request_error", "messages[1].content[0].source.type: Files are not kept here. Send the content itself."),
-    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0].source.type: Could not process PDF: documents are taken as text here. Send a source of type 'text', or of type 'content'."),
+    "image of a file": (block("user", image(type="file", file_id="f")), 400, "invalid_request_error", "Could not process image: messages[1].content[0]: This model takes no images. Send text."),
+    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0]: The PDF is broken: Stream has ended unexpectedly."),
     "a result without a call": (block("user", RESULT), 400, "invalid_request_error", "messages[1].content[0].tool_use_id: There is no 'tool_use' block with the id 't1' in the message before."),
     "a call without a result": (block("assistant", USE), 400, "invalid_request_error", "messages[1].content[0]: The message after a 'tool_use' block must have its 'tool_result': there is none for 't1'."),
     "a call with text as input": (block("assistant", {**USE, "input": "{}"}), 400, "invalid_request_error", "Invalid type for 'messages[1].content[0].input': expected an object, but got a string instead."),
@@ -167,13 +167,25 @@ def test_paths_and_methods_that_are_not_there(raw: httpx.Client) -> None:
 
 def test_what_the_model_cannot_take_is_told_by_its_block(raw: httpx.Client) -> None:
     eyes = block("user", {"type": "text", "text": "a"}, image(type="url", url="https://a.example"))
-    ears = block("assistant", USE)
-    ears["messages"].append({"role": "user", "content": [{**RESULT, "content": [image(type="url", url="u")]}]})  # fmt: skip
-    for body, where in ((eyes, "messages[1].content[1]"), (ears, "messages[2].content[0]")):
-        answer = raw.post("/v1/messages", json=body)
-        assert answer.status_code == 400
-        message = answer.json()["error"]["message"]
-        assert message.startswith(f"Could not process image: {where}: This model takes no images")
+    answer = raw.post("/v1/messages", json=eyes)
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    where = "messages[1].content[1]"
+    assert message.startswith(f"Could not process image: {where}: This model takes no images")
+
+
+def test_an_image_of_a_tool_is_a_note_for_a_model_that_does_not_see(raw: httpx.Client) -> None:
+    body = block("assistant", USE)
+    result = {**RESULT, "content": [image(type="url", url="u")]}
+    body["messages"].append({"role": "user", "content": [result]})
+    answer = raw.post("/v1/messages", json=body)
+    assert answer.status_code == 200
+    file = {"type": "document", "source": {"type": "file", "file_id": "f"}}
+    body["messages"][2]["content"] = [{**result, "content": [{"type": "text", "text": "a"}, file]}]
+    answer = raw.post("/v1/messages", json=body)
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert message.startswith("messages[2].content[0].content[1]: File ids cannot be resolved")
 
 
 def test_held_conversations_are_refused_in_the_words_that_clients_know(raw: httpx.Client) -> None:

@@ -60,8 +60,8 @@ def test_each_block_is_an_item_of_its_kind_and_neighbouring_texts_are_one_messag
         items.FunctionCall(call_id="1", name="f", arguments='{"é": null}'),
         items.FunctionCall(call_id="2", name="g", arguments="{}"),
         items.FunctionCallOutput(call_id="2", output=""),
-        items.FunctionCallOutput(call_id="1", output="Error: d"),
-        items.Message(role="user", content=[picture, content.InputText(text="e")]),
+        items.FunctionCallOutput(call_id="1", output=[content.InputText(text="Error: d"), picture]),
+        items.Message(role="user", content=[content.InputText(text="e")]),
     ]
     assert said.origins == [
         ("messages", 0, "content", 0),
@@ -71,8 +71,44 @@ def test_each_block_is_an_item_of_its_kind_and_neighbouring_texts_are_one_messag
         ("messages", 1, "content", 4),
         ("messages", 2, "content", 0),
         ("messages", 2, "content", 1),
-        ("messages", 2, "content", 1),
+        ("messages", 2, "content", 2),
     ]
+    assert said.parts[6] == [
+        ("messages", 2, "content", 1, "content", 0),
+        ("messages", 2, "content", 1, "content", 1),
+    ]
+
+
+def test_documents_are_files_with_their_titles() -> None:
+    sources: list[Any] = [
+        {"type": "base64", "media_type": "application/pdf", "data": "AA=="},
+        {"type": "url", "url": "https://a.example/a.pdf"},
+        {"type": "file", "file_id": "file-1"},
+        {"type": "text", "media_type": "text/plain", "data": "said"},
+        {"type": "content", "content": [{"type": "text", "text": "inner"}, IMAGE]},
+    ]
+    said = read(
+        {
+            "role": "user",
+            "content": [{"type": "document", "source": each, "title": "t", "context": "c"} for each in sources],
+        }
+    )  # fmt: skip
+    context = content.InputText(text="c")
+    assert isinstance(said.items[0], items.Message)
+    assert said.items[0].content == [
+        context,
+        content.InputFile(filename="t", file_data="data:application/pdf;base64,AA=="),
+        context,
+        content.InputFile(filename="t", file_url="https://a.example/a.pdf"),
+        context,
+        content.InputFile(filename="t", file_id="file-1"),
+        content.InputText(text="t\nc\nsaid"),
+        content.InputText(text="t\nc"),
+        content.InputText(text="inner"),
+        content.InputImage(image_url="data:image/png;base64,AA=="),
+    ]
+    at = [0, 0, 1, 1, 2, 2, 3, 4, 4, 4]
+    assert said.parts[0] == [("messages", 0, "content", index) for index in at]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=5))))

@@ -1,0 +1,29 @@
+"""Work on the parts of one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+PartT = TypeVar("PartT")
+
+_AT_ONCE: Final = 4
+"""Parts of one request that are read concurrently."""
+
+
+async def for_each(parts: Iterable[PartT], read: Callable[[PartT], Awaitable[None]]) -> None:
+    """Call `read` for the parts, some concurrently. The first failure cancels the others."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(part: PartT) -> None:
+        async with slots:
+            await read(part)
+
+    tasks = [asyncio.ensure_future(one(part)) for part in parts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,126 @@
+"""The parts of a conversation that are documents, and what a prompt shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Final
+
+from msgspec import UNSET, Struct
+
+from gateway.errors import ParamPath
+from gateway.protocols import Media, MediaSource
+from gateway.protocols.media import media_source
+from gateway.wire.content import InputFile, InputImage, InputText, MessageContent
+from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
+
+_LONGEST_NAME: Final = 200
+
+
+class FileSource(Struct, frozen=True, kw_only=True):
+    """What a part of a request says about its document. Parts with equal sources have equal documents."""
+
+    url: str = ""
+    file_id: str = ""
+    data: str = ""
+    """Base64, or a `data:` URL."""
+    filename: str = ""
+    shows_pages: bool = False
+    """Whether the pages of a PDF are wanted as images too."""
+
+
+class FilePart(Struct, frozen=True, kw_only=True):
+    """A part that is a document."""
+
+    source: FileSource
+    param: ParamPath
+    """Path of the part, as `("input", 3, "content", 0)`."""
+
+    @property
+    def value_param(self) -> ParamPath:
+        """Path of the value that names or contains the document."""
+        source = self.source
+        if source.data:
+            return (*self.param, "file_data")
+        return (*self.param, "file_url" if source.url else "file_id")
+
+
+class FileContent(Struct, frozen=True, kw_only=True):
+    """What a document contains."""
+
+    filename: str
+    text: str
+    pages: Sequence[Media] = ()
+
+    @property
+    def size(self) -> int:
+        """In bytes, approximately."""
+        return len(self.text) + sum(len(page.data) for page in self.pages)
+
+
+def file_source(part: InputFile) -> FileSource:
+    """The source of a part."""
+    return FileSource(
+        url=part.file_url or "",
+        file_id=part.file_id or "",
+        data=part.file_data or "",
+        filename=part.filename or "",
+        shows_pages=part.detail is not UNSET and part.detail == "high",
+    )
+
+
+def content_of(item: Item) -> tuple[str, Sequence[MessageContent]]:
+    """The parts of a message, or of the output of a client's tool, and the name of their field. Empty for other items."""
+    match item:
+        case Message(content=content):
+            return "content", content
+        case FunctionCallOutput(output=list(output)) | CustomToolCallOutput(output=list(output)):
+            return "output", output
+        case _:
+            return "", ()
+
+
+def file_parts(items: Sequence[Item]) -> Iterator[FilePart]:
+    """The documents in messages and in outputs of the client's tools."""
+    for index, item in enumerate(items):
+        field, content = content_of(item)
+        for at, part in enumerate(content):
+            if isinstance(part, InputFile):
+                yield FilePart(source=file_source(part), param=("input", index, field, at))
+
+
+def shown_parts(content: FileContent, pages: Sequence[str]) -> list[InputText | InputImage]:
+    """The parts that stand for a document in a prompt: its text, between lines with its name, and images of its pages,
+    by their URLs."""
+    return [
+        InputText(text=marked(content.filename, content.text)),
+        *(InputImage(image_url=url) for url in pages),
+    ]
+
+
+def marked(filename: str, text: str) -> str:
+    """`text` between lines that name its file. The last of these lines occurs only once."""
+    name = plain_name(filename)
+    end = f"[End of file: {name}]"
+    if end in text:
+        # A text cannot contain its own hash.
+        name = f"{name} {sha256(text.encode()).hexdigest()[:16]}"
+        end = f"[End of file: {name}]"
+    return f"[File: {name}]\n{text}\n{end}"
+
+
+def plain_name(filename: str) -> str:
+    """A file's name in one line, without brackets and characters that cannot be seen."""
+    plain = "".join(each if each.isprintable() and each not in "[]" else " " for each in filename)
+    return " ".join(plain[: 4 * _LONGEST_NAME].split())[:_LONGEST_NAME].strip() or "file"
+
+
+def page_url(page: Media) -> str:
+    """Stands for an image that the gateway has made, as the URL of its part. No request can name it: such URLs are
+    refused when images are read."""
+    return f"page:{page.sha256}"
+
+
+def page_source(page: Media) -> MediaSource:
+    """The source of the part that has `page_url`."""
+    return media_source(InputImage(image_url=page_url(page)))

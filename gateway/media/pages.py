@@ -1,0 +1,67 @@
+"""The text and the pages of documents. Runs in helper processes with limits on memory and time."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.documents.failures import InvalidFile, UnsupportedFile
+from gateway.documents.pdf import is_pdf
+from gateway.documents.text import read_text
+
+_SMALLEST: Final = 1e-3
+"""In points. Pages without a size exist in broken documents."""
+
+
+def read_document(
+    content: bytes, filename: str, max_text: int, max_pages: int, max_images: int, side: int
+) -> tuple[str, list[tuple[bytes, str, int, int]]]:
+    """The text of a document; and if `max_images` is not 0 and it is a PDF, images of its pages.
+
+    Each image is an encoded file with its media type, width and height; the longer side has `side` pixels. A PDF with
+    images of its pages may have no text. Raises `InvalidFile`, also for a PDF with more than `max_images` pages.
+    """
+    shows = bool(max_images) and is_pdf(content)
+    text = read_text(content, filename, max_text, max_pages=max_pages, may_be_empty=shows)
+    text = text.strip("\n")
+    return text, page_images(content, max_images, side) if shows else []
+
+
+def page_images(content: bytes, most: int, side: int) -> list[tuple[bytes, str, int, int]]:
+    """Images of the pages of a PDF, as `read_document` returns them."""
+    try:
+        import pypdfium2  # type: ignore[import-untyped]
+
+        from gateway.media.images import encoded_image
+    except ImportError:
+        raise UnsupportedFile(
+            "This server cannot show pages as images. Leave out 'detail', to send the text of the document."
+        ) from None
+    images = []
+    try:
+        with pypdfium2.PdfDocument(content) as document:
+            if (pages := len(document)) > most:
+                raise InvalidFile(
+                    f"The PDF has {pages} pages. This server shows at most {most} as images: send fewer, or leave out "
+                    "'detail', to send the text."
+                )
+            for page in document:
+                images.append(encoded_image(_drawn(page, side), lossless=True))
+                page.close()
+    except pypdfium2.PdfiumError as error:
+        raise InvalidFile(f"The pages of the PDF cannot be drawn: {error}.") from None
+    return images
+
+
+def _drawn(page: Any, side: int) -> Any:
+    """A page as an image of Pillow."""
+    width, height = page.get_size()
+    longer, shorter = max(width, height), min(width, height)
+    if not (shorter > _SMALLEST and longer < float("inf")):
+        raise InvalidFile("The PDF has a page without a size.")
+    bitmap = page.render(scale=side / longer, may_draw_forms=False)
+    # The renderer rounds sizes up.
+    return (
+        bitmap.to_pil()
+        .convert("RGB")
+        .crop((0, 0, min(bitmap.width, side), min(bitmap.height, side)))
+    )

@@ -1,0 +1,64 @@
+"""What the turns of one answer show of images, sounds and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from gateway.errors import ParamPath
+from gateway.media.file_resolver import FileResolver, ShownItems
+from gateway.media.resolver import MediaResolver
+from gateway.protocols import Media, MediaSource, RenderedPrompt, TokensPrompt, Turn
+from gateway.wire.items import Item
+
+
+class ShownTurn(Struct, frozen=True):
+    """A turn, as a prompt shows it."""
+
+    turn: Turn
+    shown: ShownItems
+
+    def sent(self, path: ParamPath) -> ParamPath:
+        """The place in the request of `path`, which is a place in `turn`."""
+        return self.shown.sent(path)
+
+    def with_sent_params(self, rendered: RenderedPrompt) -> RenderedPrompt:
+        """`rendered`, whose images and sounds name the parts of the request."""
+        prompt = rendered.prompt
+        if not (self.shown.origins and isinstance(prompt, TokensPrompt) and prompt.media):
+            return rendered
+        media = [
+            msgspec.structs.replace(each, param=self.sent(each.param)) for each in prompt.media
+        ]
+        return msgspec.structs.replace(
+            rendered, prompt=msgspec.structs.replace(prompt, media=media)
+        )
+
+
+class PartResolver:
+    """Finds what the turns of one answer show of images, sounds and documents."""
+
+    def __init__(self, *, media: MediaResolver | None, files: FileResolver | None) -> None:
+        """`media` is None for models that take none, `files` for those that take files as they are."""
+        self._media = media
+        self._files = files
+
+    async def resolve(self, turn: Turn) -> ShownTurn:
+        """`turn` with its images and sounds, and with the text of documents in their place.
+
+        Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
+        """
+        items: Sequence[Item] = turn.items
+        media: Mapping[MediaSource, Media] | None = None
+        if self._media is not None:
+            media = await self._media.resolve(items)
+        shown = ShownItems(items)
+        if self._files is not None:
+            shown = await self._files.resolve(items)
+            if shown.pages:
+                media = {**(media or {}), **shown.pages}
+        if media is None and shown.items is items:
+            return ShownTurn(turn, shown)
+        return ShownTurn(msgspec.structs.replace(turn, items=shown.items, media=media), shown)

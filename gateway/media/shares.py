@@ -1,0 +1,21 @@
+"""Each owner's share of what is done at once."""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakValueDictionary
+
+
+class OwnerShares:
+    """Limits what each owner does concurrently."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, owner: str) -> asyncio.Semaphore:
+        """The semaphore of an owner."""
+        found = self._semaphores.get(owner)
+        if found is None:
+            found = self._semaphores[owner] = asyncio.Semaphore(self._at_once)
+        return found
