@@ -179,8 +179,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Tool servers, by their names in `[tools.<name>]`, that chat completions may use. Their calls run without being
     shown to the client. `mcp` selects all MCP servers with `offer`, `mcp.<label>` a single one."""
     apis: list[str] | None = None
-    """Names of further APIs to serve; `[]` for none. Default: `messages` (the Anthropic Messages API), if installed,
-    those that belong to selected tools, such as the vector stores of `file_search`, and those with the name of a
+    """Names of further APIs to serve; `[]` for none. Default: `messages` (the Anthropic Messages API) and `console` (the
+    page at `/`), if installed, those that belong to selected tools, such as the vector stores of `file_search`, and those with the name of a
     resource that a tool needs or that has a table, such as `files`."""
     unavailable_tools: Literal["refuse", "omit"] = "refuse"
     """How to treat a tool that a request asks the server to run but that is not available, such as a web search without

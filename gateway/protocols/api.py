@@ -297,6 +297,9 @@ class Route(Struct, frozen=True, kw_only=True):
     header: str | None = None
     """A header name in lower case. The route then matches only requests with this header, and takes precedence over the
     gateway's own route."""
+    public: bool = False
+    """Whether the route needs no API key, as a page that asks its reader for one. Only for GET, on a path without
+    parameters; the request has no owner then, even if a key is sent."""
 
 
 class Api(Protocol):

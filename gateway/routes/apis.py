@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
 from litestar import Litestar
@@ -113,6 +113,20 @@ class ApiRoutes:
                 )
             )
 
+    def public_paths(self) -> Collection[str]:
+        """The paths that need no API key. Raises `ConfigurationError` if a path has a route that does."""
+        public = {entry.route.path for entry in self._entries if entry.route.public}
+        for entry in self._entries:
+            route = entry.route
+            if route.path in public and not (
+                route.public and route.method == "GET" and "{" not in route.path
+            ):
+                raise ConfigurationError(
+                    f"The API '{entry.api.name}' offers {route.method} {route.path}, which cannot be public: only GET can, on "
+                    "a path without parameters that has no other route."
+                )
+        return public
+
     async def by_header(self, request: HttpRequest) -> ASGIApp | None:
         """Route a request by header: the answer of the API that has this path with a header that the request has; None
         if there is none."""
@@ -143,6 +157,7 @@ def keep_apis(app: Litestar, services: Services) -> None:
     """Add the routes of the APIs in `services` to `app`. Raises `ConfigurationError` for invalid routes."""
     apis = ApiRoutes(services.apis)
     apis.register(app)
+    services.authenticator.open_paths(apis.public_paths())
     app.state["apis"] = apis
 
 

@@ -119,6 +119,10 @@ class Authenticator:
         """Whether requests may come from principals of different names."""
         return self._more_keys or len(self._by_name) > 1
 
+    def open_paths(self, paths: Iterable[str]) -> None:
+        """Let anyone use `paths`, without a key."""
+        self._open |= frozenset(paths)
+
     def tag(self, owner: str | None) -> str:
         """The owner's tag for engines: a keyed hash of the name. "" if there are no keys, or all keys have the same
         name."""

@@ -21,7 +21,7 @@ from gateway.plugins import PluginSet
 from gateway.startup.model_plan import ModelPlan, resolve_model
 from gateway.tools.available import check_allowed_tools
 
-STANDARD_APIS = ("messages",)
+STANDARD_APIS = ("messages", "console")
 """Further APIs that are served by default if they are installed."""
 
 

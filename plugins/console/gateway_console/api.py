@@ -1,0 +1,64 @@
+"""The routes of the console: static files. All that the page shows comes from the gateway's public API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from gateway.sdk import GatewayError, NotFound, Reply, Route, RouteRequest
+from gateway_console.files import PAGE, StaticFile
+
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cache-control": "no-cache",
+    "vary": "accept, accept-encoding",
+}
+"""Sent with every file. With `trusted-types 'none'`, browsers refuse every use of `innerHTML`. No image, style or
+connection leads elsewhere, so that a model's answer cannot send anything to another host."""
+
+
+class ConsoleApi:
+    """Satisfies `gateway.protocols.Api`."""
+
+    def __init__(self, files: Mapping[str, StaticFile]) -> None:
+        page = files[PAGE]
+        self.routes: Sequence[Route] = (
+            Route(method="GET", path="/", handle=_handler(page, for_browsers=True), public=True),
+            *(
+                Route(method="GET", path=f"/console/{name}", handle=_handler(file), public=True)
+                for name, file in sorted(files.items())
+                if file is not page
+            ),
+        )
+
+    def error(self, error: GatewayError, request_id: str) -> Reply:
+        return Reply.error(error)
+
+
+def _handler(
+    file: StaticFile, *, for_browsers: bool = False
+) -> Callable[[RouteRequest], Awaitable[Reply]]:
+    async def handle(request: RouteRequest) -> Reply:
+        if for_browsers and "text/html" not in request.headers.get("accept", ""):
+            # What a client of the API would get without the console.
+            raise NotFound("Invalid URL (GET /).", code="unknown_url")
+        headers = {**HEADERS, "etag": file.etag}
+        if request.headers.get("if-none-match") == file.etag:
+            return Reply(body=b"", status=304, content_type=file.content_type, headers=headers)
+        body = file.content
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            body = file.compressed
+            headers["content-encoding"] = "gzip"
+        return Reply(body=body, content_type=file.content_type, headers=headers)
+
+    return handle

@@ -1,0 +1,59 @@
+// Conversations are kept in this browser (IndexedDB), or in memory where the browser refuses.
+
+const NAME = "litegate-console";
+let opened = null;
+const memory = new Map();
+
+function database() {
+  opened ||= new Promise((resolve) => {
+    try {
+      const request = indexedDB.open(NAME, 1);
+      request.onupgradeneeded = () => request.result.createObjectStore("conversations", { keyPath: "id" });
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => resolve(null);
+    } catch {
+      resolve(null);
+    }
+  });
+  return opened;
+}
+
+async function act(mode, operation, fallback) {
+  const base = await database();
+  if (base === null) return fallback();
+  return new Promise((resolve, reject) => {
+    const transaction = base.transaction("conversations", mode);
+    const request = operation(transaction.objectStore("conversations"));
+    transaction.oncomplete = () => resolve(request.result);
+    transaction.onerror = () => reject(transaction.error);
+  });
+}
+
+export const conversations = {
+  /** All of them, the newest first. */
+  async all() {
+    const found = await act("readonly", (store) => store.getAll(), () => [...memory.values()]);
+    return found.sort((one, other) => other.updated - one.updated);
+  },
+  put: (conversation) => act("readwrite", (store) => store.put(conversation), () => memory.set(conversation.id, structuredClone(conversation))),
+  remove: (id) => act("readwrite", (store) => store.delete(id), () => memory.delete(id)),
+  clear: () => act("readwrite", (store) => store.clear(), () => memory.clear()),
+};
+
+/** Small preferences; never a key. */
+export const preferences = {
+  get(name, otherwise) {
+    try {
+      return JSON.parse(localStorage.getItem(`litegate.${name}`)) ?? otherwise;
+    } catch {
+      return otherwise;
+    }
+  },
+  set(name, value) {
+    try {
+      localStorage.setItem(`litegate.${name}`, JSON.stringify(value));
+    } catch {
+      // A full or forbidden storage: the preference lasts as long as the page.
+    }
+  },
+};

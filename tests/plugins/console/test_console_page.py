@@ -1,0 +1,410 @@
+"""The console in a real browser, against a running gateway."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.runtime.access import hash_key
+from gateway.testing.server import run_gateway
+
+from .chromium import Chromium, Page
+from .conftest import address
+
+pytestmark = pytest.mark.browser
+
+WEATHER = json.dumps([{"name": "get_weather", "description": "Get the weather in a city", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}])  # fmt: skip
+LAST = ".turn:last-child"
+SHOTS = os.environ.get("LITEGATE_SCREENSHOTS")
+"""A folder for screenshots of the documentation."""
+
+
+def choose(page: Page, model: str) -> None:
+    page.run(f"(() => {{ const select = document.querySelector('.model select'); select.value = '{model}'; select.dispatchEvent(new Event('change')); }})()")  # fmt: skip
+
+
+def ask(page: Page, text: str, model: str = "scripted") -> None:
+    choose(page, model)
+    page.type("#prompt", text)
+    page.press("Enter")
+
+
+def finished(page: Page, turns: int = 1) -> str:
+    """Wait until as many turns are complete. Returns the text of the last one's answer."""
+    page.wait(
+        f"document.querySelectorAll('.turn').length === {turns} && document.querySelector('{LAST} .stats')"
+    )
+    return page.text(f"{LAST} .answer")
+
+
+def section(page: Page, name: str) -> None:
+    """Open a section of the settings."""
+    page.run(
+        f"[...document.querySelectorAll('.section')].find((each) => each.textContent.startsWith('{name}')).open = true"
+    )
+
+
+def set_field(page: Page, label: str, value: str) -> None:
+    page.run(
+        "(() => { const label = [...document.querySelectorAll('label')].find((each) => each.textContent === "
+        f"{json.dumps(label)}); const field = document.getElementById(label.htmlFor); field.value = {json.dumps(value)}; "
+        "field.dispatchEvent(new Event('input')); field.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def check(page: Page, text: str) -> None:
+    page.run(
+        f"[...document.querySelectorAll('label.check')].find((each) => each.textContent.startsWith('{text}')).querySelector('input').click()"
+    )
+
+
+def button(page: Page, name: str) -> None:
+    """Press the last button of that name."""
+    page.run(
+        f"[...document.querySelectorAll('button')].filter((each) => each.getAttribute('aria-label') === '{name}' || each.innerText === '{name}').at(-1).click()"
+    )
+
+
+def shot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(Path(SHOTS) / f"{name}.png")
+
+
+def test_first_visit_to_a_streamed_answer(page: Page) -> None:
+    page.type("#prompt", "What is the capital of France?")
+    page.press("Enter")
+    shown = finished(page)
+    assert "The capital of France is Paris." in shown
+    for part in (" in", " out", "first token", "tokens/s"):
+        assert part in shown
+    assert page.text(".history .title") == "What is the capital of France?"
+    assert page.messages == []
+
+
+def test_a_conversation_goes_on_and_outlasts_a_reload(page: Page) -> None:
+    ask(page, "weather in Oslo")
+    finished(page)
+    ask(page, "Never mind: a person")
+    assert '"age": 36' in finished(page, 2)
+    page.reload()
+    assert '"age": 36' in finished(page, 2)
+    assert page.messages == []
+
+
+def test_a_tool_round_trip_with_the_tiny_model(page: Page) -> None:
+    section(page, "Tools")
+    set_field(page, "Functions", WEATHER)
+    ask(page, "What is the weather in Paris?", "tiny")
+    finished(page)
+    assert '"city": "Paris"' in page.text(f"{LAST} .card")
+    page.type(".results textarea", '{"temperature": 18, "sky": "sunny"}')
+    button(page, "Send results")
+    assert "18" in finished(page, 2)
+    assert not page.run(f"document.querySelector('{LAST} .results')")
+    assert page.messages == []
+
+
+def test_an_image_that_is_dropped_is_seen(page: Page, pictures: Mapping[str, bytes]) -> None:
+    data = base64.b64encode(pictures["I see a red circle."]).decode()
+    page.run(
+        f"(() => {{ const bytes = Uint8Array.from(atob('{data}'), (each) => each.charCodeAt(0)); const transfer = new DataTransfer(); "
+        "transfer.items.add(new File([bytes], 'circle.png', {type: 'image/png'})); "
+        "for (const type of ['dragenter', 'dragover', 'drop']) document.body.dispatchEvent(new DragEvent(type, {bubbles: true, cancelable: true, dataTransfer: transfer})); })()"
+    )
+    page.wait("document.querySelector('.chips li')")
+    ask(page, "What do you see?", "tiny")
+    assert "I see a red circle." in finished(page)
+    assert page.run(f"document.querySelector('{LAST} .bubble img').naturalWidth") == 128
+    assert page.messages == []
+
+
+def test_a_text_file_is_read_and_another_is_refused_with_the_servers_sentence(page: Page) -> None:
+    page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File(['the -3 degrees of it'], 'note.md', {type: 'text/markdown'})); dispatchEvent(Object.assign(new DragEvent('drop', {cancelable: true, dataTransfer: transfer}))); })()")  # fmt: skip
+    page.wait("document.querySelector('.chips li')")
+    ask(page, "What is in it?")
+    assert "It is -3 degrees in Oslo." in finished(page)
+    assert page.text(f"{LAST} .bubble .file") == "note.md"
+    page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File(['PK'], 'data.bin', {type: 'application/octet-stream'})); dispatchEvent(new DragEvent('drop', {cancelable: true, dataTransfer: transfer})); })()")  # fmt: skip
+    page.wait("document.querySelector('.chips li')")
+    ask(page, "And this?")
+    finished(page, 2)
+    assert page.text(f"{LAST} .notice.bad").strip()
+
+
+def test_stop_ends_the_answer_and_the_engine(page: Page, console: str) -> None:
+    ask(page, "go on forever")
+    page.wait(
+        f"document.querySelector('{LAST} .markdown')?.innerText.includes('more words more words')"
+    )
+    button(page, "Stop")
+    assert "Stopped." in finished(page)
+    running = 'gateway_running_requests{model="scripted"} 0.0'
+    page.wait(
+        f"fetch('/metrics').then((answer) => answer.text()).then((text) => text.includes({json.dumps(running)}))"
+    )
+    assert page.messages == []
+
+
+def test_a_background_run_survives_a_reload(page: Page) -> None:
+    section(page, "Run")
+    check(page, "In the background")
+    ask(page, "go slowly")
+    page.wait(
+        f"document.querySelector('{LAST} .markdown')?.innerText.includes('slow words slow words')"
+    )
+    # It is kept with the number of its last event.
+    page.wait("new Promise((resolve) => { const open = indexedDB.open('litegate-console'); open.onsuccess = () => { const all = open.result.transaction('conversations').objectStore('conversations').getAll(); all.onsuccess = () => resolve(Object.values(all.result[0]?.turns ?? {})[0]?.sequence > 4); }; })")  # fmt: skip
+    page.reload()
+    text = finished(page)
+    assert text.count("slow words") == 40
+    assert any("starting_after=" in url for url in page.requested)
+
+
+def test_cancelling_a_background_run(page: Page, console: str) -> None:
+    section(page, "Run")
+    check(page, "In the background")
+    ask(page, "go on forever")
+    page.wait(f"document.querySelector('{LAST} .markdown')?.innerText.includes('more words')")
+    button(page, "Stop")
+    assert "Stopped." in finished(page)
+
+
+def test_structured_output(page: Page) -> None:
+    section(page, "Output")
+    set_field(page, "Format", "json_schema")
+    set_field(
+        page,
+        "JSON schema",
+        '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
+    )
+    ask(page, "Tell me something")
+    finished(page)
+    assert json.loads(page.text(f"{LAST} .markdown"))["name"] is not None
+
+
+def test_invalid_settings_are_told_before_anything_is_sent(page: Page) -> None:
+    section(page, "Tools")
+    set_field(page, "Functions", "[{")
+    page.type("#prompt", "Hello")
+    page.press("Enter")
+    page.wait(
+        "document.querySelector('.composer .error').innerText.startsWith('Functions is not valid JSON')"
+    )
+    assert not any(url.endswith("/v1/responses") for url in page.requested)
+    assert page.run("document.querySelector('#prompt').value") == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("be busy", "The engine is busy. Try again."), ("break down", "failed on this request")],
+)
+def test_errors_are_shown_with_their_sentence(page: Page, asked: str, said: str) -> None:
+    ask(page, asked)
+    finished(page)
+    assert said in page.text(f"{LAST} .notice.bad")
+
+
+def test_branches(page: Page) -> None:
+    ask(page, "Hello one")
+    finished(page)
+    button(page, "Answer again")
+    page.wait("document.querySelector('.pager')?.innerText.includes('2/2')")
+    finished(page)
+    page.click("[aria-label='Edit and ask again']")
+    page.type(".edit textarea", "Hello two")
+    button(page, "Ask again")
+    page.wait("document.querySelector('.pager')?.innerText.includes('3/3')")
+    assert "Hello two" in finished(page)
+    page.click("[aria-label='Previous branch']")
+    page.wait("document.querySelector('.bubble').innerText === 'Hello one'")
+    page.reload()
+    assert "2/3" in page.text(".pager")
+    assert page.messages == []
+
+
+@pytest.mark.parametrize("language", ["Python", "curl", "Node"])
+def test_show_code_is_the_request(page: Page, console: str, language: str, tmp_path: Path) -> None:
+    choose(page, "scripted")
+    set_field(page, "Temperature", "0.5")
+    page.type("#prompt", 'Isn\'t it "-3 degrees"?')
+    button(page, "Code")
+    button(page, language)
+    code = page.text("[role=tabpanel]:not([hidden]) code")
+    assert console in code
+    if language == "Python":
+        out: dict[str, Any] = {}
+        printed: list[str] = []
+        exec(
+            compile(code, "code", "exec"), {"print": lambda *parts, **_: printed.extend(parts)}, out
+        )
+        out["client"].close()
+        assert "".join(printed) == "It is -3 degrees in Oslo."
+    elif language == "curl":
+        import subprocess
+
+        answer = subprocess.run(["sh", "-c", code], capture_output=True, text=True, check=True)
+        assert "response.completed" in answer.stdout
+
+
+def test_events_as_they_came(page: Page) -> None:
+    button(page, "Events")
+    ask(page, "Hello")
+    finished(page)
+    page.wait("document.querySelectorAll('.events li').length > 5")
+    types = page.run(
+        "[...document.querySelectorAll('.events .type')].map((each) => each.innerText)"
+    )
+    assert types[0] == "response.created"
+    assert types[-1] == "response.completed"
+
+
+def test_views_look_into_the_gateway(page: Page) -> None:
+    ask(page, "Hello")
+    finished(page)
+    page.click(f"{LAST} .stats a")
+    page.wait("document.querySelector('.view .item-list')")
+    assert "Hello" in page.text(".view")
+    assert "completed" in page.text(".view")
+    page.click("a[href='#/models']")
+    page.wait("document.querySelectorAll('.tile').length === 2")
+    assert "ready" in page.text(".tile")
+    page.click("a[href='#/server']")
+    page.wait("document.querySelector('.view table')")
+    assert "scripted" in page.text(".view table")
+    assert page.messages == []
+
+
+def test_a_stored_response_is_deleted(page: Page) -> None:
+    ask(page, "Hello")
+    finished(page)
+    page.click(f"{LAST} .stats a")
+    page.wait("document.querySelector('.view .item-list')")
+    address = page.run("location.hash")
+    button(page, "Delete")
+    page.wait("location.hash === '#/stored'")
+    page.run(f"location.hash = '{address}'")
+    page.wait("document.querySelector('.view .notice.bad')?.innerText.includes('not found')")
+
+
+def test_the_key_stays_in_the_tab(chromium: Chromium, tmp_path: Path) -> None:
+    server = {"api_keys": [{"name": "ada", "sha256": hash_key("secret-ada")}]}
+    with (
+        run_gateway(
+            {"models": {"m": {"engine": "scripted"}}, "server": server}, tmp_path
+        ) as running,
+        chromium.page() as page,
+    ):
+        page.open(f"{address(running)}/")
+        page.wait("document.querySelector('dialog[open]')")
+        page.type("dialog input", "wrong")
+        button(page, "Use this key")
+        page.wait("document.querySelector('dialog .error').innerText.includes('Incorrect API key')")
+        page.type("dialog input", "secret-ada")
+        button(page, "Use this key")
+        page.wait("!document.querySelector('dialog[open]')")
+        page.type("#prompt", "Hello")
+        page.press("Enter")
+        assert "Hello" in finished(page)
+        assert "secret-ada" not in page.run("JSON.stringify(localStorage)")
+        assert "secret-ada" not in page.run("location.href")
+        assert page.run("sessionStorage.getItem('litegate.key')") == "secret-ada"
+        assert not any("secret-ada" in url for url in page.requested)
+        assert httpx.get(f"{running.base_url}/models").status_code == 401
+
+
+def test_dark_and_light(page: Page) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page.dark(False)
+    light = page.run(ground)
+    page.dark(True)
+    dark = page.wait(f"{ground} !== '{light}' && {ground}")
+    page.wait("document.querySelector('[aria-label=\"Switch to light\"]')")
+    button(page, "Switch to light")
+    assert page.run(ground) == light
+    page.reload()
+    assert page.run(ground) == light
+    button(page, "Switch to dark")
+    assert page.run(ground) == dark
+
+
+def test_by_keyboard_alone(page: Page) -> None:
+    page.run("document.activeElement.blur()")
+    page.press("Tab")
+    assert page.run("document.activeElement.className") == "skip"
+    page.press("Enter")
+    page.wait("document.activeElement.id === 'prompt'")
+    page.call("Input.insertText", text="Hello")
+    page.press("Enter")
+    assert "Hello" in finished(page)
+
+
+def test_on_a_narrow_screen(page: Page) -> None:
+    page.resize(390, 800)
+    page.wait("!document.querySelector('.show-sidebar')")
+    ask(page, "sort a list")
+    finished(page)
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    page.wait("document.querySelector('.scroller').scrollWidth <= 390")
+    shot(page, "console-narrow")
+    button(page, "Settings, code and events")
+    page.wait("getComputedStyle(document.querySelector('.inspector')).display === 'flex'")
+    page.press("Escape")
+    page.wait("getComputedStyle(document.querySelector('.inspector')).display === 'none'")
+
+
+AXE = """
+axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+    .filter((each) => ["serious", "critical"].includes(each.impact))
+    .map((each) => `${each.id}: ${each.nodes.map((node) => node.target.join(" ") + " " + node.failureSummary).join("; ")}`))
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(page: Page, dark: bool) -> None:
+    file = Path(os.environ.get("LITEGATE_NODE_MODULES", "")) / "axe-core/axe.min.js"
+    if not file.is_file():
+        pytest.skip("LITEGATE_NODE_MODULES does not say where npm's axe-core is installed")
+    page.call("Page.setBypassCSP", enabled=True)
+    page.dark(dark)
+    page.reload()
+    page.run(file.read_text(encoding="utf-8") + "; 0")
+    section(page, "Tools")
+    set_field(page, "Functions", WEATHER)
+    assert page.run(AXE) == []
+    ask(page, "sort a list")
+    finished(page)
+    ask(page, "weather in Oslo")
+    finished(page, 2)
+    button(page, "Events")
+    assert page.run(AXE) == []
+    for view in ("stored", "models", "server"):
+        page.run(f"location.hash = '#/{view}'")
+        page.wait("document.querySelector('.view :is(table, .tile)')")
+        assert page.run(AXE) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_screenshots_for_the_documentation(page: Page, dark: bool) -> None:
+    page.dark(dark)
+    page.resize(1280, 820, 1.5)
+    set_field(page, "Functions", WEATHER)
+    ask(page, "How do I sort a list?")
+    finished(page)
+    name = "dark" if dark else "light"
+    shot(page, f"console-{name}")
+    ask(page, "What is the weather in Oslo?")
+    finished(page, 2)
+    button(page, "Code")
+    shot(page, f"console-tool-{name}")
+    for view in ("models", "stored", "server"):
+        page.run(f"location.hash = '#/{view}'")
+        page.wait("document.querySelector('.view :is(table, .tile)')")
+        shot(page, f"console-{view}-{name}")
+    assert page.messages == []

@@ -1,0 +1,88 @@
+"""What the console's routes answer, without a browser."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.testing.server import run_gateway
+from gateway_console.files import read_files
+
+ROOT = Path(__file__).parents[3]
+MODELS = {"m": {"engine": "scripted"}}
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with run_gateway({"models": MODELS}, tmp_path_factory.mktemp("console")) as running:
+        yield running.base_url.removesuffix("/v1")
+
+
+def test_a_browser_gets_the_page(url: str) -> None:
+    answer = httpx.get(url, headers=BROWSER)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "<title>Litegate</title>" in answer.text
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
+def test_a_client_of_the_api_sees_nothing_of_it(url: str, accept: str) -> None:
+    answer = httpx.get(url, headers={"accept": accept})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "unknown_url"
+
+
+def test_every_file_that_a_file_names_is_served(url: str) -> None:
+    names = set()
+    for file in read_files().values():
+        text = file.content.decode()
+        names |= set(re.findall(r'/console/([\w.-]+)"', text))
+        names |= set(re.findall(r'from "\./([\w.-]+)"', text))
+    assert len(names) > 10
+    for name in names:
+        answer = httpx.get(f"{url}/console/{name}")
+        assert answer.status_code == 200, name
+        assert answer.content == read_files()[name].content
+
+
+def test_a_file_that_a_browser_has_is_not_sent_again(url: str) -> None:
+    first = httpx.get(f"{url}/console/main.js")
+    again = httpx.get(f"{url}/console/main.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    plain = httpx.get(f"{url}/console/main.js", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.content == first.content
+
+
+def test_the_page_is_small_and_complete() -> None:
+    files = read_files()
+    assert sum(len(file.content) for file in files.values()) <= 300_000
+    for name, file in files.items():
+        outside = re.findall(r"https?://[\w.-]+", file.content.decode())
+        assert set(outside) <= {"http://www.w3.org"}, name
+
+
+def test_it_is_not_served_where_apis_leave_it_out(tmp_path: Path) -> None:
+    with run_gateway({"models": MODELS, "server": {"apis": []}}, tmp_path) as running:
+        url = running.base_url.removesuffix("/v1")
+        assert httpx.get(url, headers=BROWSER).status_code == 404
+        assert httpx.get(f"{url}/console/main.js").status_code == 404
+
+
+def test_the_wheel_has_the_files() -> None:
+    project = tomllib.loads((ROOT / "plugins/console/pyproject.toml").read_text())
+    assert project["tool"]["flit"]["module"]["name"] == "gateway_console"
+    assert (ROOT / "plugins/console/gateway_console/static/index.html").exists()
+
+
+def test_an_unknown_option_stops_the_start(tmp_path: Path) -> None:
+    config = {"models": MODELS, "apis": {"console": {"color": "blue"}}}
+    with pytest.raises(ConfigurationError, match="color"), run_gateway(config, tmp_path):
+        pass

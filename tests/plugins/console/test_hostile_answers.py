@@ -1,0 +1,98 @@
+"""Answers of models that try to take over the page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .chromium import Chromium, Page
+from .test_console_page import LAST, ask, finished
+
+pytestmark = pytest.mark.browser
+
+FORBIDDEN = (
+    "img, script, iframe, svg:not(.icon), style, object, embed, form, input, base, meta, link"
+)
+LINKS = f"[...document.querySelectorAll('{LAST} .answer a')].map((each) => each.href)"
+
+
+def test_nothing_of_a_hostile_answer_is_interpreted(page: Page, console: str) -> None:
+    ask(page, "hostile answer")
+    text = finished(page)
+    page.run("document.querySelector('.reasoning').open = true")
+    assert '<img src=x onerror="window.owned = 1">' in text
+    assert "<script>window.owned = 2</script>" in text
+    assert page.run(f"document.querySelectorAll('{LAST} .markdown :is({FORBIDDEN})').length") == 0
+    links = page.run(LINKS)
+    assert "https://example.org/page" in links
+    assert "https://example.org/angled" in links
+    assert all(link.startswith(("https:", "http:")) for link in links), links
+    assert page.run(
+        f"[...document.querySelectorAll('{LAST} .markdown a')].every((each) => each.rel.includes('noopener') && each.target === '_blank')"
+    )
+    assert page.run("window.owned") is None
+    assert all(url.startswith((console, "about:")) for url in page.requested)
+    assert page.messages == []
+
+
+def test_a_line_of_a_million_characters_does_not_stop_the_page(page: Page) -> None:
+    ask(page, "a million characters")
+    finished(page)
+    assert page.run(f"document.querySelector('{LAST} .markdown').textContent.length") >= 1_000_000
+    assert page.run("document.querySelector('.scroller').scrollWidth <= innerWidth")
+    ask(page, "Hello")
+    page.wait("document.querySelectorAll('.turn').length === 2")
+    assert page.messages == []
+
+
+def test_the_browser_refuses_html_even_if_the_page_tried(page: Page) -> None:
+    refused = page.run(
+        "(() => { try { document.body.innerHTML = '<b>x</b>'; return false; } catch (error) { return error.name; } })()"
+    )
+    assert refused == "TypeError"
+    page.run(
+        "document.body.append(Object.assign(new Image(), {src: 'https://attacker.example/x.png'}))"
+    )
+    page.wait("document.body.lastChild.complete")
+    assert page.run("document.body.lastChild.naturalWidth") == 0
+
+
+MARKS = st.sampled_from(["*", "**", "_", "__", "~~", "`", "```", "~~~", "[", "](", ")", "!", "<", ">", "|", "-", "1. ", "# ", "\n", "\n\n", "  ", "\\", "http://x.y/", "https://", "javascript:x", "mailto:a@b.c", "<script>", "<img onerror=x>", "&amp;", "a", "é", "😀", "\u2028", "\x00"])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reader(chromium: Chromium, console: str) -> object:
+    with chromium.page() as page:
+        page.open(f"{console}/")
+        page.run(
+            "import('/console/markdown.js').then((module) => { window.read = (text) => { const box = document.createElement('div'); "
+            "box.append(...module.markdown(text)); return box; }; window.grown = (text, step) => { const view = new module.GrowingMarkdown(); "
+            "for (let end = step; end < text.length + step; end += step) view.update(text.slice(0, end)); return view.element; }; })"
+        )
+        yield page
+
+
+@settings(max_examples=150)
+@given(st.lists(MARKS, max_size=60).map("".join), st.integers(1, 40))
+def test_no_text_becomes_markup(reader: Page, text: str, step: int) -> None:
+    """Whatever is written, and however it is cut: the same nodes, all of them harmless, and no text is lost."""
+    found = reader.run(
+        f"(() => {{ const text = {json.dumps(text)}; const box = read(text); const links = [...box.querySelectorAll('a')]; "
+        f"return {{bad: box.querySelectorAll('{FORBIDDEN}').length, links: links.map((each) => each.protocol), "
+        f"attributes: [...box.querySelectorAll('*')].flatMap((each) => each.getAttributeNames()).filter((each) => each.startsWith('on')), "
+        f"letters: [...box.textContent.matchAll(/[aé😀]/gu)].length, same: grown(text, {step}).textContent.replace(/\\s/g, '') === box.textContent.replace(/\\s/g, '')}}; }})()"
+    )
+    assert found["bad"] == 0
+    assert found["attributes"] == []
+    assert set(found["links"]) <= {"http:", "https:", "mailto:"}
+    assert found["same"]
+
+
+@pytest.mark.parametrize("unit", ["*a ", "[", "![", "`", "`` ` ", "](", "<h", "http", "> ", "- ", "|", "_a*", "1. ", "#", "\\", "~~", "**a", "[a](b", "|-", "-:|"])  # fmt: skip
+def test_a_long_text_of_marks_is_read_in_one_go(reader: Page, unit: str) -> None:
+    """The time is that of CDP's own limit; text whose reading took quadratic time would not come back within it."""
+    for text in (unit * (300_000 // len(unit)), (unit * 40 + "\n") * (300_000 // len(unit) // 40)):
+        assert reader.run(f"read({json.dumps(text)}).textContent.length") >= 0

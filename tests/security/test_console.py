@@ -1,0 +1,166 @@
+"""The console: what a page on which anything can be written must not do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.errors import ConfigurationError, GatewayError, NotFound
+from gateway.hookspecs import hookimpl
+from gateway.protocols import NoConfig, Reply, Route
+from gateway.runtime.access import hash_key
+from gateway.testing.server import run_gateway
+from gateway_console.api import ConsoleApi
+from gateway_console.files import read_files
+
+BROWSER = {"accept": "text/html"}
+MODELS: dict[str, Any] = {"m": {"engine": "scripted"}}
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a gateway with keys."""
+    server = {"api_keys": [{"name": "ada", "sha256": hash_key("key-ada")}]}
+    with run_gateway(
+        {"models": MODELS, "server": server}, tmp_path_factory.mktemp("console")
+    ) as running:
+        yield running.base_url.removesuffix("/v1")
+
+
+def paths() -> list[str]:
+    return ["/", *(f"/console/{name}" for name in read_files() if name != "index.html")]
+
+
+@pytest.mark.parametrize("path", paths())
+def test_each_file_has_a_strict_policy(keyed: str, path: str) -> None:
+    answer = httpx.get(keyed + path, headers=BROWSER)
+    assert answer.status_code == 200
+    policy = dict(
+        part.strip().partition(" ")[::2]
+        for part in answer.headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["frame-ancestors"] == policy["trusted-types"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+
+
+def test_nothing_interprets_strings_as_markup_or_code() -> None:
+    forbidden = (
+        "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "createContextualFragment",
+        "setHTMLUnsafe", "srcdoc", "eval(", "new Function", "importScripts", "style=",
+    )  # fmt: skip
+    for name, file in read_files().items():
+        text = file.content.decode()
+        for word in forbidden:
+            assert word not in text, (name, word)
+
+
+def test_the_page_has_no_inline_script_or_style() -> None:
+    page = read_files()["index.html"].content.decode()
+    assert "<style" not in page
+    assert page.count("<script") == page.count('<script type="module" src="/console/')
+    assert " on" not in page.replace(" content", "")
+
+
+@pytest.mark.parametrize("path", ["/", "/console/main.js"])
+def test_only_the_files_are_open_without_a_key(keyed: str, path: str) -> None:
+    assert httpx.get(keyed + path, headers=BROWSER).status_code == 200
+    for other in ("/v1/models", "/console", "/console/", "/console/other.js", "/console/../v1/models", "//v1/models", "/%76%31/models"):  # fmt: skip
+        answer = httpx.get(keyed + other, headers=BROWSER)
+        assert answer.status_code in (401, 404), other
+        assert "data" not in answer.json()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_the_page_takes_nothing(keyed: str, method: str) -> None:
+    for path in ("/", "/console/main.js"):
+        headers = {**BROWSER, "content-type": "application/json", "authorization": "Bearer key-ada"}
+        answer = httpx.request(method, keyed + path, content=b"{}", headers=headers)
+        assert answer.status_code in (404, 405)
+
+
+def test_every_route_of_the_console_only_reads() -> None:
+    for route in ConsoleApi(read_files()).routes:
+        assert (route.method, route.public) == ("GET", True)
+        assert "{" not in route.path
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["?q=<script>alert(1)</script>", "?next=javascript:alert(1)", "?model=%22%3E%3Cimg%20src=x%3E"],
+)
+def test_nothing_of_the_address_is_reflected(keyed: str, query: str) -> None:
+    plain = httpx.get(keyed, headers=BROWSER)
+    answer = httpx.get(f"{keyed}/{query}", headers=BROWSER)
+    assert answer.content == plain.content
+    missing = httpx.get(f"{keyed}/console/<img src=x>", headers={"authorization": "Bearer key-ada"})
+    assert missing.headers["content-type"].startswith("application/json")
+
+
+def test_a_key_that_is_sent_with_a_public_route_gives_no_owner(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Open:
+        def __init__(self, routes: list[Route]) -> None:
+            self.routes = routes
+
+        def error(self, error: GatewayError, request_id: str) -> Reply:
+            return Reply.error(error)
+
+    async def handle(request: Any) -> Reply:
+        seen.append(request.owner)
+        return Reply(body=b"{}")
+
+    async def missing(request: Any) -> Reply:
+        raise NotFound("no")
+
+    def plugin(*routes: Route) -> Any:
+        from contextlib import asynccontextmanager
+
+        @asynccontextmanager
+        async def open_api(config: NoConfig) -> Any:
+            yield Open(list(routes))
+
+        class Plugin:
+            @hookimpl
+            def gateway_register_apis(self, register: Any) -> None:
+                register("open", open_api)
+
+        return Plugin()
+
+    config = {
+        "models": MODELS,
+        "server": {"apis": ["open"], "api_keys": [{"name": "ada", "sha256": hash_key("key-ada")}]},
+    }
+    public = Route(method="GET", path="/open", handle=handle, public=True)
+    with run_gateway(config, tmp_path, plugins=[plugin(public)]) as running:
+        url = running.base_url.removesuffix("/v1") + "/open"
+        assert httpx.get(url).status_code == 200
+        assert httpx.get(url, headers={"authorization": "Bearer key-ada"}).status_code == 200
+    assert seen == [None, None]
+    for bad in (
+        [Route(method="POST", path="/open", handle=handle, public=True)],
+        [Route(method="GET", path="/open/{name:path}", handle=handle, public=True)],
+        [public, Route(method="POST", path="/open", handle=missing)],
+    ):
+        with (
+            pytest.raises(ConfigurationError, match="cannot be public"),
+            run_gateway(config, tmp_path, plugins=[plugin(*bad)]),
+        ):
+            pass
+
+
+def test_the_documents_of_the_page_are_not_json_of_the_api(keyed: str) -> None:
+    answer = httpx.get(keyed, headers={"accept": "application/json, text/plain, */*"})
+    assert answer.status_code == 404
+    json.loads(answer.content)
