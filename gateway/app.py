@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import logging
 import re
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from litestar import Litestar, Response
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
 from gateway.chat.tools import chat_servers_of, check_chat_tools
-from gateway.config import Config, SchemaLimits, ServerConfig
+from gateway.config import Config, ServerConfig
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
     GatewayError,
     InvalidRequest,
+    MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
 )
-from gateway.loop.fingerprint import with_fingerprint
 from gateway.media.file_reader import FileReader
 from gateway.media.reader import MediaReader
 from gateway.metrics import Metrics
 from gateway.plugin_checks import tool_server_mistake
 from gateway.plugins import PluginSet
 from gateway.protocols import (
-    FormatAwareEngine,
     LimitCounters,
-    MeasuredEngine,
     ResponseStore,
     ServicesUser,
     StoredResponse,
@@ -44,6 +40,7 @@ from gateway.request_stats import RequestStats
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
+from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
 from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, keep_apis
 from gateway.routes.chat import create_chat_completion
@@ -61,7 +58,7 @@ from gateway.routes.conversations import (
 from gateway.routes.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.routes.embeddings import create_embeddings
 from gateway.routes.health import health, metrics, ready
-from gateway.routes.models import list_models, retrieve_model
+from gateway.routes.models import change_model, delete_model, list_models, retrieve_model
 from gateway.routes.request_guard import RequestGuard
 from gateway.routes.responses import (
     cancel_response,
@@ -84,16 +81,14 @@ from gateway.routes.stored_chat import (
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.websocket import refuse_handshake, responses_socket
 from gateway.runtime.access import Authenticator, check_access, is_loopback, principal_of
-from gateway.runtime.admission import Admission
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.limiter import Limiter
-from gateway.runtime.media import media_kinds
+from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.sealing import Sealer
-from gateway.runtime.services import NamedApi, RunSettings, ServedModel, Services
+from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.shared_values import ProcessValues
-from gateway.startup.model_opening import OpenedModel, open_model
-from gateway.startup.model_plan import ModelPlan
+from gateway.startup.model_serving import slot_of
 from gateway.startup.plugin_services import PluginServices
 from gateway.startup.selection import Selection, needed, select
 from gateway.tools.approvals import Approvals
@@ -103,14 +98,6 @@ from gateway.wire.ids import new_id
 from gateway.wire.response import error_body
 
 logger = logging.getLogger("gateway.app")
-
-
-class MethodNotAllowed(GatewayError):
-    """The path exists but does not support this method: 405."""
-
-    status = 405
-    type = "invalid_request_error"
-    default_code = "method_not_allowed"
 
 
 class GatewayApp(Litestar):
@@ -216,7 +203,8 @@ def _app(
         create_chat_completion, list_chat_completions, retrieve_chat_completion,
         update_chat_completion, delete_chat_completion, list_chat_messages,
         create_completion, create_embeddings, create_rerank, create_scores, tokenize, detokenize,
-        list_models, retrieve_model,
+        list_models, retrieve_model, change_model, delete_model,
+        load_lora_adapter, unload_lora_adapter,
         health, ready,
     ]  # fmt: skip
     if config.server.metrics:
@@ -256,35 +244,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         offer.name: await stack.enter_async_context(offer.make(resource_config))
         for offer, resource_config in selection.resources
     }
-    models: list[ServedModel] = []
-    unopened: list[str] = []
-    aliases: dict[str, str] = {}
-    taken = {name for own, each in config.models.items() for name in (own, *each.aliases)}
-    for plan in selection.models:
-        schemas = config.server.schemas
-        plan = msgspec.structs.replace(
-            plan,
-            context=msgspec.structs.replace(plan.context, compile_seconds=schemas.compile_seconds),
-        )
-        opened = await _open(plan, stack)
-        metrics.model_opened(plan.name, opened=opened is not None)
-        if opened is None:
-            unopened += (plan.name,)
-            aliases.update(dict.fromkeys(plan.config.aliases, plan.name))
-            continue
-        logger.info("model %s: %s", opened.name, opened.why)
-        model = with_fingerprint(_served(opened, schemas))
-        metrics.watch_model(model.name, model.admission)
-        if isinstance(model.engine, MeasuredEngine):
-            metrics.watch_engine(model.name, model.engine)
-        models += (model, *_adapters(model, taken))
-        taken.update(model.info.adapters)
-        aliases.update(dict.fromkeys(model.config.aliases, model.name))
-
-    if unopened and not models:
-        raise ConfigurationError(
-            f"None of the models could be opened: {', '.join(unopened)}; the log says why."
-        )
+    slots = await _open_models(config, selection, metrics, stack)
 
     async def _recreate_run(record: StoredResponse) -> ResponseRun:
         return await recreate_run(record, services)
@@ -307,13 +267,11 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     ]
     servers = await _open_tools(config, selection, resources, stack)
     tables = await _tool_tables(config, servers)
+    slots.offer_tools(_offered_tools(config, tables))
     services = Services(
         config=config,
-        models=models,
-        unopened=unopened,
-        aliases=aliases,
+        slots=slots,
         store=store,
-        offered_tools=_offered_tools(config, tables, models),
         tool_tables=tables,
         metrics=metrics,
         settings=RunSettings(request_timeout=config.server.request_timeout),
@@ -323,7 +281,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         sealer=sealer,
         approvals=approvals,
         apis=apis,
-        media=await _open_media(config, models, stack),
+        media=await _open_media(config, slots, stack),
         limiter=await _limiter(config.server, store, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
     )
@@ -370,62 +328,39 @@ async def _limiter(
     return limiter
 
 
+async def _open_models(
+    config: Config, selection: Selection, metrics: Metrics, stack: AsyncExitStack
+) -> ModelSlots:
+    """Load the models that are loaded at the start. They are closed by `stack`."""
+    slots = ModelSlots(
+        metrics, max_loaded=config.server.max_loaded, wait_seconds=config.server.request_timeout
+    )
+    stack.push_async_callback(slots.close)
+    for plan in selection.models:
+        slots.add(slot_of(plan, config.server.schemas))
+    for slot in slots.slots.values():
+        if slot.config.load == "start":
+            try:
+                await slots.load(slot)
+            except ConfigurationError:
+                if slot.config.required:
+                    raise
+    slots.starting = False
+    if all(slot.state == "failed" for slot in slots.slots.values()):
+        raise ConfigurationError(
+            f"None of the models could be opened: {', '.join(slots.slots)}; the log says why."
+        )
+    return slots
+
+
 async def _open_media(
-    config: Config, models: Iterable[ServedModel], stack: AsyncExitStack
+    config: Config, slots: ModelSlots, stack: AsyncExitStack
 ) -> MediaReader | None:
-    """The reader of images and sounds; None if no model takes any."""
-    if not any(model.media_kinds for model in models):
+    """The reader of images and sounds; None if no model takes any. A model that is not loaded may."""
+    loaded = all(slot.state == "loaded" for slot in slots.slots.values())
+    if loaded and not any(model.media_kinds for model in slots.models.values()):
         return None
     return await stack.enter_async_context(MediaReader(config.media))
-
-
-async def _open(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel | None:
-    """Open a model; its engine is closed by `stack`. None if it cannot be opened and is not required."""
-    async with AsyncExitStack() as own:
-        try:
-            opened = await open_model(plan, own)
-        except ConfigurationError as error:
-            if plan.config.required:
-                raise
-            logger.error("not served, and the other models are: %s", error)  # noqa: TRY400  # a sentence, not a trace
-            return None
-        stack.push_async_exit(own.pop_all())
-    return opened
-
-
-def _served(opened: OpenedModel, schemas: SchemaLimits) -> ServedModel:
-    config = opened.config
-    if isinstance(opened.engine, FormatAwareEngine):
-        opened.engine.speak(opened.output_format)
-    return ServedModel(
-        name=opened.name,
-        config=config,
-        engine=opened.engine,
-        renderer=opened.renderer,
-        output_format=opened.output_format,
-        admission=Admission(
-            opened.name, max_running=config.max_running, max_waiting=config.max_waiting
-        ),
-        info=opened.info,
-        created=int(time.time()),
-        why=opened.why,
-        media_kinds=media_kinds(opened.engine, opened.renderer),
-        schema_limits=schemas,
-    )
-
-
-def _adapters(model: ServedModel, taken: Collection[str]) -> list[ServedModel]:
-    """A model's LoRA adapters, as models that share its engine and its queue."""
-    for name in model.info.adapters:
-        if name in taken:
-            raise ConfigurationError(
-                f"The adapter '{name}' of model '{model.name}' is served under its own name, and another model has that "
-                "name, or alias, already: rename one of them."
-            )
-    return [
-        with_fingerprint(msgspec.structs.replace(model, name=name, adapter=name, parent=model.name))
-        for name in model.info.adapters
-    ]
 
 
 async def _open_tools(
@@ -455,14 +390,12 @@ async def _tool_tables(
 
 
 def _offered_tools(
-    config: Config, tables: Mapping[str, AvailableTools], models: Sequence[ServedModel]
+    config: Config, tables: Mapping[str, AvailableTools]
 ) -> dict[str, AvailableTools]:
-    """The tools available to each of `models`, by model name."""
+    """The tools available to each model of the configuration."""
     return {
-        model.name: offered_to(
-            model.name, model.config, tables, unavailable=config.server.unavailable_tools
-        )
-        for model in models
+        name: offered_to(name, model, tables, unavailable=config.server.unavailable_tools)
+        for name, model in config.models.items()
     }
 
 

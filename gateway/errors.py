@@ -116,6 +116,14 @@ class ModelNotFound(NotFound):
     default_code = "model_not_found"
 
 
+class MethodNotAllowed(GatewayError):
+    """The path exists but does not support this method: 405."""
+
+    status = 405
+    type = "invalid_request_error"
+    default_code = "method_not_allowed"
+
+
 class Conflict(GatewayError):
     """The object is not in a state that allows this: 409."""
 

@@ -126,7 +126,7 @@ class Metrics:
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
         self._opened = Gauge(
-            "gateway_model_opened", "Whether the model could be opened when the server started.", ["model"],
+            "gateway_model_opened", "0 if the last attempt to load the model failed, otherwise 1.", ["model"],
             registry=registry, multiprocess_mode="livemin",
         )  # fmt: skip
         self._background = {
@@ -155,30 +155,50 @@ class Metrics:
         if not _several_processes():
             ProcessCollector(registry=registry)
             PlatformCollector(registry=registry)
+        self._states = Gauge(
+            "gateway_model_state", "1 for the state that the model is in, 0 for the others.", ["model", "state"],
+            registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
         self._answered: dict[tuple[str, int], Counter] = {}
         self._finished: dict[tuple[str, str], Counter] = {}
         self._of_kinds: dict[str, list[Counter]] = {}
         self._refreshers: list[Callable[[], None]] = []
+        self._queue_refreshers: dict[str, Callable[[], None]] = {}
+        """By model."""
         self._engines = _EngineCollector()
         registry.register(self._engines)
 
-    def model_opened(self, name: str, *, opened: bool) -> None:
-        """Report whether a model of the configuration is open."""
-        self._opened.labels(name).set(opened)
+    def model_state(self, name: str, state: str, states: Iterable[str]) -> None:
+        """Report the state of a model of the configuration, one of `states`."""
+        self._opened.labels(name).set(state != "failed")
+        for each in states:
+            self._states.labels(name, each).set(each == state)
+
+    def forget_model(self, name: str, states: Iterable[str]) -> None:
+        """Report that a model is in none of `states` any more, and has no requests."""
+        self._queue_refreshers.pop(name, None)
+        for gauge in (self._running, self._waiting):
+            gauge.labels(name).set(0)
+        for each in states:
+            self._states.labels(name, each).set(0)
 
     def watch_model(self, name: str, queue: Queue) -> None:
-        """Report a model's running and waiting requests, read at each scrape."""
+        """Report a model's running and waiting requests, read at each scrape. Replaces the queue of that name."""
         running, waiting = self._running.labels(name), self._waiting.labels(name)
 
         def refresh() -> None:
             running.set(queue.running)
             waiting.set(queue.waiting)
 
-        self._refreshers.append(refresh)
+        self._queue_refreshers[name] = refresh
 
     def watch_engine(self, model: str, engine: MeasuredEngine) -> None:
         """Report an engine's own metrics, labelled with the model's name."""
         self._engines.add(model, engine)
+
+    def unwatch_engine(self, engine: MeasuredEngine) -> None:
+        """Do not report an engine any more. Does nothing if it is not reported."""
+        self._engines.remove(engine)
 
     def request_answered(self, route: str, status: int) -> None:
         # Looking up a counter by its labels is the most expensive step, so each counter is looked up once.
@@ -261,7 +281,7 @@ class Metrics:
     def refresh(self) -> None:
         """Set the gauges that are read from elsewhere. With several workers each calls it once a second, because a scrape
         reaches only one of them."""
-        for refresh in self._refreshers:
+        for refresh in (*self._refreshers, *self._queue_refreshers.values()):
             refresh()
 
     async def refresh_engines(self) -> None:
@@ -392,6 +412,9 @@ class _EngineCollector(Collector):
 
     def add(self, model: str, engine: MeasuredEngine) -> None:
         self._engines.append((model, engine))
+
+    def remove(self, engine: MeasuredEngine) -> None:
+        self._engines = [each for each in self._engines if each[1] is not engine]
 
     async def refresh(self) -> None:
         """Let the engines read their metrics. Does not raise."""

@@ -22,7 +22,8 @@ from gateway.loop.sampling import sampling_of
 from gateway.loop.text_format import structure_of, text_format_of
 from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import NamedTool, Sampling, SessionContext, Turn
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.tools.available import AvailableTools
 from gateway.tools.requested import list_without_approval
 from gateway.tools.toolset import Toolset, build_toolset

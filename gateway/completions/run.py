@@ -35,7 +35,8 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.completions import Completion, CompletionRequest, Prompt
 from gateway.wire.ids import new_id
 

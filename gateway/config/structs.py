@@ -104,6 +104,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     histories that are not stored. Beyond it, requests are rejected with an error event, 429."""
     max_owner_websocket_bytes: Positive = 256 * 1024 * 1024
     """The same limit for all connections of one API key's name in a worker; without keys, for all connections."""
+    max_loaded: Positive | None = None
+    """Maximum number of models that are loaded at a time. If another one is needed, the least recently used is unloaded. By
+    default any number."""
     max_embedding_inputs: Positive = 2048
     """Maximum number of texts in one request to `/v1/embeddings`."""
     max_rerank_documents: Positive = 2048
@@ -271,7 +274,12 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     description: str | None = None
     """One line for the list of models."""
     required: bool = True
-    """Whether the start fails if the model cannot be opened. With `false`, the other models are served."""
+    """Whether the start fails if the model cannot be opened. With `false`, the other models are served, and requests for it try
+    to open it again."""
+    load: Literal["start", "on_demand"] = "start"
+    """When the model is loaded: when the server starts, or for the first request that needs it."""
+    idle_unload: Seconds | None = None
+    """Seconds without a request after which the model is unloaded. The next request loads it again. Default: never."""
     max_model_len: Positive | None = None
     """Maximum number of tokens of prompt and output together. Default: the model's limit."""
     max_running: Positive = 256

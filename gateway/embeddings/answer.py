@@ -33,7 +33,8 @@ from gateway.protocols import (
     EmbeddingResult,
     Tokenizer,
 )
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.common import encode
 from gateway.wire.embeddings import (
     Embedding,

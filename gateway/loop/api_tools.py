@@ -6,7 +6,8 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import GenerationRequest, SessionContext
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.tools.requested import ListedServer, RequestTools, list_request_tools
 from gateway.tools.toolset import Toolset, build_toolset
 

@@ -10,7 +10,8 @@ from typing import Protocol, TypeAlias
 from gateway.loop.generation import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.usage import ExpectedTokens, total
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.chat import (
     CompletionTokensDetails,
     CompletionUsage,

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from gateway.runtime.services import ServedModel
+from gateway.runtime.served_model import ServedModel
 from gateway.wire.common import encode
 
 

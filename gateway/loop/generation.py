@@ -39,7 +39,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.request_stats import RunStats, clock
-from gateway.runtime.services import ServedModel
+from gateway.runtime.served_model import ServedModel
 from gateway.wire.ids import new_id
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"

@@ -9,7 +9,8 @@ from gateway.media.file_resolver import FileResolver, data_url
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import CountingEngine, Engine, PlacedMedia, TokensPrompt
 from gateway.runtime.media import CAPABILITIES
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 
 
 def part_resolver(model: ServedModel, services: Services, owner: str | None) -> PartResolver:

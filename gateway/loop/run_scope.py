@@ -15,7 +15,8 @@ from gateway.request_stats import RunStats, clock
 from gateway.runtime.admission import Reservation
 from gateway.runtime.callers import current_caller
 from gateway.runtime.limiter import Charge
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.response import ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.loop.run_scope")

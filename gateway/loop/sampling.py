@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import Sampling
-from gateway.runtime.services import ServedModel
+from gateway.runtime.served_model import ServedModel
 from gateway.wire.sampling import SamplingParameters
 
 _CHOSEN = (

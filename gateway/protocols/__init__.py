@@ -27,6 +27,7 @@ from gateway.protocols.embedding import (
     EmbeddingResult,
 )
 from gateway.protocols.engine import (
+    AdapterLoadingEngine,
     AddedToken,
     Capability,
     CountingEngine,
@@ -143,6 +144,7 @@ from gateway.protocols.tools import (
 
 __all__ = [
     "UNFINISHED",
+    "AdapterLoadingEngine",
     "AddedToken",
     "Answer",
     "AnswerWriter",

@@ -255,6 +255,22 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class AdapterLoadingEngine(Protocol):
+    """An `Engine` that loads and unloads LoRA adapters while it runs. `info.adapters` has their names."""
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Load the adapter at `path`, a folder or a hub id, and serve it as `name`, which is not in `info.adapters`.
+
+        Raises `InvalidRequest` if it cannot be loaded, or the engine was not started for adapters.
+        """
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Stop serving an adapter of `info.adapters`. Running requests that use it are not affected."""
+        ...
+
+
+@runtime_checkable
 class CountingEngine(Protocol):
     """An `Engine` whose prompts may be longer than their token ids, because of images or sounds."""
 

@@ -28,7 +28,7 @@ from gateway.loop.writers import Sink
 from gateway.metrics import Metrics
 from gateway.protocols import FinishReason, TextFormat, TokensPrompt, Turn
 from gateway.runtime.sealing import Replaces, compacted_context, is_summary
-from gateway.runtime.services import ServedModel
+from gateway.runtime.served_model import ServedModel
 from gateway.wire.content import InputText
 from gateway.wire.items import CompactionTrigger, Item, Message
 from gateway.wire.request import ResponseRequest

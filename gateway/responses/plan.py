@@ -32,7 +32,8 @@ from gateway.responses.history import (
 )
 from gateway.responses.params import request_path
 from gateway.runtime.sealing import open_compactions
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.tools.client_run import client_tools_of
 from gateway.tools.requested import (
     ApprovedCall,

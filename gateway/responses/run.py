@@ -30,7 +30,8 @@ from gateway.request_stats import clock
 from gateway.responses.context_management import Compactor
 from gateway.responses.plan import Plan
 from gateway.responses.turns import FrameSink, ResponseTurns, ResponseWriter
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id

@@ -27,7 +27,9 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.routes.api_answers import ApiStream, whole_answer
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.tools.toolset import Toolset
 
 
@@ -120,16 +122,34 @@ class ApiGateway:
         self._api = api
 
     def models(self) -> Sequence[ListedModel]:
-        return [_listed(model) for model in self._services.visible_models()]
+        return [
+            each
+            for slot in self._services.visible_slots()
+            for each in (_listed_slot(slot), *map(_listed, slot.served[1:]))
+            if self._services.may_use(each.name)
+        ]
 
     def model(self, name: str) -> ListedModel:
-        return _listed(self._services.known_model(name))
+        services = self._services
+        slot = services.slots.slots.get(services.aliases.get(name, name))
+        if slot is None or not services.may_use(name):
+            return _listed(services.known_model(name))
+        return _listed_slot(slot)
 
     def tool_types(self, model: str | None) -> Collection[str]:
-        offered = self._services.tools_of(self._services.model(model))
+        services = self._services
+        slot = services.slot_for(model, "generates")
+        if slot is None:
+            offered = services.tools_of(services.model(model))
+        else:
+            offered = services.permitted_tools(slot.name, slot.config, slot.tools)
         return {*offered.by_type, *offered.choices}
 
     async def prepare(self, ask: GenerationRequest) -> PreparedAnswer:
+        async with self._services.loaded(ask.model):
+            return await self._prepared(ask)
+
+    async def _prepared(self, ask: GenerationRequest) -> PreparedAnswer:
         services = self._services
         model = services.model(ask.model)
         settings = _settings(ask, model, services)
@@ -144,6 +164,10 @@ class ApiGateway:
         return PreparedAnswer(model, settings, first, toolset, ask, services, length, self._api)
 
     async def count_tokens(self, ask: GenerationRequest) -> int:
+        async with self._services.loaded(ask.model):
+            return await self._counted(ask)
+
+    async def _counted(self, ask: GenerationRequest) -> int:
         services = self._services
         model = services.model(ask.model)
         generator = Generator(model, _settings(ask, model, services), services.metrics)
@@ -179,6 +203,17 @@ def _listed(model: ServedModel) -> ListedModel:
         created=model.created,
         max_model_len=model.info.max_model_len,
         description=model.config.description,
+    )
+
+
+def _listed_slot(slot: ModelSlot) -> ListedModel:
+    if slot.served:
+        return _listed(slot.served[0])
+    return ListedModel(
+        name=slot.name,
+        created=slot.created,
+        max_model_len=None,
+        description=slot.config.description,
     )
 
 

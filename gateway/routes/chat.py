@@ -9,6 +9,7 @@ from gateway.chat.plan import make_chat_plan
 from gateway.chat.run import prepare_chat
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, whole_choices
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.chat import decode_chat_request
@@ -22,12 +23,13 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     decoded = decode_chat_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/chat/completions")
-    plan = await make_chat_plan(
-        decoded,
-        services,
-        size=len(body),
-        owner=owner_of(request),
-        trace_headers=trace_headers(request),
-    )
-    run = await prepare_chat(plan, services)
+    async with loaded(request, decoded.model):
+        plan = await make_chat_plan(
+            decoded,
+            services,
+            size=len(body),
+            owner=owner_of(request),
+            trace_headers=trace_headers(request),
+        )
+        run = await prepare_chat(plan, services)
     return ChunkStream(run) if plan.style.stream else whole_choices(run)

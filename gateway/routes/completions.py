@@ -8,6 +8,7 @@ from litestar.types import ASGIApp
 from gateway.completions.run import prepare_completion
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, whole_choices
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.completions import decode_completion_request
@@ -21,11 +22,12 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     decoded = decode_completion_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/completions")
-    run = await prepare_completion(
-        decoded,
-        services,
-        size=len(body),
-        owner=owner_of(request),
-        trace_headers=trace_headers(request),
-    )
+    async with loaded(request, decoded.model):
+        run = await prepare_completion(
+            decoded,
+            services,
+            size=len(body),
+            owner=owner_of(request),
+            trace_headers=trace_headers(request),
+        )
     return ChunkStream(run) if decoded.stream else whole_choices(run)

@@ -8,6 +8,7 @@ from litestar.types import ASGIApp
 from gateway.embeddings.answer import prepare_embeddings
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.body import read_body
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, services_of
 from gateway.routes.trace import trace_headers
 from gateway.wire.embeddings import decode_embeddings_request
@@ -23,9 +24,10 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
     )
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/embeddings")
-    run = await prepare_embeddings(
-        decoded, services, size=len(body), trace_headers=trace_headers(request)
-    )
+    async with loaded(request, decoded.model, "embeds"):
+        run = await prepare_embeddings(
+            decoded, services, size=len(body), trace_headers=trace_headers(request)
+        )
 
     async def make() -> ASGIApp:
         made = await run.run()

@@ -27,7 +27,7 @@ async def health(request: HttpRequest) -> ASGIApp:
 async def ready(request: HttpRequest) -> ASGIApp:
     """200 while every engine and the store can serve; otherwise 503 with the reason of the first that cannot.
 
-    Models that could not be opened and are not required are listed.
+    Models that are not loaded do not count. If there are any, the states of all are listed.
     """
     services = services_of(request)
     checks = [model.engine.health() for model in services.models.values()]
@@ -44,6 +44,9 @@ async def ready(request: HttpRequest) -> ASGIApp:
     body: dict[str, object] = {"status": "ready"}
     if services.unopened:
         body["unavailable_models"] = services.unopened
+    slots = services.slots.slots
+    if any(slot.state != "loaded" for slot in slots.values()):
+        body["models"] = {name: slot.state for name, slot in slots.items()}
     return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Literal
+import logging
+from typing import Final
 
-from litestar import get
+from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from gateway.errors import ConfigurationError, EngineUnavailable, MethodNotAllowed, ModelNotFound
 from gateway.protocols import Capability, Engine
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, require_admin, services_of
 from gateway.runtime.media import shown_capabilities
-from gateway.runtime.services import ServedModel, Services
-from gateway.wire.response import ModelList, ModelObject
+from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.served_model import ServedModel
+from gateway.wire.listing import Deleted
+from gateway.wire.response import ModelList, ModelObject, ShownState
+
+logger = logging.getLogger("gateway.routes.models")
 
 _INTERNAL: Final[frozenset[Capability]] = frozenset(
     {"tokens", "messages", "structure", "triggered", "adapters"}
@@ -27,9 +33,9 @@ _INTERNAL: Final[frozenset[Capability]] = frozenset(
 async def list_models(request: HttpRequest) -> ASGIApp:
     """List all models."""
     services = services_of(request)
-    shown = (_shown(model, services) for model in services.visible_models())
-    unopened = [_unopened(name, services) for name in services.unopened if services.may_use(name)]
-    return json_answer(ModelList(data=[*await asyncio.gather(*shown), *unopened]))
+    shown = await asyncio.gather(*map(_shown_with_adapters, services.visible_slots()))
+    visible = [each for models in shown for each in models if services.may_use(each.id)]
+    return json_answer(ModelList(data=visible))
 
 
 @get("/v1/models/{model:path}")
@@ -37,37 +43,96 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     """Retrieve one model by its name or an alias. Names may contain slashes."""
     services = services_of(request)
     name = model.removeprefix("/")
-    if (own := services.aliases.get(name, name)) in services.unopened and services.may_use(own):
-        return json_answer(_unopened(own, services))
-    return json_answer(await _shown(services.known_model(name), services))
+    slots = services.slots
+    slot = slots.slots.get(slots.aliases.get(name, name))
+    if slot is None or not services.may_use(name):
+        adapter = services.known_model(name)
+        return json_answer(_described(adapter, await _state(adapter.engine)))
+    return json_answer(await _shown(slot))
 
 
-async def _shown(model: ServedModel, services: Services) -> ModelObject:
+@post("/v1/models/{action:path}", status_code=200)
+async def change_model(request: HttpRequest, action: FromPath[str]) -> ASGIApp:
+    """`/v1/models/{model}/load` and `/v1/models/{model}/unload`, for administrators. The answer is the model.
+
+    `load` is answered when the model is loaded. `unload` is answered when it is unloaded, or at once if requests use it, which
+    end before it is unloaded.
+    """
+    name, _, verb = action.removeprefix("/").rpartition("/")
+    if verb not in ("load", "unload") or not name:
+        raise MethodNotAllowed(f"Not allowed: {request.method} {request.url.path}.")
+    slot = _administrated(request, name)
+    slots = services_of(request).slots
+    if verb == "unload":
+        await slots.unload(slot)
+    else:
+        try:
+            await slots.load(slot)
+        except ConfigurationError as error:
+            raise EngineUnavailable(
+                f"The model '{slot.name}' could not be loaded: {error}"
+            ) from error
+    return json_answer(await _shown(slot))
+
+
+@delete("/v1/models/{model:path}", status_code=200)
+async def delete_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
+    """Stop serving a model, for administrators. Running requests end before it is unloaded. Its files are kept."""
+    slot = _administrated(request, model.removeprefix("/"))
+    services_of(request).slots.retire(slot.name)
+    logger.info("model %s: deleted by a request", slot.name)
+    return json_answer(Deleted(id=slot.name, object="model"))
+
+
+def _administrated(request: HttpRequest, name: str) -> ModelSlot:
+    """The slot that an administrator names. Raises `PermissionDenied` for others, and `ModelNotFound`."""
+    services = require_admin(request)
+    services.check_open()
+    slots = services.slots
+    slot = slots.slots.get(slots.aliases.get(name, name))
+    if slot is None:
+        raise ModelNotFound(
+            f"The model '{name}' does not exist here. Models: {', '.join(slots.slots)}.",
+            param="model",
+        )
+    return slot
+
+
+async def _shown_with_adapters(slot: ModelSlot) -> list[ModelObject]:
+    own = await _shown(slot)
+    adapters = (_described(each, own.state) for each in slot.served[1:])
+    return [own, *adapters]
+
+
+async def _shown(slot: ModelSlot) -> ModelObject:
+    if slot.state == "loaded":
+        model = slot.served[0]
+        return _described(model, await _state(model.engine))
+    config = slot.config
+    return ModelObject(
+        id=slot.name,
+        created=slot.created,
+        root=slot.name,
+        parent=None,
+        aliases=config.aliases or UNSET,
+        description=config.description or UNSET,
+        state=slot.state,
+    )
+
+
+def _described(model: ServedModel, state: ShownState | UnsetType) -> ModelObject:
+    aliases = model.config.aliases if model.adapter is None else []
     return ModelObject(
         id=model.name,
         created=model.created,
         max_model_len=model.info.max_model_len or UNSET,
         root=model.adapter or model.name,  # not the path: the location of the weights is private
         parent=model.parent,
-        aliases=[alias for alias, name in services.aliases.items() if name == model.name] or UNSET,
+        aliases=aliases or UNSET,
         # An engine's own description may have the path of its weights or the name of an upstream.
         description=model.config.description or UNSET,
         capabilities=_capabilities(model),
-        state=await _state(model.engine),
-    )
-
-
-def _unopened(name: str, services: Services) -> ModelObject:
-    """A model that could not be opened, of which little is known."""
-    config = services.config.models[name]
-    return ModelObject(
-        id=name,
-        created=services.started,
-        root=name,
-        parent=None,
-        aliases=config.aliases or UNSET,
-        description=config.description or UNSET,
-        state="unavailable",
+        state=state,
     )
 
 
@@ -76,9 +141,9 @@ def _capabilities(model: ServedModel) -> list[str]:
     return generation + sorted(shown_capabilities(model.engine, model.media_kinds) - _INTERNAL)
 
 
-async def _state(engine: Engine) -> Literal["ready", "unavailable"]:
+async def _state(engine: Engine) -> ShownState:
     try:
         await engine.health()
     except Exception:  # engines may raise anything; the list is of use all the same
         return "unavailable"
-    return "ready"
+    return "loaded"

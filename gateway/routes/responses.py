@@ -21,6 +21,7 @@ from gateway.responses.rerun import body_to_keep
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
 from gateway.routes.queries import flag_of, has_unknown, include_of
 from gateway.routes.response_answers import LogStream, final_response
@@ -42,16 +43,17 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     decoded = decode_response_request(body)
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/responses")
-    plan = await make_plan(
-        decoded,
-        services,
-        size=len(body),
-        owner=owner_of(request),
-        trace_headers=trace_headers(request),
-    )
-    plan.body = body_to_keep(plan, decoded, body, services)
-    run = ResponseRun(plan, services, quiet=not (plan.stream or plan.background))
-    await run.prepare()
+    async with loaded(request, decoded.model):
+        plan = await make_plan(
+            decoded,
+            services,
+            size=len(body),
+            owner=owner_of(request),
+            trace_headers=trace_headers(request),
+        )
+        plan.body = body_to_keep(plan, decoded, body, services)
+        run = ResponseRun(plan, services, quiet=not (plan.stream or plan.background))
+        await run.prepare()
     if not plan.background:
         return EventStream(run) if plan.stream else final_response(run)
     assert services.background is not None, (
@@ -159,22 +161,23 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body, require_input=False)
-    plan = await make_plan(
-        msgspec.structs.replace(decoded, background=None, stream=None),
-        services,
-        size=len(body),
-        owner=owner_of(request),
-    )
-    with plan.request_params():
-        parts = part_resolver(plan.model, services, plan.owner)
-        _, rendered = await render_parts(plan.model.renderer, plan.turn, parts, size=len(body))
-        prompt = rendered.prompt
-        if not isinstance(prompt, TokensPrompt):
-            raise Unsupported(
-                f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
-                param="model",
-            )
-        length = await prompt_length(prompt, plan.model.engine)
+    async with loaded(request, decoded.model):
+        plan = await make_plan(
+            msgspec.structs.replace(decoded, background=None, stream=None),
+            services,
+            size=len(body),
+            owner=owner_of(request),
+        )
+        with plan.request_params():
+            parts = part_resolver(plan.model, services, plan.owner)
+            _, rendered = await render_parts(plan.model.renderer, plan.turn, parts, size=len(body))
+            prompt = rendered.prompt
+            if not isinstance(prompt, TokensPrompt):
+                raise Unsupported(
+                    f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
+                    param="model",
+                )
+            length = await prompt_length(prompt, plan.model.engine)
     return json_answer(InputTokens(input_tokens=length))
 
 
@@ -184,9 +187,10 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body, require_input=False)
-    plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
-    run = ResponseRun(plan, services, quiet=True)
-    await run.prepare()
+    async with loaded(request, decoded.model):
+        plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
+        run = ResponseRun(plan, services, quiet=True)
+        await run.prepare()
     return final_response(run, shown=compacted(plan, services))
 
 

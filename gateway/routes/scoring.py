@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.body import read_body
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, services_of
 from gateway.routes.trace import trace_headers
 from gateway.runtime.services import Services
@@ -23,7 +24,8 @@ async def create_rerank(request: HttpRequest) -> ASGIApp:
     decoded = decode_rerank_request(await read_body(request), _limits(services))
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/rerank")
-    run = prepare_rerank(decoded, services, trace_headers=trace_headers(request))
+    async with loaded(request, decoded.model, "reranks"):
+        run = prepare_rerank(decoded, services, trace_headers=trace_headers(request))
 
     async def make() -> ASGIApp:
         made = await run.answer(partial(reranked, decoded, run.model.name))
@@ -40,7 +42,8 @@ async def create_scores(request: HttpRequest) -> ASGIApp:
     decoded = decode_score_request(await read_body(request), _limits(services))
     if decoded.unknown:
         services.metrics.unknown_parameters("/v1/score")
-    run = prepare_scores(decoded, services, trace_headers=trace_headers(request))
+    async with loaded(request, decoded.model, "reranks"):
+        run = prepare_scores(decoded, services, trace_headers=trace_headers(request))
 
     async def make() -> ASGIApp:
         made = await run.answer(partial(score_list, run.model.name))

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from litestar import Litestar, Request
 
+from gateway.errors import Unsupported
 from gateway.runtime.services import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
@@ -44,3 +45,17 @@ def owner_of(request: HttpRequest) -> str | None:
     """The owner of the request's API key; None in anonymous mode."""
     owner: str | None = request.scope.get("owner")  # type: ignore[assignment]
     return owner
+
+
+def require_admin(request: HttpRequest) -> Services:
+    """The services of the gateway. Raises `PermissionDenied` if the request may not change what it serves, and `Unsupported`
+    if it could change one of several processes only."""
+    services = services_of(request)
+    services.authenticator.require_admin(request.scope["headers"])
+    workers = services.config.server.workers
+    if workers > 1:
+        raise Unsupported(
+            f"This server has {workers} worker processes, and a request reaches only one of them. Change the configuration "
+            "instead."
+        )
+    return services

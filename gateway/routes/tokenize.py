@@ -14,8 +14,10 @@ from gateway.loop.rendering import render_parts
 from gateway.protocols import Tokenizer, TokensPrompt
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.chat import convert_chat_request
 from gateway.wire.common import JsonObject
 from gateway.wire.completions import (
@@ -34,6 +36,28 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
     body = await read_body(request)
     raw = decode_object(body)
     options = convert(raw, TokenizeOptions)
+    async with loaded(request, options.model, None):
+        return json_answer(await _tokenized(raw, options, services, len(body), owner_of(request)))
+
+
+@post("/detokenize", status_code=200)
+async def detokenize(request: HttpRequest) -> ASGIApp:
+    """The text of tokens."""
+    decoded = convert(decode_object(await read_body(request)), DetokenizeRequest)
+    async with loaded(request, decoded.model, None):
+        tokenizer = _tokenizer(services_of(request).any_model(decoded.model))
+        try:
+            text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
+        except (ValueError, IndexError, OverflowError) as error:
+            raise InvalidRequest(
+                f"Some ids are not tokens of the model: {error}", param="tokens"
+            ) from None
+    return json_answer(Detokenized(prompt=text))
+
+
+async def _tokenized(
+    raw: JsonObject, options: TokenizeOptions, services: Services, size: int, owner: str | None
+) -> Tokens:
     model = services.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
@@ -44,35 +68,19 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
         )
         count = len(token_ids)
     elif raw.get("messages") is not None:
-        token_ids, count = await _chat_tokens(raw, services, len(body), owner_of(request))
+        token_ids, count = await _chat_tokens(raw, services, size, owner)
     else:
         raise missing("prompt", "Send a text as prompt, or messages.")
-    return json_answer(
-        Tokens(
-            count=count,
-            max_model_len=model.info.max_model_len,
-            tokens=token_ids,
-            token_strs=(
-                [tokenizer.decode([token]) for token in token_ids]
-                if options.return_token_strs
-                else None
-            ),
-        )
+    return Tokens(
+        count=count,
+        max_model_len=model.info.max_model_len,
+        tokens=token_ids,
+        token_strs=(
+            [tokenizer.decode([token]) for token in token_ids]
+            if options.return_token_strs
+            else None
+        ),
     )
-
-
-@post("/detokenize", status_code=200)
-async def detokenize(request: HttpRequest) -> ASGIApp:
-    """The text of tokens."""
-    decoded = convert(decode_object(await read_body(request)), DetokenizeRequest)
-    tokenizer = _tokenizer(services_of(request).any_model(decoded.model))
-    try:
-        text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
-    except (ValueError, IndexError, OverflowError) as error:
-        raise InvalidRequest(
-            f"Some ids are not tokens of the model: {error}", param="tokens"
-        ) from None
-    return json_answer(Detokenized(prompt=text))
 
 
 async def _chat_tokens(

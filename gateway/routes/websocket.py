@@ -203,17 +203,19 @@ class _Connection:
             )
         if request.unknown:
             self._services.metrics.unknown_parameters("/v1/responses")
-        plan = await make_plan(
-            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
-        )
-        run = ResponseRun(plan, self._services)
+        services = self._services
+        async with services.loaded(request.model):
+            plan = await make_plan(
+                request, services, size=len(data), owner=self._owner, unstored=lane.latest
+            )
+            run = ResponseRun(plan, services)
+            await run.prepare()
 
         async def write(events: Sequence[Event]) -> None:
             for event in events:
                 await self._send(websocket_frame(event, lane.stream_id))
 
         try:
-            await run.prepare()
             response = await run.run(write)
         finally:
             run.scope.abandon()

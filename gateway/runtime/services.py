@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from gateway.config import Config, ModelConfig, SchemaLimits
+from gateway.config import Config, ModelConfig
 from gateway.errors import (
     EngineUnavailable,
     GatewayError,
@@ -23,71 +23,21 @@ from gateway.protocols import (
     Api,
     ConversationBounds,
     EmbeddingEngine,
-    Engine,
-    MediaKind,
-    ModelInfo,
-    OutputFormat,
-    PromptRenderer,
     ResponseStore,
     ScoringEngine,
     StoredResponse,
 )
 from gateway.runtime.access import Authenticator
-from gateway.runtime.admission import Admission
 from gateway.runtime.callers import current_principal, names_model
-from gateway.runtime.embedding_only import generates, only_at, only_does
+from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
 from gateway.runtime.limiter import Limiter
+from gateway.runtime.model_slots import Does, ModelSlot, ModelSlots
 from gateway.runtime.sealing import Sealer
+from gateway.runtime.served_model import ServedModel
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
-
-
-class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
-    """One model name that requests can use, with everything that serves it."""
-
-    name: str
-    config: ModelConfig
-    engine: Engine
-    renderer: PromptRenderer
-    output_format: OutputFormat
-    admission: Admission
-    info: ModelInfo
-    created: int
-    """Unix time at which the model was loaded."""
-    adapter: str | None = None
-    """Name of the LoRA adapter, if this is one, of the model `parent`."""
-    parent: str | None = None
-    schema_limits: SchemaLimits = SchemaLimits()
-    """Limits on the constraints in requests."""
-    fingerprint: str | None = None
-    """See `gateway.loop.fingerprint`."""
-    media_kinds: frozenset[MediaKind] = frozenset()
-    """The images and sounds that prompts of tokens may contain: what the engine takes and the renderer places."""
-    why: str = ""
-    """Why this engine, renderer and format were chosen. For display."""
-
-    @property
-    def generates(self) -> bool:
-        """Whether the model can generate."""
-        return generates(self.engine)
-
-    @property
-    def embedder(self) -> EmbeddingEngine | None:
-        """The engine as an `EmbeddingEngine`; None if it does not embed."""
-        if "embeddings" not in self.engine.capabilities:
-            return None
-        assert isinstance(self.engine, EmbeddingEngine), "the capability was checked at the start"
-        return self.engine
-
-    @property
-    def scorer(self) -> ScoringEngine | None:
-        """The engine as a `ScoringEngine`; None if it does not rerank."""
-        if "rerank" not in self.engine.capabilities:
-            return None
-        assert isinstance(self.engine, ScoringEngine), "the capability was checked at the start"
-        return self.engine
 
 
 class NamedApi(Struct, frozen=True):
@@ -137,11 +87,8 @@ class Services:
         self,
         *,
         config: Config,
-        models: Iterable[ServedModel],
-        unopened: Sequence[str] = (),
-        aliases: Mapping[str, str],
+        slots: ModelSlots,
         store: ResponseStore | None,
-        offered_tools: Mapping[str, AvailableTools],
         tool_tables: Mapping[str, AvailableTools] = {},
         metrics: Metrics,
         settings: RunSettings,
@@ -155,17 +102,12 @@ class Services:
         limiter: Limiter | None = None,
         documents: FileReader | None = None,
     ) -> None:
-        """`hook` is the plugin manager's hook caller. `aliases` map further names to keys of `models`. `offered_tools`
-        is keyed like `models`, `tool_tables` like `[tools.<name>]`. `limiter` counts requests of keys with limits; by
-        default, in this process. `media` reads images and sounds; None if no model takes any. `documents` reads the
-        files of requests; without it, the renderers refuse them."""
+        """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
+        keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
+        `documents` reads the files of requests; without it, the renderers refuse them."""
         self.config = config
-        self.models = {model.name: model for model in models}
-        self.unopened = unopened
-        """Names of the configured models that could not be opened, and are not required."""
-        self.aliases = aliases
+        self.slots = slots
         self.store = store
-        self.offered_tools = offered_tools
         self.tool_tables = tool_tables
         self.limiter = Limiter(None) if limiter is None else limiter
         self.omitted_tools = OmittedTools(metrics)
@@ -191,11 +133,37 @@ class Services:
         self.started = int(time.time())
         """Unix time."""
 
+    @property
+    def models(self) -> Mapping[str, ServedModel]:
+        """What is loaded, with adapters, by name."""
+        return self.slots.models
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Further names of models. Values are names in the configuration."""
+        return self.slots.aliases
+
+    @property
+    def unopened(self) -> list[str]:
+        """Names of the models that could not be loaded at the last attempt."""
+        return [slot.name for slot in self.slots.slots.values() if slot.state == "failed"]
+
+    def loaded(
+        self, name: str | None, does: Does | None = "generates", *, waits_for_room: bool = True
+    ) -> Loaded:
+        """A context in which the model that a request names is loaded, and is not unloaded.
+
+        Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
+        below raise the error. Without a name, the model is the only one that `does` what is asked. A run that has
+        reserved its place in the model's queue keeps the model loaded too.
+        """
+        return Loaded(self, name, does, waits_for_room=waits_for_room)
+
     def model(self, name: str | None) -> ServedModel:
         """The generating model that a request names; if it names none, the only one."""
-        found = self._chosen(name, _generates)
+        found = self._chosen(name, "generates")
         if not found.generates:
-            others = ", ".join(self._names(_generates))
+            others = ", ".join(self._names("generates"))
             raise InvalidRequest(
                 f"The model '{found.name}' only {only_does(found.engine)}: use it with {only_at(found.engine)}."
                 f" Models that generate: {others or 'none'}.",
@@ -206,9 +174,9 @@ class Services:
 
     def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
         """The embedding model that a request names; if it names none, the only one."""
-        found = self._chosen(name, _embeds)
+        found = self._chosen(name, "embeds")
         if found.embedder is None:
-            others = ", ".join(self._names(_embeds))
+            others = ", ".join(self._names("embeds"))
             raise InvalidRequest(
                 f"The model '{found.name}' does not embed. Models that do: {others or 'none'}.",
                 param="model",
@@ -218,9 +186,9 @@ class Services:
 
     def scoring_model(self, name: str | None) -> tuple[ServedModel, ScoringEngine]:
         """The reranking model that a request names; if it names none, the only one."""
-        found = self._chosen(name, _scores)
+        found = self._chosen(name, "reranks")
         if found.scorer is None:
-            others = ", ".join(self._names(_scores))
+            others = ", ".join(self._names("reranks"))
             raise InvalidRequest(
                 f"The model '{found.name}' does not rerank. Models that do: {others or 'none'}.",
                 param="model",
@@ -230,18 +198,28 @@ class Services:
 
     def any_model(self, name: str | None) -> ServedModel:
         """The model of any kind that a request names; if it names none, the only one."""
-        return self._chosen(name, _is_served)
+        return self._chosen(name, None)
 
     def tools_of(self, model: ServedModel) -> AvailableTools:
         """The tools that requests to `model` may use, by the current request's principal."""
-        whole, principal = self.offered_tools[model.name], current_principal()
+        return self.permitted_tools(model.name, model.config, model.tools)
+
+    def permitted_tools(
+        self, name: str, config: ModelConfig, whole: AvailableTools
+    ) -> AvailableTools:
+        """Those of the tools of a model that the current request's principal may use."""
+        principal = current_principal()
         if principal is None or principal.tools is None:
             return whole
-        return permitted_to(principal, model.name, model.config, self.tool_tables, whole)
+        return permitted_to(principal, name, config, self.tool_tables, whole)
 
     def visible_models(self) -> list[ServedModel]:
-        """The models that the current request's principal may use."""
+        """The loaded models that the current request's principal may use."""
         return [model for model in self.models.values() if self.may_use(model.name)]
+
+    def visible_slots(self) -> list[ModelSlot]:
+        """The models, loaded or not, that the current request's principal may use."""
+        return [slot for slot in self.slots.slots.values() if any(map(self.may_use, slot.names))]
 
     def may_use(self, name: str) -> bool:
         """Whether the current request's principal may use a model, by any of its names."""
@@ -252,21 +230,36 @@ class Services:
         others = [alias for alias, target in self.aliases.items() if target == own]
         return names_model(principal, own, *others)
 
-    def _names(self, fits: Callable[[ServedModel], bool]) -> list[str]:
-        return [model.name for model in self.visible_models() if fits(model)]
+    def _names(self, does: Does | None) -> list[str]:
+        """Names of all models, loaded or not, that may do what is asked, and that the principal may use."""
+        return [
+            name
+            for slot in self.slots.slots.values()
+            if slot.may(does)
+            for name in slot.names
+            if self.may_use(name)
+        ]
 
-    def _chosen(self, name: str | None, fits: Callable[[ServedModel], bool]) -> ServedModel:
-        """The model of that name, whether it fits or not. Without a name, the only one that fits."""
-        if self.draining:
-            raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
+    def slot_for(self, name: str | None, does: Does | None) -> ModelSlot | None:
+        """The slot of the model that a request is for. Without a name, the only one that may do what is asked. None if there is
+        none, or more than one, or the principal may not use it."""
+        if name is None:
+            names = self._names(does)
+            slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
+            return next(iter(slots.values())) if len(slots) == 1 else None
+        return self.slots.find(name) if self.may_use(name) else None
+
+    def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
+        """The model of that name, whether it does what is asked or not. Without a name, the only one that does."""
+        self.check_open()
         if name is not None:
             return self.known_model(name)
-        models = self._names(fits)
+        models = self._names(does)
         if len(models) == 1:
-            return self.models[models[0]]
+            return self.known_model(models[0])
         if not models:
             raise InvalidRequest(
-                f"None of the models here can do this: {', '.join(self._names(_is_served))}.",
+                f"None of the models here can do this: {', '.join(self._names(None))}.",
                 param="model",
                 code="model_not_supported",
             )
@@ -276,28 +269,34 @@ class Services:
             code="missing_required_parameter",
         )
 
+    def check_open(self) -> None:
+        """Raise `ServerShuttingDown` if no more requests are accepted."""
+        if self.draining:
+            raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
+
     def known_model(self, name: str) -> ServedModel:
         """The model with that name or alias. Raises `ModelNotFound`, also if the current request's principal may not use it, or
-        `EngineUnavailable` for one that is not open."""
-        found = self.models.get(name) or self.models.get(self.aliases.get(name, ""))
+        `EngineUnavailable` for one that is not loaded."""
         if not self.may_use(name):
-            names = ", ".join(self._names(_is_served))
+            names = ", ".join(self._names(None)) or "none"
             raise ModelNotFound(
-                f"The model '{name}' does not exist here, or this API key may not use it. Models: {names or 'none'}.",
+                f"The model '{name}' does not exist here, or this API key may not use it. Models: {names}.",
                 param="model",
             )
-        if found is None:
-            if self.aliases.get(name, name) in self.unopened:
-                # The reason may have paths and addresses, which are for the log.
-                raise EngineUnavailable(
-                    f"The model '{name}' could not be opened when the server started, and the server's log says why. "
-                    f"Use another model: {', '.join(self.models)}."
-                )
+        found = self.models.get(name) or self.models.get(self.aliases.get(name, ""))
+        if found is not None:
+            return found
+        slot, names = self.slots.find(name), ", ".join(self._names(None)) or "none"
+        if slot is None:
             raise ModelNotFound(
-                f"The model '{name}' does not exist here. Models: {', '.join(self.models)}.",
-                param="model",
+                f"The model '{name}' does not exist here. Models: {names}.", param="model"
             )
-        return found
+        if slot.state == "failed":
+            # The reason may have paths and addresses, which are for the log.
+            raise EngineUnavailable(
+                f"The model '{name}' could not be opened, and the server's log says why. Use another model: {names}."
+            )
+        raise EngineUnavailable(f"The model '{name}' is not loaded. Send the request again.")
 
     def stop_runs(self, error: GatewayError) -> None:
         """End all running responses with `error`, which is reported to their readers."""
@@ -305,17 +304,43 @@ class Services:
             run.stop(error)
 
 
-def _generates(model: ServedModel) -> bool:
-    return model.generates
+class Loaded:
+    """See `Services.loaded`. Entered once."""
 
+    __slots__ = ("_does", "_name", "_services", "_slot", "_waits_for_room")
 
-def _embeds(model: ServedModel) -> bool:
-    return model.embedder is not None
+    def __init__(
+        self, services: Services, name: str | None, does: Does | None, *, waits_for_room: bool
+    ) -> None:
+        self._services = services
+        self._name = name
+        self._does: Does | None = does
+        self._waits_for_room = waits_for_room
+        self._slot: ModelSlot | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether entering it has to wait for a model."""
+        slot = self._services.slot_for(self._name, self._does)
+        return slot is not None and slot.state != "loaded"
 
-def _scores(model: ServedModel) -> bool:
-    return model.scorer is not None
+    async def __aenter__(self) -> None:
+        services = self._services
+        while True:
+            services.check_open()
+            slot = services.slot_for(self._name, self._does)
+            if slot is None:
+                return
+            try:
+                await services.slots.acquire(slot, waits_for_room=self._waits_for_room)
+            except ModelNotFound:
+                if services.slot_for(self._name, self._does) in (None, slot):
+                    raise
+                continue  # replaced by another with that name
+            self._slot = slot
+            return
 
-
-def _is_served(model: ServedModel) -> bool:
-    return True
+    async def __aexit__(self, *exc_info: object) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.release()

@@ -13,7 +13,8 @@ from gateway.errors import EngineError, ParamPath, Unsupported
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.run_scope import RunScope
 from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, ScoringInfo, TextPair
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
 from gateway.wire.ids import new_id
 from gateway.wire.scoring import (
     RerankAnswer,

@@ -60,6 +60,7 @@ from gateway.hookspecs import (
 )
 from gateway.protocols import (
     UNFINISHED,
+    AdapterLoadingEngine,
     AddedToken,
     Answer,
     AnswerWriter,
@@ -177,6 +178,7 @@ from gateway.protocols import (
 __all__ = [
     "PROJECT",
     "UNFINISHED",
+    "AdapterLoadingEngine",
     "AddedToken",
     "Answer",
     "AnswerWriter",

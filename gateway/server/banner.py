@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-Does: TypeAlias = Literal["generates", "embeds", "reranks"]
+from gateway.runtime.model_slots import Does
 
 
 def banner(base_url: str, models: Sequence[str], *, does: Does = "generates") -> str:

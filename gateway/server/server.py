@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from types import FrameType
+from typing import Final
 
 import uvicorn
 from litestar import Litestar
@@ -18,8 +19,9 @@ from gateway.app import app_of, open_services
 from gateway.config import Config
 from gateway.errors import ConfigurationError, ServerShuttingDown
 from gateway.plugins import PluginSet
+from gateway.runtime.model_slots import Does, ModelSlot
 from gateway.runtime.services import Services
-from gateway.server.banner import Does, banner
+from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop
 from gateway.server.stop_signals import HANGUP, stop_signals
 from gateway.server.stop_watchdog import end_in_time, not_again
@@ -56,13 +58,11 @@ class GatewayServer(uvicorn.Server):
             listen(each, self.config.backlog)
         await super().startup(sockets)
         if self.started and self._announce and sockets:
-            models = sorted(self._services.models.values(), key=lambda model: not model.generates)
-            first = models[0]
-            does: Does = "generates"
-            if not first.generates:
-                does = "reranks" if first.embedder is None else "embeds"
-            names = [model.name for model in models]
-            print(banner(address(sockets[0]), names, does=does), flush=True)
+            slots = sorted(self._services.slots.slots.values(), key=_suits_an_example)
+            does = slots[0].does or frozenset(("generates",))
+            example: Does = next(each for each in _EXAMPLES if each in does)
+            names = [name for slot in slots for name in slot.names]
+            print(banner(address(sockets[0]), names, does=example), flush=True)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -116,6 +116,18 @@ class GatewayServer(uvicorn.Server):
         end = loop.time() + seconds
         while self._services.runs and not self.force_exit and loop.time() < end:  # noqa: ASYNC110  # a signal's flag has no event to wait for
             await asyncio.sleep(0.05)
+
+
+_EXAMPLES: Final[tuple[Does, ...]] = ("generates", "embeds", "reranks")
+
+
+def _suits_an_example(slot: ModelSlot) -> int:
+    """The smallest number is that of the model that an example request should name."""
+    if slot.state == "failed":
+        return 3
+    if slot.does is None:
+        return 1
+    return 0 if "generates" in slot.does else 2
 
 
 def address(listening: socket.socket) -> str:

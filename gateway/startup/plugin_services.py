@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gateway.embeddings.answer import prepare_embeddings
 from gateway.engines.vectors import normalized
 from gateway.errors import (
     ConfigurationError,
     EngineError,
-    EngineUnavailable,
     InvalidRequest,
-    ModelNotFound,
 )
 from gateway.protocols import Tokenizer
 from gateway.runtime.callers import by_the_gateway
-from gateway.runtime.services import ServedModel, Services
+from gateway.runtime.model_slots import Does
+from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
 from gateway.wire.embeddings import EmbeddingsRequest, Input
 from gateway.wire.scoring import RerankRequest
@@ -30,30 +29,31 @@ class PluginServices:
         self._services = services
 
     def embedder(self, model: str) -> ServedEmbedder:
-        found = self._served(model, lambda each: each.embedder is not None, "embed")
-        return ServedEmbedder(self._services, found.name)
+        return ServedEmbedder(self._services, self._served(model, "embeds", "embed"))
 
     def reranker(self, model: str) -> ServedReranker:
-        found = self._served(model, lambda each: each.scorer is not None, "rerank")
-        return ServedReranker(self._services, found.name)
+        return ServedReranker(self._services, self._served(model, "reranks", "rerank"))
 
-    def _served(self, model: str, able: Callable[[ServedModel], bool], verb: str) -> ServedModel:
-        """The model of that name. Raises `ConfigurationError`, with those that are `able`, if it is not one."""
-        known = self._services.models.values()
-        names = ", ".join(each.name for each in known if able(each)) or "none"
-        try:
-            found = self._services.known_model(model)
-        except EngineUnavailable as error:
-            raise ConfigurationError(error.message) from None
-        except ModelNotFound:
+    def _served(self, model: str, does: Does, verb: str) -> str:
+        """The model's own name. Raises `ConfigurationError`, with those that do it, if it is not one.
+
+        A model that is not loaded yet may be one.
+        """
+        slots = self._services.slots
+        slot = slots.find(model)
+        able = [name for each in slots.slots.values() if each.may(does) for name in each.names]
+        names = ", ".join(able) or "none"
+        if slot is None:
             raise ConfigurationError(
                 f"no model {model!r} is configured; models that {verb}: {names}."
-            ) from None
-        if not able(found):
-            raise ConfigurationError(
-                f"the model {found.name!r} does not {verb}; models that do: {names}."
             )
-        return found
+        if slot.state == "failed":
+            raise ConfigurationError(f"the model {slot.name!r} could not be opened; see the log.")
+        if not slot.may(does):
+            raise ConfigurationError(
+                f"the model {slot.name!r} does not {verb}; models that do: {names}."
+            )
+        return model if model in slot.adapters else slot.name
 
 
 class ServedEmbedder:
@@ -66,8 +66,13 @@ class ServedEmbedder:
     async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
         if not texts:
             return []
+        # A request that uses a model may need this one too: were it to wait for the other to end, neither would go on.
         with by_the_gateway():
-            model, engine = self._services.embedding_model(self.model)
+            async with self._services.loaded(self.model, "embeds", waits_for_room=False):
+                return await self._embed(texts)
+
+    async def _embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
+        model, engine = self._services.embedding_model(self.model)
         parts: list[list[Input]] = [[text] for text in texts]
         if model.engine.tokenizer is not None:
             parts = await asyncio.to_thread(
@@ -83,9 +88,8 @@ class ServedEmbedder:
             inputs=[part for each in parts for part in each],
             several=True,
         )
-        with by_the_gateway():
-            run = await prepare_embeddings(asked, self._services, size=0)
-            vectors = await run.vectors()
+        run = await prepare_embeddings(asked, self._services, size=0)
+        vectors = await run.vectors()
         if vectors is None:
             raise run.scope.error or EngineError("The embedding failed.")
         taken = iter(vectors)
@@ -108,8 +112,9 @@ class ServedReranker:
             )
         asked = RerankRequest(model=self.model, query=query, documents=list(documents))
         with by_the_gateway():
-            run = prepare_rerank(asked, self._services)
-            scores = await run.scores()
+            async with self._services.loaded(self.model, "reranks", waits_for_room=False):
+                run = prepare_rerank(asked, self._services)
+                scores = await run.scores()
         if scores is None:
             raise run.scope.error or EngineError("The scoring failed.")
         return scores

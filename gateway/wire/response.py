@@ -161,6 +161,12 @@ class Conversation(Value, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
 
 
+ShownState: TypeAlias = Literal[
+    "unloaded", "loading", "loaded", "unloading", "failed", "unavailable"
+]
+"""The state of a model. `unavailable`: it is loaded, and its engine cannot serve."""
+
+
 class ModelObject(Value, frozen=True, kw_only=True):
     """A served model. `root` to `max_model_len` are vLLM's; these and the fields after them are omitted if unknown."""
 
@@ -177,7 +183,7 @@ class ModelObject(Value, frozen=True, kw_only=True):
     description: str | UnsetType = UNSET
     capabilities: list[str] | UnsetType = UNSET
     """What requests may ask for: `generation`, `embeddings`, `images`, `json_schema`, `logprobs`, ..."""
-    state: Literal["ready", "unavailable"] | UnsetType = UNSET
+    state: ShownState | UnsetType = UNSET
 
 
 class ModelList(Value, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def test_what_the_list_says_of_each_model(gateway: RunningGateway) -> None:
         "max_model_len": 4096,
         "aliases": ["gpt-x", "owner/one-GGUF:Q4_K_M"],
         "description": "The first.",
-        "state": "ready",
+        "state": "loaded",
     }
     assert capabilities[0] == "generation"
     assert {"logprobs", "json_schema"} <= set(capabilities)
@@ -93,7 +93,7 @@ def test_a_model_is_found_by_its_name_and_its_aliases_also_by_the_sdk(
         for name in ("one", "gpt-x", "owner/one-GGUF:Q4_K_M"):
             assert client.models.retrieve(name).id == "one"
         model = next(iter(client.models.list()))
-    assert (model.id, model.model_dump()["state"]) == ("one", "ready")
+    assert (model.id, model.model_dump()["state"]) == ("one", "loaded")
 
 
 def test_a_model_whose_engine_is_down_is_unavailable(

@@ -28,7 +28,7 @@ def config(folder: Path, **broken: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[httpx.Client]:
-    caplog.set_level(logging.ERROR, "gateway.app")
+    caplog.set_level(logging.ERROR, "gateway.runtime.model_slots")
     with (
         run_gateway(config(tmp_path, required=False), tmp_path) as running,
         httpx.Client(base_url=running.base_url.removesuffix("/v1"), timeout=60) as client,
@@ -40,7 +40,9 @@ def test_the_others_are_served_and_requests_for_it_are_told(
     http: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = [
-        each.getMessage() for each in caplog.get_records("setup") if each.name == "gateway.app"
+        each.getMessage()
+        for each in caplog.get_records("setup")
+        if each.name == "gateway.runtime.model_slots"
     ]
     assert len(lines) == 1
     assert "models.broken: " in lines[0]
@@ -59,20 +61,23 @@ def test_the_others_are_served_and_requests_for_it_are_told(
             answer = http.post(f"/v1/{path}", json={"model": name, **body})
             assert answer.status_code == (529 if path == "messages" else 503)  # as Anthropic has it
             message = answer.json()["error"]["message"]
-            assert f"The model '{name}' could not be opened" in message
-            assert "sound" in message
+            assert "The model 'broken' could not be opened" in message
             assert "secret-place" not in answer.text
 
 
 def test_its_state_is_shown(http: httpx.Client) -> None:
     listed = {each["id"]: each for each in http.get("/v1/models").json()["data"]}
-    assert listed["sound"]["state"] == "ready"
-    assert listed["broken"]["state"] == "unavailable"
+    assert listed["sound"]["state"] == "loaded"
+    assert listed["broken"]["state"] == "failed"
     assert listed["broken"]["description"] == "One that is broken."
     assert http.get("/v1/models/also-broken").json() == listed["broken"]
     ready = http.get("/ready")
     assert ready.status_code == 200
-    assert ready.json() == {"status": "ready", "unavailable_models": ["broken"]}
+    assert ready.json() == {
+        "status": "ready",
+        "unavailable_models": ["broken"],
+        "models": {"broken": "failed", "sound": "loaded"},
+    }
     metrics = http.get("/metrics").text
     assert 'gateway_model_opened{model="broken"} 0.0' in metrics
     assert 'gateway_model_opened{model="sound"} 1.0' in metrics

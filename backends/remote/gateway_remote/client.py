@@ -178,6 +178,12 @@ class Client:
         method = "GET" if body is None else "POST"
         return (await self._call(where, method, path, body or b"", within))[0]
 
+    async def post(
+        self, where: Endpoint, path: str, body: bytes, *, within: float
+    ) -> tuple[int, bytes]:
+        """Status and body of a POST. Raises `ReplicaFailure` if there is no response."""
+        return await self._call(where, "POST", path, body, within)
+
     async def _call(
         self, where: Endpoint, method: str, path: str, body: bytes, within: float
     ) -> tuple[int, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gateway.sdk import Capability, EngineRequest, ModelInfo
+from gateway_remote.adapter_loading import AdapterLoading
 from gateway_remote.client import Client, StreamedReply
 from gateway_remote.config import RemoteConfig
 from gateway_remote.connecting import PooledEngine
@@ -34,6 +35,20 @@ class RemoteEngine(PooledEngine):
         super().__init__(info, pool, Dispatcher(config, client, pool, language))
         self._dialect = dialect
         self._tokenizer = tokenizer
+        self._adapters = AdapterLoading(client, pool, dialect.name)
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Load an adapter on all servers. Servers that are discovered or started later do not have it."""
+        await self._adapters.load(name, path)
+        self._serve_adapters((*self._info.adapters, name))
+
+    async def unload_adapter(self, name: str) -> None:
+        self._serve_adapters(tuple(each for each in self._info.adapters if each != name))
+        await self._adapters.unload(name)
+
+    def _serve_adapters(self, names: tuple[str, ...]) -> None:
+        self._info = msgspec.structs.replace(self._info, adapters=names)
+        self._dialect.served = msgspec.structs.replace(self._dialect.served, adapters=names)
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -8,7 +8,10 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from operator import mul
+from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 from gateway.sdk import (
     CallPiece,
@@ -169,6 +172,21 @@ class ScriptedEngine:
     def speak(self, output_format: OutputFormat) -> None:
         """Write answers in this format, which the gateway parses them with."""
         self._format = output_format
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Serve an adapter, which has no effect. Raises `InvalidRequest` if there is nothing at `path`."""
+        if not await asyncio.to_thread(Path(path).exists):
+            raise InvalidRequest(f"There is no adapter at {path!r}.", param="lora_path")
+        self._serve_adapters((*self._info.adapters, name))
+
+    async def unload_adapter(self, name: str) -> None:
+        self._serve_adapters(tuple(each for each in self._info.adapters if each != name))
+
+    def _serve_adapters(self, names: tuple[str, ...]) -> None:
+        self._info = msgspec.structs.replace(self._info, adapters=names)
+        self._capabilities = self._capabilities - {"adapters"} | (
+            {"adapters"} if names else frozenset()
+        )
 
     async def health(self) -> None:
         if self._crashed_at is None:

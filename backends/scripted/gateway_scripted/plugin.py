@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -41,6 +43,10 @@ class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Names of LoRA adapters, which have no effect."""
     media: list[Literal["image", "audio"]] = []
     """What the model sees and hears. Each image or sound is described in the prompt by its size and hash."""
+    opening_waits_while: str | None = None
+    """Path of a file. Opening the model takes as long as it exists."""
+    opening_fails_while: str | None = None
+    """Path of a file. Opening the model fails while it exists."""
     placeholders: Literal["none", "template"] = "none"
     """Whether the chat template writes a placeholder token for each image, as `template` says, or need not know of images.
     """
@@ -51,6 +57,12 @@ async def open_scripted(
     config: ScriptedConfig, context: EngineContext
 ) -> AsyncIterator[ScriptedEngine]:
     """The engine of one model. Raises `ConfigurationError` if the scenario cannot be read."""
+    while _exists(config.opening_waits_while):  # noqa: ASYNC110  # a file has no event to wait for
+        await asyncio.sleep(0.01)
+    if _exists(config.opening_fails_while):
+        raise ConfigurationError(
+            f"Model {context.name!r} cannot be opened while the file {config.opening_fails_while!r} exists."
+        )
     path = config.scenario or context.path
     if config.scenario and context.path:
         raise ConfigurationError(
@@ -80,6 +92,10 @@ async def open_scripted(
         media=config.media,
         placeholders=config.placeholders,
     )
+
+
+def _exists(path: str | None) -> bool:
+    return path is not None and Path(path).exists()
 
 
 @hookimpl

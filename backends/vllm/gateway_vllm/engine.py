@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
     VLLMClientError,
 )
@@ -96,6 +97,15 @@ class VllmEngine:
     def metrics(self) -> list[Sample]:
         """vLLM's own metrics; empty unless they are configured."""
         return [] if self._measured_as is None else registered_samples(self._measured_as)
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        await self._host.add_adapter(name, path)
+        self._info = msgspec.structs.replace(self._info, adapters=self._host.adapters)
+        self._capabilities |= {"adapters"}
+
+    async def unload_adapter(self, name: str) -> None:
+        self._host.remove_adapter(name)
+        self._info = msgspec.structs.replace(self._info, adapters=self._host.adapters)
 
     async def end_helpers(self) -> None:
         """End the helper processes that compile constraints."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from typing import Any
 
@@ -40,12 +41,12 @@ class Host:
         self._errors = errors
         self._closing = False
         self._adapters = {
-            name: LoRARequest(
-                lora_name=name, lora_int_id=number, lora_path=os.path.expanduser(path)
-            )
+            name: _adapter(name, number, path)
             for number, (name, path) in enumerate(config.lora_modules.items(), start=1)
         }
         self._loaded: set[str] = set()
+        self._takes_adapters = config.enable_lora or bool(config.lora_modules)
+        self._ids = itertools.count(len(self._adapters) + 1)
         self._loading = asyncio.Lock()
 
     def require_life(self) -> None:
@@ -100,6 +101,35 @@ class Host:
                     f"vLLM cannot load the adapter '{name}' from {adapter.lora_path}: {error.__cause__ or error}"
                 ) from error
 
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of the adapters."""
+        return tuple(self._adapters)
+
+    async def add_adapter(self, name: str, path: str) -> None:
+        """Load a further adapter. Raises `InvalidRequest` if it cannot be loaded."""
+        if not self._takes_adapters:
+            raise InvalidRequest(
+                "vLLM was started without LoRA. Set enable_lora = true in the model's vllm table.",
+                param="lora_name",
+            )
+        self.require_life()
+        self._adapters[name] = _adapter(name, next(self._ids), path)
+        try:
+            await self.adapter(name)
+        except BaseException as error:
+            self.remove_adapter(name)
+            if isinstance(error, EngineError):
+                raise InvalidRequest(
+                    f"vLLM cannot load the adapter '{name}': {error.__cause__}", param="lora_path"
+                ) from error
+            raise
+
+    def remove_adapter(self, name: str) -> None:
+        """Serve an adapter no longer. vLLM drops its weights when it needs the room, so running requests are not affected."""
+        self._adapters.pop(name, None)
+        self._loaded.discard(name)
+
     async def end_requests(self) -> None:
         """Reject new requests and abort running ones."""
         self._closing = True
@@ -130,3 +160,7 @@ class Host:
                 if process.exitcode is not None and process.exitcode < 0:
                     reason = f"its process was killed by signal {-process.exitcode}"
         return EngineUnavailable(f"vLLM has died: {reason or 'see the log'}. Restart the server.")
+
+
+def _adapter(name: str, number: int, path: str) -> Any:
+    return LoRARequest(lora_name=name, lora_int_id=number, lora_path=os.path.expanduser(path))

@@ -86,7 +86,8 @@ class Prompt:
         if name:
             self._screen.line(f"There is no model {one_line(name)}.")
         for model in models:
-            state = f" ({one_line(model.state)})" if model.state not in (None, "ready") else ""
+            shown = one_line(model.state or "")
+            state = "" if shown in ("", "loaded", "ready") else f" ({shown})"
             here = " *" if model.id == self._conversation.model else ""
             self._screen.line(f"  {one_line(model.id)}{state}{here}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from gateway.checks.generating import generate
 from gateway.errors import InvalidRequest
 from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, Sampling, TokensPrompt
+from gateway.protocols import AdapterLoadingEngine, Engine, EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 
 CONTEXT = EngineContext(name="tiny", path=None)
@@ -45,6 +47,37 @@ async def test_an_adapter_is_loaded_when_it_is_asked_for(
                 await said(engine, "missing")
             assert (refused.value.param, refused.value.code) == ("model", "model_not_found")
         assert await said(engine, None) == plain
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here")
+async def test_an_adapter_is_loaded_and_unloaded_on_the_servers(
+    vllm_adapter_server: str, noise: Path, tmp_path: Path
+) -> None:
+    config = RemoteConfig(urls=[vllm_adapter_server])
+    async with open_remote(config, CONTEXT) as engine:
+        assert isinstance(engine, AdapterLoadingEngine)
+        before = engine.info.adapters
+        await engine.load_adapter("second", str(noise))
+        assert engine.info.adapters == (*before, "second")
+        assert await said(engine, "second") == await said(engine, "listed")
+        with pytest.raises(InvalidRequest, match="cannot load the adapter 'broken'"):
+            await engine.load_adapter("broken", str(tmp_path))
+        await engine.unload_adapter("second")
+        assert engine.info.adapters == before
+        with pytest.raises(InvalidRequest, match="There is no adapter 'second'"):
+            await said(engine, "second")
+
+
+async def test_a_server_without_the_route_is_told(
+    stubs: Callable[..., Awaitable[list[Any]]], vocabulary: str
+) -> None:
+    [stub] = await stubs(1)
+    config = RemoteConfig(urls=[stub.url], tokenizer=vocabulary)
+    async with open_remote(config, EngineContext(name="m", path=None)) as engine:
+        assert isinstance(engine, AdapterLoadingEngine)
+        with pytest.raises(InvalidRequest, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+            await engine.load_adapter("new", "/adapters/new")
+        assert engine.info.adapters == ()
 
 
 async def said(engine: Engine, adapter: str | None) -> str:

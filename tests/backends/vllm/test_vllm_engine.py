@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,3 +314,20 @@ def test_the_engine_is_healthy(served: Any) -> None:
 
 def test_without_the_setting_there_are_no_metrics(served: Any) -> None:
     assert served.engine.metrics() == []
+
+
+def test_adapters_are_loaded_and_unloaded_while_it_runs(
+    served: Any, noise: Path, tmp_path: Path
+) -> None:
+    engine = served.engine
+    noisy = text_of(served.generate(served.ask(max_tokens=8, adapter="noise")))
+    served.run(engine.load_adapter("second", str(noise)))
+    assert engine.info.adapters == ("noise", "second")
+    assert text_of(served.generate(served.ask(max_tokens=8, adapter="second"))) == noisy
+    with pytest.raises(InvalidRequest, match="cannot load the adapter 'broken'"):
+        served.run(engine.load_adapter("broken", str(tmp_path)))
+    served.run(engine.unload_adapter("second"))
+    assert engine.info.adapters == ("noise",)
+    with pytest.raises(InvalidRequest, match="There is no adapter 'second'"):
+        served.generate(served.ask(max_tokens=8, adapter="second"))
+    assert text_of(served.generate(served.ask(max_tokens=8, adapter="noise"))) == noisy

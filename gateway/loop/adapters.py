@@ -1,0 +1,21 @@
+"""LoRA adapters, which are served as models of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.loop.fingerprint import with_fingerprint
+from gateway.runtime.served_model import ServedModel
+
+
+def with_adapters(model: ServedModel) -> Sequence[ServedModel]:
+    """The model with its fingerprint, and then the adapters of its engine, which share its engine and its queue."""
+    info = msgspec.structs.replace(model.info, adapters=model.engine.info.adapters)
+    model = with_fingerprint(msgspec.structs.replace(model, info=info))
+    adapters = (
+        msgspec.structs.replace(model, name=name, adapter=name, parent=model.name)
+        for name in info.adapters
+    )
+    return [model, *map(with_fingerprint, adapters)]

@@ -1,0 +1,458 @@
+"""The configured models, of which some are loaded: loading on demand, unloading, and requests that wait for a model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from contextvars import Context
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from gateway.config import ModelConfig
+from gateway.errors import (
+    ConfigurationError,
+    DeadlineExceeded,
+    EngineUnavailable,
+    ModelNotFound,
+    RateLimited,
+)
+from gateway.metrics import Metrics
+from gateway.protocols import MeasuredEngine
+from gateway.runtime.admission import Admission
+from gateway.runtime.served_model import ServedModel
+from gateway.tools.available import AvailableTools
+
+logger = logging.getLogger("gateway.runtime.model_slots")
+
+ModelState: TypeAlias = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
+Does: TypeAlias = Literal["generates", "embeds", "reranks"]
+Open: TypeAlias = Callable[["ModelSlot", AsyncExitStack], Awaitable[Sequence[ServedModel]]]
+"""Opens a slot's model within the stack. Returns the model, and then its adapters. Raises `ConfigurationError`."""
+
+STATES: Final[tuple[ModelState, ...]] = get_args(ModelState)
+MAX_BACK_OFF: Final = 60.0
+"""Maximum number of seconds between two attempts to load a model that fails. The first is 1 second, and each doubles it."""
+
+
+class ModelSlot:
+    """A configured model, loaded or not. It keeps its name and its queue while it is loaded and unloaded."""
+
+    def __init__(self, name: str, config: ModelConfig, open_model: Open) -> None:
+        self.name = name
+        self.config = config
+        self.open_model = open_model
+        self.admission = Admission(
+            name,
+            max_running=config.max_running,
+            max_waiting=config.max_waiting,
+            on_idle=self._freed,
+        )
+        self.state: ModelState = "unloaded"
+        self.served: Sequence[ServedModel] = ()
+        """The model and its adapters while it is loaded."""
+        self.tools = AvailableTools()
+        """The tools of the gateway that requests to the model may use."""
+        self.adapters: tuple[str, ...] = ()
+        """Names of its adapters, as far as they are known."""
+        self.does: frozenset[Does] | None = None
+        """What the model does; None before it was first loaded."""
+        self.failure: ConfigurationError | None = None
+        """Why the last attempt to load it failed."""
+        self.failures = 0
+        self.retry_at = 0.0
+        self.last_used = 0.0
+        self.waiting = 0
+        """Requests that wait until it is loaded."""
+        self.has_room = False
+        """Whether it counts for `max_loaded`."""
+        self.retired = False
+        """Whether it is no longer served: removed, or replaced by another slot."""
+        self.created = int(time.time())
+        """Unix time at which the model was loaded, or configured."""
+        self.task: asyncio.Task[None] | None = None
+        """The owner of the open engine: loads it, waits, and closes it."""
+        self._holds = 0
+        self._unload = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request uses the model."""
+        return not (self._holds or self.admission.running or self.admission.waiting)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Its name and those of its adapters."""
+        yield self.name
+        yield from self.adapters
+
+    def may(self, does: Does | None) -> bool:
+        """Whether it does, or may do, what is asked. None: anything. A model that was never loaded may do anything, unless
+        loading it has failed."""
+        if self.does is None:
+            return not self.failures
+        return does is None or does in self.does
+
+    def hold(self) -> None:
+        """Keep a loaded model from being unloaded, until `release`."""
+        self._holds += 1
+        self.last_used = time.monotonic()
+
+    def release(self) -> None:
+        self._holds -= 1
+        if self.is_idle:
+            self._freed()
+
+    def ask_to_unload(self) -> None:
+        """Unload it as soon as no request uses it. New ones wait, and load it again."""
+        self.state = "unloading"
+        self._unload.set()
+
+    async def until_unloadable(self) -> None:
+        """Wait until somebody asks to unload it, and then until no request uses it."""
+        await self._unload.wait()
+        while not self.is_idle:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def begin(self) -> None:
+        self._unload.clear()
+        self.state = "loading"
+
+    def use_config(self, config: ModelConfig) -> None:
+        """Take settings that need no other engine."""
+        self.config = config
+        self.admission.resize(config.max_running, config.max_waiting)
+        self.watch_idle()
+
+    def serve(self, served: Sequence[ServedModel]) -> None:
+        """Use these objects for new requests: the model, and then its adapters."""
+        self.served = [msgspec.structs.replace(each, tools=self.tools) for each in served]
+        self.adapters = tuple(each.name for each in served[1:])
+
+    def _freed(self) -> None:
+        self.last_used = time.monotonic()
+        if self.is_idle:
+            self._idle.set()
+            self.watch_idle()
+
+    def watch_idle(self) -> None:
+        """Unload the model when it has been idle for `idle_unload` seconds."""
+        if self._timer is None and self.config.idle_unload is not None and self.state == "loaded":
+            self._look_in(self.config.idle_unload)
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        idle = self.config.idle_unload
+        if self.state != "loaded" or idle is None or not self.is_idle:
+            return  # watched again when it is loaded, or idle
+        left = self.last_used + idle - time.monotonic()
+        if left > 0:
+            self._look_in(left)
+            return
+        logger.info("model %s: unloaded after %g idle seconds", self.name, idle)
+        self.ask_to_unload()
+
+    def stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class ModelSlots:
+    """All configured models of a process. At most `max_loaded` are loaded at a time; None means any number."""
+
+    def __init__(
+        self, metrics: Metrics, *, max_loaded: int | None = None, wait_seconds: float = 3600.0
+    ) -> None:
+        """`wait_seconds`: time limit for a request that waits until its model is loaded."""
+        self.slots: dict[str, ModelSlot] = {}
+        self.models: dict[str, ServedModel] = {}
+        """What is loaded, with adapters, by name."""
+        self.aliases: dict[str, str] = {}
+        self.max_loaded = max_loaded
+        self.wait_seconds = wait_seconds
+        self.changing_adapters = asyncio.Lock()
+        """Held while an adapter is loaded or unloaded, because two could have the same name."""
+        self._metrics = metrics
+        self.starting = True
+        """Whether failures to load required models end the process."""
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The owners of open engines, retired ones too."""
+
+    def add(self, slot: ModelSlot) -> None:
+        """Serve `slot` under its name and its aliases. A slot with the same name is retired."""
+        self.retire(slot.name)
+        self.slots[slot.name] = slot
+        self.aliases.update(dict.fromkeys(slot.config.aliases, slot.name))
+        self._metrics.watch_model(slot.name, slot.admission)
+        self._metrics.model_state(slot.name, slot.state, STATES)
+
+    def retire(self, name: str) -> ModelSlot | None:
+        """Stop serving a model. Its engine is closed when the requests that use it have ended."""
+        slot = self.slots.pop(name, None)
+        if slot is None:
+            return None
+        slot.retired = True
+        self.aliases = {alias: own for alias, own in self.aliases.items() if own != name}
+        for model in slot.served:
+            self.models.pop(model.name, None)
+        self._metrics.forget_model(name, STATES)
+        if slot.state == "loaded":
+            slot.ask_to_unload()
+        elif slot.state == "loading" and slot.task is not None:
+            slot.task.cancel()
+        self._notify()
+        return slot
+
+    def find(self, name: str) -> ModelSlot | None:
+        """The slot of a model by its name, an alias, or the name of an adapter that is known."""
+        own = self.aliases.get(name, name)
+        found = self.slots.get(own)
+        if found is not None:
+            return found
+        return next((slot for slot in self.slots.values() if own in slot.adapters), None)
+
+    async def load(self, slot: ModelSlot) -> None:
+        """Load a model now, also if it has just failed. Returns when it is loaded; raises `ConfigurationError` if it cannot be."""
+        while slot.state != "loaded":
+            self._check_served(slot)
+            if slot.state in ("unloaded", "failed"):
+                self._begin(slot)
+            await self._change()
+            if slot.state == "failed" and slot.failure is not None:
+                raise slot.failure
+
+    async def unload(self, slot: ModelSlot) -> None:
+        """Unload a model. Returns when it is unloaded, or at once if requests use it: it is unloaded when they have ended."""
+        if slot.state == "loaded":
+            self.ask_to_unload(slot)
+        while slot.state == "unloading" and slot.is_idle:
+            await self._change()
+
+    def ask_to_unload(self, slot: ModelSlot) -> None:
+        slot.ask_to_unload()
+        self._note(slot)
+
+    async def acquire(self, slot: ModelSlot, *, waits_for_room: bool = True) -> None:
+        """Hold a model, once it is loaded. `slot.release()` ends that.
+
+        `waits_for_room`: whether to wait until another model can be unloaded that is in use. Raises `RateLimited` if too many
+        requests wait, and `EngineUnavailable` if the model cannot be loaded.
+        """
+        if slot.state == "loaded":
+            slot.hold()
+            return
+        config = slot.config
+        if slot.waiting >= config.max_running + config.max_waiting:
+            raise RateLimited(
+                f"The model '{slot.name}' is not loaded yet, and {slot.waiting} requests wait for it, which is its limit. Retry "
+                "later."
+            )
+        slot.waiting += 1
+        try:
+            async with asyncio.timeout(self.wait_seconds):
+                await self._acquire(slot, waits_for_room=waits_for_room)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"The model '{slot.name}' was not loaded within {self.wait_seconds:g} seconds, which is this server's limit."
+            ) from None
+        finally:
+            slot.waiting -= 1
+
+    async def _acquire(self, slot: ModelSlot, *, waits_for_room: bool) -> None:
+        if slot.state == "failed" and time.monotonic() < slot.retry_at:
+            raise self._unavailable(slot)
+        began = False
+        while slot.state != "loaded":
+            self._check_served(slot)
+            if slot.state == "failed" and began:
+                raise self._unavailable(slot)
+            if not (waits_for_room or slot.has_room or self._could_make_room()):
+                raise EngineUnavailable(
+                    f"The model '{slot.name}' is not loaded, and there is no room for it (max_loaded) while the others are in "
+                    "use. Retry later."
+                )
+            if slot.state in ("unloaded", "failed"):
+                self._begin(slot)
+            began = True
+            await self._change()
+        slot.hold()
+
+    def _check_served(self, slot: ModelSlot) -> None:
+        if slot.retired:
+            raise ModelNotFound(f"The model '{slot.name}' is not served any more.", param="model")
+
+    def _unavailable(self, slot: ModelSlot) -> EngineUnavailable:
+        # The reason may have paths and addresses, which are for the log.
+        seconds = max(1, math.ceil(slot.retry_at - time.monotonic()))
+        return EngineUnavailable(
+            f"The model '{slot.name}' could not be opened, and the server's log says why. Retry in {seconds} s, or use another model.",
+            headers={"retry-after": str(seconds)},
+        )
+
+    def _begin(self, slot: ModelSlot) -> None:
+        slot.begin()
+        self._note(slot)
+        # In a context of its own: the engine is not the caller's whose request needs it first.
+        slot.task = task = asyncio.create_task(self._own(slot), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _own(self, slot: ModelSlot) -> None:
+        """Load a model, wait until it is to be unloaded, and close it. One task does all of it."""
+        state: ModelState = "unloaded"
+        try:
+            await self._make_room(slot)
+            async with AsyncExitStack() as stack:
+                served = await slot.open_model(slot, stack)
+                self._loaded(slot, served)
+                await slot.until_unloadable()
+                self._unlist(slot)
+                logger.info("model %s: unloading", slot.name)
+        except ConfigurationError as error:
+            state = "failed"
+            self._failed(slot, error)
+        except Exception as error:
+            # Opening raises `ConfigurationError`; but an engine may raise anything when it is closed.
+            logger.exception("model %s: %s failed", slot.name, slot.state)
+            if slot.state == "loading":
+                state = "failed"
+                self._failed(slot, ConfigurationError(f"{type(error).__name__}: {error}"))
+        finally:
+            self._unlist(slot)
+            slot.stop_watching()
+            slot.has_room = False
+            slot.state, slot.task = state, None
+            self._note(slot)
+
+    def _loaded(self, slot: ModelSlot, served: Sequence[ServedModel]) -> None:
+        for model in served[1:]:
+            if self.is_taken(model.name, besides=slot) or model.name == slot.name:
+                raise ConfigurationError(
+                    f"The adapter '{model.name}' of model '{slot.name}' is served under its own name, and another model has that "
+                    "name, or alias, already: rename one of them."
+                )
+        slot.serve(served)
+        model = slot.served[0]
+        slot.does = _does(model)
+        slot.created = model.created
+        slot.failure, slot.failures = None, 0
+        slot.admission.is_open = True
+        slot.last_used = time.monotonic()
+        if not slot.retired:
+            self._list(slot)
+            if isinstance(model.engine, MeasuredEngine):
+                self._metrics.watch_engine(slot.name, model.engine)
+        logger.info("model %s: %s", slot.name, model.why)
+        slot.state = "loaded"
+        self._note(slot)
+        if slot.retired:
+            slot.ask_to_unload()
+        slot.watch_idle()
+
+    def is_taken(self, name: str, *, besides: ModelSlot | None = None) -> bool:
+        """Whether a model, an adapter or an alias has that name; names of `besides` and its adapters do not count."""
+        if name in self.aliases:
+            return True
+        return any(name in slot.names for slot in self.slots.values() if slot is not besides)
+
+    def serve(self, slot: ModelSlot, served: Sequence[ServedModel]) -> None:
+        """Use these objects for new requests to a loaded model: the model, and then its adapters."""
+        for model in slot.served:
+            self.models.pop(model.name, None)
+        slot.serve(served)
+        self._list(slot)
+
+    def _list(self, slot: ModelSlot) -> None:
+        self.models.update((each.name, each) for each in slot.served)
+
+    def offer_tools(self, tools: Mapping[str, AvailableTools]) -> None:
+        """Let new requests use these tools of the gateway, by the names of models in the configuration."""
+        for name, offered in tools.items():
+            slot = self.slots[name]
+            slot.tools = offered
+            slot.serve(slot.served)
+            self._list(slot)
+
+    def _unlist(self, slot: ModelSlot) -> None:
+        slot.admission.is_open = False
+        for model in slot.served:
+            if self.models.get(model.name) is model:
+                del self.models[model.name]
+            if isinstance(model.engine, MeasuredEngine):
+                self._metrics.unwatch_engine(model.engine)
+        slot.served = ()
+
+    def _failed(self, slot: ModelSlot, error: ConfigurationError) -> None:
+        slot.failure = error
+        slot.failures += 1
+        slot.retry_at = time.monotonic() + min(MAX_BACK_OFF, 2.0 ** (slot.failures - 1))
+        if not (self.starting and slot.config.required):
+            logger.error("model %s could not be opened: %s", slot.name, error)
+
+    async def _make_room(self, slot: ModelSlot) -> None:
+        """Wait until fewer than `max_loaded` others are loaded. The least recently used is unloaded, an idle one if there is."""
+        while not self._has_room():
+            others = [each for each in self.slots.values() if each.has_room]
+            if not any(each.state == "unloading" for each in others):
+                loaded = [each for each in others if each.state == "loaded"]
+                if loaded:
+                    oldest = min(loaded, key=lambda each: (not each.is_idle, each.last_used))
+                    logger.info("model %s: unloaded to make room for %s", oldest.name, slot.name)
+                    self.ask_to_unload(oldest)
+            await self._change()
+        slot.has_room = True
+
+    def _has_room(self) -> bool:
+        if self.max_loaded is None:
+            return True
+        return sum(slot.has_room for slot in self.slots.values()) < self.max_loaded
+
+    def _could_make_room(self) -> bool:
+        """Whether there is room, or an idle model that can go."""
+        return self._has_room() or any(
+            slot.has_room and slot.is_idle and slot.state in ("loaded", "unloading")
+            for slot in self.slots.values()
+        )
+
+    def _note(self, slot: ModelSlot) -> None:
+        if not slot.retired:
+            self._metrics.model_state(slot.name, slot.state, STATES)
+        self._notify()
+
+    def _notify(self) -> None:
+        """Wake everything that waits for a change of a state."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    async def close(self) -> None:
+        """Close all engines, the last opened first."""
+        for slot in [*self.slots.values()]:
+            slot.stop_watching()
+        own = [slot.task for slot in self.slots.values() if slot.task is not None]
+        for task in [*(self._tasks - {*own}), *reversed(own)]:
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def _does(model: ServedModel) -> frozenset[Does]:
+    found: Iterable[tuple[Does, bool]] = (
+        ("generates", model.generates),
+        ("embeds", model.embedder is not None),
+        ("reranks", model.scorer is not None),
+    )
+    return frozenset(name for name, known in found if known)

@@ -1,0 +1,48 @@
+"""Serving a model of the configuration: its slot, and opening it with its adapters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from gateway.config import SchemaLimits
+from gateway.loop.adapters import with_adapters
+from gateway.protocols import FormatAwareEngine
+from gateway.runtime.media import media_kinds
+from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.served_model import ServedModel
+from gateway.startup.model_opening import OpenedModel, open_model
+from gateway.startup.model_plan import ModelPlan
+
+
+def slot_of(plan: ModelPlan, schemas: SchemaLimits) -> ModelSlot:
+    """The slot of a model, which is not loaded yet. `schemas` are the limits on constraints in requests."""
+    context = msgspec.structs.replace(plan.context, compile_seconds=schemas.compile_seconds)
+    plan = msgspec.structs.replace(plan, context=context)
+
+    async def open_served(slot: ModelSlot, stack: AsyncExitStack) -> Sequence[ServedModel]:
+        opened = await open_model(plan, stack)
+        return with_adapters(_served(opened, slot, schemas))
+
+    return ModelSlot(plan.name, plan.config, open_served)
+
+
+def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:
+    if isinstance(opened.engine, FormatAwareEngine):
+        opened.engine.speak(opened.output_format)
+    return ServedModel(
+        name=opened.name,
+        config=slot.config,
+        engine=opened.engine,
+        renderer=opened.renderer,
+        output_format=opened.output_format,
+        admission=slot.admission,
+        info=opened.info,
+        created=int(time.time()),
+        why=opened.why,
+        media_kinds=media_kinds(opened.engine, opened.renderer),
+        schema_limits=schemas,
+    )

@@ -1,0 +1,251 @@
+"""Models are loaded for the requests that need them, and unloaded, while the server runs."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.server import RunningGateway, run_gateway
+
+SLOW = [{"when": "slowly", "pieces": [{"text": "tick "}], "repeat": 200, "delay_ms": 5}]
+
+
+def model(**settings: Any) -> dict[str, Any]:
+    return {
+        "engine": "scripted",
+        "load": "on_demand",
+        "scripted": {"rules": SLOW, **settings.pop("scripted", {})},
+        **settings,
+    }
+
+
+def until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+class Client:
+    def __init__(self, running: RunningGateway) -> None:
+        self.running = running
+        self.http = httpx.Client(base_url=running.base_url.removesuffix("/v1"), timeout=60)
+
+    def state(self, name: str) -> str:
+        return str(self.http.get(f"/v1/models/{name}").json()["state"])
+
+    def respond(self, name: str, text: str = "Hi", **body: Any) -> httpx.Response:
+        return self.http.post("/v1/responses", json={"model": name, "input": text, **body})
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    opened: list[Any] = []
+
+    def start(models: dict[str, Any], **server: Any) -> Client:
+        context = run_gateway({"server": server, "models": models}, tmp_path)
+        running = context.__enter__()
+        client = Client(running)
+        opened.extend([context, client.http])
+        return client
+
+    yield start
+    for each in reversed(opened):
+        each.__exit__(None, None, None)
+
+
+def test_every_api_loads_the_model_that_it_needs(serve: Callable[..., Client]) -> None:
+    both = {
+        "m": model(aliases=["alias"]),
+        "e": model(scripted={"task": "embed"}),
+        "r": model(scripted={"task": "rerank"}),
+    }
+    client = serve(both)
+    slots = client.running.services.slots.slots
+    messages = [{"role": "user", "content": "Hi"}]
+    for path, body in (
+        ("/v1/responses", {"model": "alias", "input": "Hi"}),
+        ("/v1/responses/input_tokens", {"model": "m", "input": "Hi"}),
+        ("/v1/responses/compact", {"model": "m", "input": "Hi"}),
+        ("/v1/responses", {"model": "m", "input": "Hi", "background": True}),
+        ("/v1/chat/completions", {"model": "m", "messages": messages}),
+        ("/v1/completions", {"model": "m", "prompt": "Hi"}),
+        ("/v1/messages", {"model": "m", "messages": messages, "max_tokens": 9}),
+        ("/v1/messages/count_tokens", {"model": "m", "messages": messages}),
+        ("/tokenize", {"model": "m", "prompt": "Hi"}),
+        ("/detokenize", {"model": "m", "tokens": []}),
+        ("/v1/embeddings", {"model": "e", "input": "Hi"}),
+        ("/v1/rerank", {"model": "r", "query": "Hi", "documents": ["Ho"]}),
+        ("/v1/score", {"model": "r", "text_1": "Hi", "text_2": "Ho"}),
+    ):
+        name = "m" if body["model"] == "alias" else body["model"]
+        answer = client.http.post(path, json=body)
+        assert answer.status_code == 200, (path, answer.text)
+        assert slots[name].state == "loaded", path
+        until(lambda name=name: slots[name].is_idle)
+        assert client.http.post(f"/v1/models/{name}/unload").json()["state"] == "unloaded"
+
+
+def test_without_a_name_the_only_model_is_loaded(serve: Callable[..., Client]) -> None:
+    client = serve({"m": model()})
+    assert client.state("m") == "unloaded"
+    assert client.http.get("/ready").json() == {"status": "ready", "models": {"m": "unloaded"}}
+    assert client.http.post("/v1/responses", json={"input": "Hi"}).json()["model"] == "m"
+    assert client.state("m") == "loaded"
+    assert client.http.get("/ready").json() == {"status": "ready"}
+
+
+def test_a_stream_tells_nothing_until_its_model_is_loaded(
+    serve: Callable[..., Client], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    client = serve(
+        {"m": model(scripted={"opening_waits_while": str(gate)}), "other": model(load="start")}
+    )
+    begun = threading.Event()
+
+    def stream() -> str:
+        body = {"model": "m", "input": "Hi", "stream": True}
+        with client.http.stream("POST", "/v1/responses", json=body) as answer:
+            begun.set()
+            return answer.read().decode()
+
+    slot = client.running.services.slots.slots["m"]
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(stream) for _ in range(2)]
+        until(lambda: slot.waiting == 2)
+        assert client.state("m") == "loading"
+        assert client.respond("other").status_code == 200, "others are served meanwhile"
+        assert not begun.is_set()
+        gate.unlink()
+        for each in both:
+            assert "response.completed" in each.result(30)
+
+
+def test_a_client_that_leaves_does_not_wait_on(
+    serve: Callable[..., Client], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    client = serve({"m": model(scripted={"opening_waits_while": str(gate)})})
+    slot = client.running.services.slots.slots["m"]
+    with pytest.raises(httpx.ReadTimeout):
+        client.http.post("/v1/responses", json={"model": "m", "input": "Hi"}, timeout=0.2)
+    until(lambda: slot.waiting == 0)
+    gate.unlink()
+    until(lambda: slot.state == "loaded")
+    until(lambda: slot.is_idle)
+
+
+def test_a_model_that_fails_is_told_in_a_sentence_and_loaded_when_it_can_be(
+    serve: Callable[..., Client], tmp_path: Path
+) -> None:
+    lock = tmp_path / "secret-lock"
+    lock.touch()
+    client = serve({"m": model(scripted={"opening_fails_while": str(lock)})})
+    answer = client.respond("m", stream=True)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "could not be opened" in answer.json()["error"]["message"]
+    assert "secret-lock" not in answer.text
+    assert client.state("m") == "failed"
+    told = client.http.post("/v1/models/m/load")
+    assert told.status_code == 503
+    assert "secret-lock" in told.json()["error"]["message"], "an administrator is told the reason"
+    lock.unlink()
+    client.running.services.slots.slots["m"].retry_at = 0.0
+    assert client.respond("m").status_code == 200
+    assert 'gateway_model_state{model="m",state="loaded"} 1.0' in client.http.get("/metrics").text
+
+
+def test_a_model_that_is_not_required_is_tried_again(
+    serve: Callable[..., Client], tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    fails = {"opening_fails_while": str(lock)}
+    client = serve(
+        {"m": model(load="start", required=False, scripted=fails), "other": model(load="start")}
+    )
+    assert client.state("m") == "failed"
+    lock.unlink()
+    client.running.services.slots.slots["m"].retry_at = 0.0
+    assert client.respond("m").status_code == 200
+
+
+def test_unloading_during_a_stream_lets_it_end(serve: Callable[..., Client]) -> None:
+    client = serve({"m": model()})
+    body = {"model": "m", "input": "slowly", "stream": True}
+    with client.http.stream("POST", "/v1/responses", json=body) as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("event: response.created")
+        assert client.http.post("/v1/models/m/unload").json()["state"] == "unloading"
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(client.respond, "m")
+            rest = "\n".join(lines)
+            assert "response.completed" in rest
+            assert rest.count("tick") >= 200
+            assert late.result(30).status_code == 200, "it waited, and loaded the model again"
+    assert client.state("m") == "loaded"
+
+
+def test_loading_one_model_unloads_the_least_recently_used(serve: Callable[..., Client]) -> None:
+    client = serve({name: model() for name in "abc"}, max_loaded=2)
+    for name in "abac":
+        assert client.respond(name).status_code == 200
+        slot = client.running.services.slots.slots[name]
+        until(lambda slot=slot: slot.is_idle)
+    assert [client.state(name) for name in "abc"] == ["loaded", "unloaded", "loaded"]
+
+
+def test_an_idle_model_is_unloaded_and_comes_back(serve: Callable[..., Client]) -> None:
+    client = serve({"m": model(idle_unload=0.05)})
+    for _ in range(2):
+        assert client.respond("m").status_code == 200
+        until(lambda: client.state("m") == "unloaded")
+
+
+def test_a_model_is_deleted(serve: Callable[..., Client]) -> None:
+    client = serve({"org/m": model(aliases=["alias"]), "other": model()})
+    assert client.respond("org/m").status_code == 200
+    answer = client.http.delete("/v1/models/org/m")
+    assert answer.json() == {"id": "org/m", "object": "model", "deleted": True}
+    for name in ("org/m", "alias"):
+        assert client.respond(name).status_code == 404
+        assert client.http.post(f"/v1/models/{name}/load").status_code == 404
+    assert [each["id"] for each in client.http.get("/v1/models").json()["data"]] == ["other"]
+
+
+def test_only_administrators_change_models(serve: Callable[..., Client]) -> None:
+    keys = [
+        {"name": "user", "sha256": hashlib.sha256(b"key-user").hexdigest()},
+        {"name": "root", "sha256": hashlib.sha256(b"key-root").hexdigest(), "admin": True},
+    ]
+    client = serve({"m": model()}, api_keys=keys)
+    for method, path in (
+        ("POST", "/v1/models/m/load"),
+        ("POST", "/v1/models/m/unload"),
+        ("DELETE", "/v1/models/m"),
+        ("POST", "/v1/models/unknown/load"),
+    ):
+        for key, status in (("key-user", 403), ("wrong", 401)):
+            headers = {"authorization": f"Bearer {key}"}
+            assert client.http.request(method, path, headers=headers).status_code == status
+    assert client.running.services.slots.slots["m"].state == "unloaded"
+    root = {"authorization": "Bearer key-root"}
+    assert client.http.post("/v1/models/m/load", headers=root).json()["state"] == "loaded"
+
+
+def test_other_paths_below_a_model_are_told(serve: Callable[..., Client]) -> None:
+    client = serve({"m": model()})
+    for path in ("/v1/models/m", "/v1/models/m/reload", "/v1/models/load"):
+        assert client.http.post(path).status_code == 405
