@@ -6,6 +6,7 @@ from importlib import metadata
 from typing import Final
 
 _OFFERS: Final = {
+    ("api", "console"): "litegate-console",
     ("api", "containers"): "litegate-container",
     ("api", "file_search"): "litegate-file-search",
     ("api", "files"): "litegate-files",
@@ -44,6 +45,25 @@ PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS}))
 """The names of this project's plugin packages."""
 
 
+LOCAL: Final = frozenset(
+    f"litegate-{name}"
+    for name in (
+        "chat-template",
+        "console",
+        "files",
+        "harmony",
+        "llamacpp",
+        "memory",
+        "messages",
+        "openai",
+        "parsers",
+        "remote",
+        "sqlite",
+    )
+)
+"""The packages that the extra `litegate[local]` installs."""
+
+
 def package_of(kind: str, name: str) -> str | None:
     """The package of this project that offers `name`; for a parser, the one with most formats. None if there is none, or if
     it is installed."""
@@ -69,4 +89,9 @@ def is_installed(package: str) -> bool:
 
 def how_to_install(package: str | None) -> str:
     """A sentence with the command that installs `package`, after a space; empty without one."""
-    return "" if package is None else f" `pip install {package}` installs it."
+    if package is None:
+        return ""
+    command = f" `pip install {package}` installs it"
+    if package in LOCAL:
+        command += ", and `pip install 'litegate[local]'` all that one machine needs"
+    return f"{command}."

@@ -11,6 +11,7 @@ from gateway.errors import ConfigurationError
 from gateway.hub.client import Hub
 from gateway.hub.fetching import gguf_repository_for, is_gguf_repository
 from gateway.hub.folders import models_in_folder
+from gateway.packages import how_to_install, package_of
 from gateway.plugins import PluginSet
 
 _WEIGHT_ENGINES = {"vllm": "vllm", "trtllm": "tensorrt_llm"}
@@ -107,9 +108,11 @@ def _installed(name: str, why: str, installed: list[str], plugins: PluginSet) ->
         return name, why
     if any(failure.plugin.name == name for failure in plugins.failures):
         plugins.engine(name)  # raises with the reason
-    known = f", or name one of the installed engines: {', '.join(installed)}" if installed else ""
+    known = f" Or name one of the installed engines: {', '.join(installed)}." if installed else ""
     raise ConfigurationError(
-        f"the engine {name!r} is not installed ({why}): `pip install litegate-{name}` installs it{known}."
+        f"the engine {name!r} is not installed ({why})."
+        + how_to_install(package_of("engine", name))
+        + known
     )
 
 

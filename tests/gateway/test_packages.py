@@ -60,7 +60,7 @@ def test_the_extras_are_made_of_packages_of_the_project() -> None:
     }
     assert ours["all"] == set(packages.PACKAGES)
     assert ours["local"] | ours["vllm"] | ours["redis"] | ours["tools"] < ours["all"]
-    assert "litegate-llamacpp" in ours["local"]
+    assert ours["local"] == packages.LOCAL
     assert "litegate-vllm" in ours["vllm"]
 
 
@@ -85,7 +85,10 @@ def test_what_is_missing_is_named_with_its_command(
     plugins = load_plugins(installed=False)
     with pytest.raises(ConfigurationError) as raised:
         getattr(plugins, kind)(name, "here")
-    assert str(raised.value).endswith(f"`pip install {package}` installs it.")
+    assert f" Installed: none. `pip install {package}` installs it" in str(raised.value)
+    assert str(raised.value).endswith(
+        "`pip install 'litegate[local]'` all that one machine needs."
+    ) == (package in packages.LOCAL)
 
 
 def test_nothing_is_to_be_installed_for_a_name_that_nobody_offers() -> None:

@@ -178,11 +178,11 @@ def test_an_engine_is_chosen_by_what_the_model_is(
 @pytest.mark.parametrize(
     ("path", "installed", "sentence"),
     [
-        (None, (), "`pip install litegate-llamacpp` installs it."),
+        (None, (), "`pip install litegate-llamacpp` installs it, and"),
         (
             None,
             ("echo",),
-            "`pip install litegate-llamacpp` installs it, or name one of the installed engines: echo",
+            "one machine needs. Or name one of the installed engines: echo, echo-also.",
         ),
         ("m.gguf", ("vllm",), "the model is a GGUF file"),
         ("Qwen/Qwen3-8B", (), "pip install litegate-vllm"),
@@ -201,8 +201,9 @@ def test_an_engine_is_chosen_by_what_the_model_is(
     ],
 )
 def test_where_no_engine_fits_a_sentence_says_what_to_do(
-    path: str | None, installed: tuple[str, ...], sentence: str
+    monkeypatch: pytest.MonkeyPatch, path: str | None, installed: tuple[str, ...], sentence: str
 ) -> None:
+    monkeypatch.setattr("gateway.packages.is_installed", lambda package: False)
     with pytest.raises(ConfigurationError) as caught:
         choose_engine(path, load(Plugin(installed)))
     assert sentence in text(caught)
