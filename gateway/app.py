@@ -79,6 +79,7 @@ from gateway.routes.stored_chat import (
     update_chat_completion,
 )
 from gateway.routes.tokenize import detokenize, tokenize
+from gateway.routes.unknown import ANSWER_HEADERS
 from gateway.routes.websocket import refuse_handshake, responses_socket
 from gateway.runtime.access import Authenticator, check_access, is_loopback, principal_of
 from gateway.runtime.callers import Caller, called_by
@@ -124,7 +125,7 @@ class GatewayApp(Litestar):
             send = unchunked(send)
         scope[DIRECT_SEND] = send
 
-        added = [(b"x-request-id", request_id)]
+        added = scope[ANSWER_HEADERS] = [(b"x-request-id", request_id)]
         services = services_if_open(self)
         scope[SERVICES] = services
         caller = Caller()

@@ -98,8 +98,8 @@ class Metrics:
             ["model"], registry=registry,
         )  # fmt: skip
         self._unknown = Counter(
-            "gateway_unknown_parameters", "Requests with parameters that this server does not know.",
-            ["route"], registry=registry,
+            "gateway_unknown_parameters", "Parameters of requests that have no effect on this server.",
+            ["route", "parameter"], registry=registry,
         )  # fmt: skip
         self._tool_calls = Counter(
             "gateway_tool_calls", "Calls of tools that the server runs.", ["tool", "outcome"],
@@ -261,8 +261,9 @@ class Metrics:
     def parser_recovered(self, model: str, times: int) -> None:
         self._recoveries.labels(model).inc(times)
 
-    def unknown_parameters(self, route: str) -> None:
-        self._unknown.labels(route).inc()
+    def unknown_parameter(self, route: str, name: str) -> None:
+        """Count a request whose parameter `name` has no effect. `name` is one of a bounded number."""
+        self._unknown.labels(route, name).inc()
 
     def tool_called(self, tool: str, *, failed: bool, seconds: float) -> None:
         self._tool_calls.labels(tool, "failed" if failed else "completed").inc()

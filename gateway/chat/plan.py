@@ -16,10 +16,14 @@ from gateway.chat.store import CompletionToStore, to_store
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.media import part_resolver
 from gateway.loop.param_paths import tool_params
+from gateway.loop.request_settings import (
+    check_continuation,
+    check_engine_parameters,
+    settings_of,
+)
 from gateway.loop.sampling import sampling_of
-from gateway.loop.text_format import structure_of, text_format_of
+from gateway.loop.text_format import text_format_of
 from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import NamedTool, Sampling, SessionContext, Turn
 from gateway.runtime.served_model import ServedModel
@@ -76,21 +80,6 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
         return renamed_params(partial(request_path, request=self.request, origins=self.origins))
 
 
-_REFUSED = {
-    "audio": "Audio output is not available on this server. Leave the parameter out.",
-    "moderation": "Moderation is not available on this server. Leave the parameter out.",
-    "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
-    "allowed_token_ids": "A list of allowed tokens is not available on this server. Use logit_bias.",
-    "truncate_prompt_tokens": "Prompts are not cut on this server. Send fewer messages.",
-    "logits_processors": "Logits processors are not taken from requests on this server.",
-    "mm_processor_kwargs": "Settings of the media processor are not taken from requests on this server.",
-    "kv_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
-    "vllm_xargs": "vLLM's own extra arguments are not taken from requests on this server.",
-    "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids.",
-}
-"""Parameters that are known but unsupported, and would change the answer if ignored."""
-
-
 async def make_chat_plan(
     request: ChatRequest,
     services: Services,
@@ -106,8 +95,8 @@ async def make_chat_plan(
             'This server stores nothing (store = "none"). Leave store out.', param="store"
         )
     model = services.model(request.model)
-    capabilities = model.engine.capabilities
-    refuse_scores(request, capabilities)
+    refuse_scores(request, model.engine.capabilities)
+    check_engine_parameters(request, model)
     conversation = items_of(request.messages)
     context = SessionContext(owner=owner, items=conversation.items)
     toolset = await _toolset(request, services, model, context)
@@ -121,17 +110,16 @@ async def make_chat_plan(
         request=request,
         origins=conversation.origins,
         toolset=toolset,
-        settings=GenerationSettings(
+        settings=settings_of(
+            request,
+            model,
+            services,
             sampling=sampling,
-            cache_salt=request.cache_salt,
-            owner=services.authenticator.tag(owner),
-            priority=request.priority or 0,
+            owner=owner,
+            size=size,
             trace_headers=trace_headers,
             hints=hints_of(request),
-            size=size,
-            structure=structure_of(request, capabilities),
             tool_params=tool_params(request.tools or ()),
-            parts=part_resolver(model, services, owner),
         ),
         n=request.n or 1,
         style=_style(request, services, toolset, turn),
@@ -140,12 +128,7 @@ async def make_chat_plan(
 
 
 def _refuse(request: ChatRequest) -> None:
-    refuse(request, _REFUSED)
-    if request.skip_special_tokens is False:
-        raise Unsupported(
-            "skip_special_tokens is not available in chat: the model's output format decides it.",
-            param="skip_special_tokens",
-        )
+    refuse(request, "chat")
     if request.modalities is not None and "audio" in request.modalities:
         raise Unsupported(
             "Audio output is not available on this server. Ask for text.", param="modalities"
@@ -168,17 +151,7 @@ def _refuse(request: ChatRequest) -> None:
             param="prompt_logprobs",
         )
     if request.continue_final_message:
-        if request.add_generation_prompt:
-            raise InvalidRequest(
-                "A message is either continued or a new one is started. Send one of continue_final_message and "
-                "add_generation_prompt.",
-                param="add_generation_prompt",
-            )
-        if not isinstance(request.messages[-1], AssistantMessage):
-            raise InvalidRequest(
-                "There is no final message of the assistant to continue.",
-                param="continue_final_message",
-            )
+        check_continuation(request, isinstance(request.messages[-1], AssistantMessage))
 
 
 def turn_of(

@@ -99,6 +99,7 @@ def _checks() -> Iterator[EngineCheck]:
     yield EngineCheck("stop tokens", steering.a_stop_token_ends_the_output)
     yield EngineCheck("min_tokens", steering.min_tokens_is_kept)
     yield EngineCheck("logit_bias", steering.a_bias_is_heeded)
+    yield EngineCheck("allowed_token_ids", steering.allowed_tokens_are_kept)
     yield EngineCheck("bad_words", steering.bad_words_stay_out)
     yield EngineCheck("logprobs", steering.logprobs_add_up_to_the_text)
     yield EngineCheck("logprobs at a stop", steering.logprobs_stop_where_the_text_stops)

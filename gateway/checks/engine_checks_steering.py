@@ -115,6 +115,19 @@ async def a_bias_is_heeded(probe: Probe) -> None:
     require(made == [other] * 4, f"token {other} was favoured, and {made} came")
 
 
+async def allowed_tokens_are_kept(probe: Probe) -> None:
+    """Only tokens of the list are generated."""
+    probe.needs("tokens")
+    probe.needs("allowed_token_ids")
+    probe.needs_a_model()
+    made = (await generate(probe.engine, probe.request(max_tokens=6))).token_ids
+    allowed = (made[0], made[-1])
+    request = probe.request(max_tokens=6, allowed_token_ids=allowed)
+    await probe.accepted(request, "allowed_token_ids")
+    done = (await generate(probe.engine, request)).token_ids
+    require(set(done) <= set(allowed), f"only {allowed} were allowed, and {done} came")
+
+
 async def bad_words_stay_out(probe: Probe) -> None:
     """The words that the model would generate first are excluded."""
     probe.needs("tokens")

@@ -18,10 +18,18 @@ from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, usage_chunk
-from gateway.loop.generation import Generation, GenerationSettings, Generator, variant
+from gateway.loop.generation import (
+    Generation,
+    GenerationSettings,
+    Generator,
+    generation_id,
+    variant,
+)
+from gateway.loop.hints import hints_of
 from gateway.loop.observer import OutputObserver
 from gateway.loop.param_paths import locate_fault
 from gateway.loop.rendering import IN_THREAD
+from gateway.loop.request_settings import check_engine_parameters, request_id_of
 from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
@@ -45,17 +53,6 @@ MAX_CHOICES = 1024
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default, used if neither the request nor the configuration sets a limit."""
-
-_REFUSED = {
-    "suffix": "Text cannot be inserted before a suffix on this server. Leave suffix out.",
-    "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
-    "allowed_token_ids": "A list of allowed tokens is not available on this server. Use logit_bias.",
-    "truncate_prompt_tokens": "Prompts are not cut on this server. Send a shorter prompt.",
-    "logits_processors": "Logits processors are not taken from requests on this server.",
-    "kv_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
-    "vllm_xargs": "vLLM's own extra arguments are not taken from requests on this server.",
-    "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids.",
-}
 
 
 class CompletionChoice:
@@ -207,14 +204,16 @@ async def prepare_completion(
             )
         sampling = _sampling(request, model)
         structure = _structure(request, model)
+        client_id = request_id_of(request)
         if structure is not None:
             check_limits(Turn(items=()), structure, {}, model.schema_limits)
         generations = []
         for prompt in request.prompts:
             token_ids = await _token_ids(prompt, request, tokenizer, size)
+            token_ids = _truncated(token_ids, request, model)
             rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
             asked = EngineRequest(
-                request_id=new_id("gen_"),
+                request_id=generation_id(client_id),
                 prompt=rendered.prompt,
                 sampling=sampling,
                 constraint=structure,
@@ -223,6 +222,9 @@ async def prepare_completion(
                 owner=services.authenticator.tag(owner),
                 priority=request.priority or 0,
                 trace_headers=trace_headers,
+                hints=hints_of(request),
+                vllm_xargs=request.vllm_xargs or {},
+                data_parallel_rank=request.data_parallel_rank,
                 tail="text",
             )
             try:
@@ -245,7 +247,8 @@ _RAW = RawOutput()
 
 
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:
-    refuse(request, _REFUSED)
+    refuse(request, "completions")
+    check_engine_parameters(request, model)
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest(
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -308,3 +311,22 @@ async def _token_ids(
     if size <= IN_THREAD:
         return tokenizer.encode(prompt, add_special_tokens=special)
     return await asyncio.to_thread(tokenizer.encode, prompt, add_special_tokens=special)
+
+
+def _truncated(
+    token_ids: Sequence[int], request: CompletionRequest, model: ServedModel
+) -> Sequence[int]:
+    """The last `truncate_prompt_tokens` tokens of the prompt; for -1, as many as leave room for the answer."""
+    most = request.truncate_prompt_tokens
+    if most == -1:
+        context = model.info.max_model_len
+        if context is None:
+            return token_ids
+        most = max(1, context - max(1, request.max_tokens or DEFAULT_MAX_TOKENS))
+    if most == 0:
+        raise InvalidRequest(
+            "truncate_prompt_tokens of 0 leaves no prompt. Send a larger number.",
+            param="truncate_prompt_tokens",
+            code="invalid_value",
+        )
+    return token_ids if most is None else token_ids[-most:]

@@ -19,6 +19,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+EngineParameter: TypeAlias = Literal["vllm_xargs", "data_parallel_rank"]
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -295,6 +296,9 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     trust_request_chat_template: bool = False
     """Whether a request may provide its own chat template. It is evaluated in a helper process, limited to five seconds
     and 512 MiB."""
+    engine_parameters: list[EngineParameter] = []
+    """Parameters that requests may pass to the engine unchecked: vLLM's extra arguments, and the replica to run on (also
+    as the header `X-data-parallel-rank`). Others reject them."""
     options: dict[str, dict[str, Any]] = {}
     """Tables for the plugins of this model: `[models.<name>.llamacpp]` is short for `[models.<name>.options.llamacpp]`.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -72,6 +72,10 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The places of the constraints of tools in the request, for errors. See `gateway.loop.param_paths.tool_params`."""
     parts: PartResolver | None = None
     """Finds the images, sounds and documents of turns. From `gateway.loop.media.part_resolver`."""
+    request_id: str | None = None
+    """The client's own id of the request."""
+    vllm_xargs: Mapping[str, Any] = {}
+    data_parallel_rank: int | None = None
     raw_stops: bool = False
     """Whether stop strings are matched by the engine in the raw output, instead of in the answer's text only (see
     `gateway.loop.text_stops`)."""
@@ -155,7 +159,7 @@ class Generator:
         if limit is not None and self.tokens.output:
             limit -= self.tokens.output
         request = EngineRequest(
-            request_id=new_id("gen_"),
+            request_id=generation_id(settings.request_id),
             prompt=rendered.prompt,
             sampling=msgspec.structs.replace(
                 sampling,
@@ -174,6 +178,8 @@ class Generator:
             priority=settings.priority,
             trace_headers=settings.trace_headers,
             hints=settings.hints,
+            vllm_xargs=settings.vllm_xargs,
+            data_parallel_rank=settings.data_parallel_rank,
             turn=shown,
             tail=rendered.tail,
         )
@@ -381,15 +387,23 @@ def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
     return None
 
 
+def generation_id(request_id: str | None) -> str:
+    """A new id of a generation. It ends with the client's own id of the request, so that it can be found in the engine's
+    log."""
+    own = new_id("gen_")
+    return own if request_id is None else f"{own}-{request_id}"
+
+
 def variant(first: Generation, index: int) -> Generation:
     """The same generation for a further choice, with its own id and seed."""
     if index == 0:
         return first
     sampling = first.request.sampling
     seed = None if sampling.seed is None else sampling.seed + index
+    _, _, client = first.request.request_id.partition("-")
     request = msgspec.structs.replace(
         first.request,
-        request_id=new_id("gen_"),
+        request_id=generation_id(client or None),
         sampling=msgspec.structs.replace(sampling, seed=seed),
     )
     return msgspec.structs.replace(first, request=request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.wire.chat import ChatRequest
+from gateway.wire.completions import CompletionRequest
 from gateway.wire.request import ResponseRequest
 
 _NAMES = (
@@ -14,12 +15,12 @@ _NAMES = (
 )
 
 
-def hints_of(request: ResponseRequest | ChatRequest) -> dict[str, str]:
+def hints_of(request: ResponseRequest | ChatRequest | CompletionRequest) -> dict[str, str]:
     """The hints that the client sent, by their API names, plus `verbosity` and `reasoning_summary`."""
     given = {name: getattr(request, name, None) for name in _NAMES}
     if isinstance(request, ChatRequest):
         given["verbosity"] = request.verbosity
-    else:
+    elif isinstance(request, ResponseRequest):
         given["verbosity"] = request.text.verbosity or None
         given["reasoning_summary"] = request.reasoning.asked_summary if request.reasoning else None
     return {name: value for name, value in given.items() if value}

@@ -9,7 +9,7 @@ import msgspec
 from gateway.errors import InvalidRequest
 from gateway.protocols import Sampling
 from gateway.runtime.served_model import ServedModel
-from gateway.wire.sampling import SamplingParameters
+from gateway.wire.parameters import SharedParameters
 
 _CHOSEN = (
     "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
@@ -18,7 +18,7 @@ _CHOSEN = (
 
 
 def sampling_of(
-    request: SamplingParameters,
+    request: SharedParameters,
     model: ServedModel,
     *,
     max_tokens: int | None,
@@ -36,8 +36,30 @@ def sampling_of(
         ignore_eos=bool(request.ignore_eos),
         include_stop_str_in_output=bool(request.include_stop_str_in_output),
         logit_bias=_logit_bias(request),
+        allowed_token_ids=tuple(request.allowed_token_ids or ()),
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
+    )
+
+
+def with_parameters(sampling: Sampling, request: SharedParameters) -> Sampling:
+    """`sampling`, which an API has made of its own parameters, completed by those that all APIs share."""
+    taken = {
+        name: value
+        for name in _CHOSEN
+        if getattr(sampling, name) is None and (value := getattr(request, name)) is not None
+    }
+    return msgspec.structs.replace(
+        sampling,
+        **taken,
+        stop_token_ids=(*sampling.stop_token_ids, *(request.stop_token_ids or ())),
+        bad_words=(*sampling.bad_words, *(request.bad_words or ())),
+        ignore_eos=sampling.ignore_eos or bool(request.ignore_eos),
+        include_stop_str_in_output=(
+            sampling.include_stop_str_in_output or bool(request.include_stop_str_in_output)
+        ),
+        logit_bias=_logit_bias(request) or sampling.logit_bias,
+        allowed_token_ids=tuple(request.allowed_token_ids or sampling.allowed_token_ids),
     )
 
 
@@ -51,7 +73,7 @@ def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
     )
 
 
-def _chosen(request: SamplingParameters | Sampling, model: ServedModel) -> dict[str, Any]:
+def _chosen(request: SharedParameters | Sampling, model: ServedModel) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     configured, recommended = model.config.sampling, model.info.sampling
     for name in _CHOSEN:
@@ -75,7 +97,7 @@ def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
     return stops
 
 
-def _logit_bias(request: SamplingParameters) -> dict[int, float] | None:
+def _logit_bias(request: SharedParameters) -> dict[int, float] | None:
     if not request.logit_bias:
         return None
     try:

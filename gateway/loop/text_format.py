@@ -9,60 +9,72 @@ import msgspec
 from gateway.constraints import Const, Constraint, Grammar, OneOf, Regex
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.protocols import Capability, TextFormat
-from gateway.wire.structured import (
-    JsonSchemaResponse,
-    StructuredOutputs,
-    StructuredParameters,
-    TextResponse,
-)
+from gateway.wire.parameters import SharedParameters, StructuredOutputs
+from gateway.wire.structured import JsonSchemaResponse, StructuredParameters, TextResponse
 
+_TEXT = TextFormat()
 _OLDER = ("json", "regex", "choice", "grammar")
 
 
 def text_format_of(request: StructuredParameters) -> TextFormat:
     """The text format, from whichever parameter sets it. Raises `InvalidRequest` if two do."""
-    asked = _requested_format(request)
     wanted = request.response_format
-    if wanted is not None and asked is not None and not isinstance(wanted, TextResponse):
-        raise InvalidRequest(
-            f"'response_format' and '{param_text(asked[0])}' both say what the answer must be. Send one of them.",
-            param=asked[0],
-            code="mutually_exclusive_parameters",
-        )
     match wanted:
+        case None | TextResponse():
+            return shared_format(request)
         case JsonSchemaResponse(json_schema=schema):
-            return TextFormat(
+            found = TextFormat(
                 kind="json_schema",
                 name=schema.name,
                 schema=schema.schema or {},
                 strict=bool(schema.strict),
                 description=schema.description,
             )
-        case None | TextResponse():
-            pass
         case _:
-            return TextFormat(kind="json_object")
+            found = TextFormat(kind="json_object")
+    return shared_format(request, found, "response_format")
+
+
+def shared_format(
+    request: SharedParameters, wanted: TextFormat = _TEXT, param: str = ""
+) -> TextFormat:
+    """`wanted`, which the API's own parameter `param` has set; or the text format that `structured_outputs` or its older
+    form sets. Raises `InvalidRequest` if both do."""
+    asked = _requested_format(request)
+    if asked is None:
+        return wanted
+    if wanted.kind != "text":
+        raise InvalidRequest(
+            f"'{param}' and '{param_text(asked[0])}' both say what the answer must be. Send one of them.",
+            param=asked[0],
+            code="mutually_exclusive_parameters",
+        )
     match asked:
-        case (param, "json", value):
+        case (place, "json", value):
             return TextFormat(
-                kind="json_schema", name="answer", schema=_schema(value, param), strict=True
+                kind="json_schema", name="answer", schema=_schema(value, place), strict=True
             )
         case (_, "json_object", _):
             return TextFormat(kind="json_object")
         case _:
-            return TextFormat()
+            return wanted
 
 
 def text_path(request: StructuredParameters) -> ParamPath:
     """The path of the parameter that sets the format of the final text."""
     if isinstance(request.response_format, JsonSchemaResponse):
         return ("response_format", "json_schema", "schema")
+    return shared_path(request) or ("response_format",)
+
+
+def shared_path(request: SharedParameters) -> ParamPath:
+    """The path of `structured_outputs` or its older form, if the request has one; otherwise empty."""
     asked = _requested_format(request)
-    return ("response_format",) if asked is None else asked[0]
+    return () if asked is None else asked[0]
 
 
 def structure_of(
-    request: StructuredParameters, capabilities: frozenset[Capability]
+    request: SharedParameters, capabilities: frozenset[Capability]
 ) -> Constraint | None:
     """A constraint that no text format can express: a pattern, a choice or a grammar. Raises `Unsupported` if the
     engine does not support it."""
@@ -91,8 +103,10 @@ def structure_of(
             return None
 
 
-def _requested_format(request: StructuredParameters) -> tuple[ParamPath, str, Any] | None:
-    """The parameter that sets the format of the final text, its kind, and its value."""
+def _requested_format(request: SharedParameters) -> tuple[ParamPath, str, Any] | None:
+    """The shared parameter that sets the format of the final text, its kind, and its value."""
+    if not request.structures:
+        return None
     found: list[tuple[ParamPath, str, Any]] = []
     outputs = request.structured_outputs
     if outputs is not None:

@@ -1,46 +1,143 @@
-"""Parameters that the gateway knows but does not support, and that would change the answer if ignored."""
+"""Parameters that the gateway knows but does not honour, and that would change the answer if ignored.
+
+They are rejected by name. Values that change nothing are accepted. docs/parameters.md has the table for all APIs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 from gateway.errors import Unsupported
 from gateway.protocols import Capability
-from gateway.wire.sampling import SamplingParameters
+from gateway.wire.parameters import SharedParameters
+
+Api: TypeAlias = Literal["responses", "chat", "completions", "further"]
+
+_EVERYWHERE = {
+    "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
+    "length_penalty": "length_penalty requires beam search, which is not supported on this server.",
+    "best_of": "best_of is not supported on this server: all generated choices are returned.",
+    "logits_processors": "Logits processors are not taken from requests on this server.",
+    "kv_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
+    "ec_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
+    "mm_processor_kwargs": "Settings of the media processor are not taken from requests on this server.",
+    "media_io_kwargs": "Settings for loading media are not taken from requests on this server.",
+    "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids of Chat Completions.",
+    "return_token_offsets": "Offsets of tokens are not shown on this server. Leave the parameter out.",
+    "return_prompt_text": "The prompt's text is not shown on this server. Leave the parameter out.",
+    "logprob_token_ids": "Log probabilities of chosen tokens are not available on this server. Use top_logprobs.",
+    "truncation_side": "The side is not chosen on this server: truncate_prompt_tokens keeps the prompt's end.",
+    "repetition_detection": "Detection of repetition is not available on this server. Use repetition_penalty.",
+    "routed_experts_prompt_start": "Routed experts are not shown on this server. Leave the parameter out.",
+    "watermarking": "Watermarks are not available on this server. Leave the parameter out.",
+    "spaces_between_special_tokens": (
+        "Special tokens are written by the engine's own rule here. Leave the parameter out."
+    ),
+    "enable_response_messages": "The engine's own messages are not shown on this server. Read the items of the output.",
+    "previous_input_messages": "The engine's own messages are not taken on this server. Send items as input.",
+}
+_RENDERED = {
+    "add_special_tokens": "The model's chat template writes special tokens here. Leave the parameter out.",
+    "skip_special_tokens": (
+        "skip_special_tokens is only available in Completions: elsewhere the model's output format decides it."
+    ),
+    "truncate_prompt_tokens": "A conversation is not cut to tokens on this server. Send fewer messages.",
+}
+"""Where the prompt is rendered from a conversation."""
+_ITEMS = {
+    "echo": "The prompt is not repeated in answers of this API. Leave the parameter out.",
+    "prompt_logprobs": (
+        "Answers of this API have no log probabilities of the prompt. Use /v1/chat/completions."
+    ),
+    "return_token_ids": "Answers of this API have no token ids. Use /v1/chat/completions.",
+    "include_reasoning": "Reasoning is a part of this API's answers. Leave the parameter out.",
+}
+"""Where the answer consists of items or blocks."""
+_RAW = dict.fromkeys(
+    (
+        "documents",
+        "chat_template",
+        "chat_template_kwargs",
+        "add_generation_prompt",
+        "continue_final_message",
+        "include_reasoning",
+    ),
+    "Completions takes prompts as they are, without a chat template. Use /v1/chat/completions.",
+)
+REFUSED: Mapping[Api, Mapping[str, str]] = {
+    "responses": {
+        **_EVERYWHERE,
+        **_RENDERED,
+        **_ITEMS,
+        "truncate_prompt_tokens": "A conversation is not cut to tokens on this server. Use truncation: 'auto'.",
+        "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
+        "moderation": "Moderation is not available on this server. Leave the parameter out.",
+        "image": "Images are not generated on this server. Leave the parameter out.",
+    },
+    "chat": {
+        **_EVERYWHERE,
+        **_RENDERED,
+        "audio": "Audio output is not available on this server. Leave the parameter out.",
+        "moderation": "Moderation is not available on this server. Leave the parameter out.",
+    },
+    "completions": {
+        **_EVERYWHERE,
+        **_RAW,
+        "suffix": "Text cannot be inserted before a suffix on this server. Leave suffix out.",
+    },
+    "further": {
+        **_EVERYWHERE,
+        **_RENDERED,
+        **_ITEMS,
+        "add_generation_prompt": (
+            "add_generation_prompt is not a parameter of this API: its messages say what is continued."
+        ),
+        "continue_final_message": (
+            "continue_final_message is not a parameter of this API: its messages say what is continued."
+        ),
+    },
+}
+"""For each API, the parameters that it rejects, and what the client is told. `further` are those of plugins."""
+
+_HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "include_reasoning": (True,),
+    "add_generation_prompt": (True,),
+    "length_penalty": (1.0,),
+    "prompt_logprobs": (),
+    "truncation_side": ("left",),
+}
+"""Values that change nothing. Without an entry here, these are the empty ones: false, 0, "", [] and {}."""
 
 
-def refuse(request: SamplingParameters, refused: Mapping[str, str]) -> None:
-    """Raise `Unsupported` for parameters that the gateway does not support. `refused` maps names to messages."""
-    for name, message in refused.items():
-        if getattr(request, name, None):
-            raise Unsupported(message, param=name)
-    best_of = getattr(request, "best_of", None)
-    if best_of is not None and best_of > (getattr(request, "n", None) or 1):
-        raise Unsupported(
-            "best_of is not supported on this server: all generated choices are returned.",
-            param="best_of",
-        )
-    if getattr(request, "length_penalty", None) not in (None, 1.0):
-        raise Unsupported(
-            "length_penalty requires beam search, which is not supported on this server.",
-            param="length_penalty",
-        )
-    if getattr(request, "spaces_between_special_tokens", None) is False:
-        raise Unsupported(
-            "Special tokens are written by the engine's own rule here. Leave the parameter out.",
-            param="spaces_between_special_tokens",
-        )
+_NOTHING: tuple[Any, ...] = (False, "", [], {})
+_CHECKS = {
+    api: [(name, _HARMLESS.get(name, _NOTHING), message) for name, message in refused.items()]
+    for api, refused in REFUSED.items()
+}
 
 
-def refuse_scores(request: SamplingParameters, capabilities: frozenset[Capability]) -> None:
+def refuse(request: SharedParameters, api: Api) -> None:
+    """Raise `Unsupported` for parameters that this API does not honour."""
+    for name, harmless, message in _CHECKS[api]:
+        value = getattr(request, name)
+        if value is None or value in harmless:
+            continue
+        if name == "best_of" and value <= (getattr(request, "n", None) or 1):
+            continue
+        raise Unsupported(message, param=name)
+
+
+def refuse_scores(request: SharedParameters, capabilities: frozenset[Capability]) -> None:
     """Raise `Unsupported` if log probabilities are requested and the engine has none."""
     if getattr(request, "logprobs", None) not in (None, False) and "logprobs" not in capabilities:
         raise Unsupported(
             "The engine of this model gives no log probabilities. Leave the parameter out.",
             param="logprobs",
         )
-    asked = getattr(request, "prompt_logprobs", None)
-    if asked is not None and "prompt_logprobs" not in capabilities:
+    if request.prompt_logprobs is not None and "prompt_logprobs" not in capabilities:
         raise Unsupported(
             "The engine of this model gives no log probabilities of the prompt.",
             param="prompt_logprobs",

@@ -19,6 +19,7 @@ from gateway.protocols.prompt import Turn
 from gateway.protocols.tool_results import ToolResult
 from gateway.protocols.tools import ServerTool
 from gateway.wire.common import encode
+from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import Usage, error_body
 from gateway.wire.tools import Tool, ToolChoice
 
@@ -53,7 +54,11 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     """Fields that are None are taken from the configuration, then from the model's own recommendation."""
     size: int = 0
     """Size of the request body in bytes. A hint for how long rendering takes."""
+    parameters: SharedParameters | None = None
+    """The client's parameters of self-hosted engines, for an API whose requests have them. Fields that are set complete
+    `sampling`, which takes precedence, and the turn. What an API cannot honour is rejected with `Unsupported`."""
     cache_salt: str | None = None
+    """Like `priority`, overridden by `parameters`."""
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
 
@@ -217,10 +222,6 @@ class Gateway(Protocol):
         or model, or was sealed with an unknown key."""
         ...
 
-    def unknown_parameters(self, path: str) -> None:
-        """Count a request to `path` that has unknown parameters."""
-        ...
-
 
 class RouteRequest(Protocol):
     """An HTTP request to an API's route. Its API key, if one is required, has been checked."""
@@ -253,6 +254,10 @@ class RouteRequest(Protocol):
 
     @property
     def gateway(self) -> Gateway: ...
+
+    def note_unknown(self, names: Collection[str]) -> None:
+        """Report the request's parameters that have no effect, in the log, the metrics and a header of the answer."""
+        ...
 
     async def body(self) -> bytes:
         """The whole body of a JSON request. Raises if it exceeds the server's size or time limit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -54,6 +54,9 @@ Capability: TypeAlias = Literal[
     "images",  # takes images in prompts
     "audio",  # takes sounds in prompts
     "files",  # takes files in messages as they are; other engines get their text
+    "allowed_token_ids",  # keeps Sampling.allowed_token_ids
+    "vllm_xargs",  # takes EngineRequest.vllm_xargs
+    "data_parallel_rank",  # takes EngineRequest.data_parallel_rank
     "embeddings",  # is an EmbeddingEngine
     "rerank",  # is a ScoringEngine
 ]
@@ -78,6 +81,8 @@ class Sampling(Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
     logit_bias: dict[int, float] | None = None
+    allowed_token_ids: tuple[int, ...] = ()
+    """The only tokens to sample; empty allows all. For engines with the capability of that name."""
     logprobs: int | None = None
     """Return log probabilities of the sampled tokens and of this many most likely alternatives (0: only the sampled
     tokens)."""
@@ -104,6 +109,11 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     hints: Mapping[str, str] = {}
     """Client hints by their API names (`user`, `service_tier`, `prompt_cache_key`, …). For engines that forward
     requests; others ignore them."""
+    vllm_xargs: Mapping[str, Any] = {}
+    """vLLM's extra arguments, for engines with the capability of that name. Unchecked: the configuration of a model
+    allows them (`engine_parameters`)."""
+    data_parallel_rank: int | None = None
+    """The data-parallel replica of the engine to run on, likewise."""
     turn: Turn | None = None
     """The turn that the prompt was rendered from. For engines without a model (the scripted one); others ignore it."""
     tail: Tail = "unknown"

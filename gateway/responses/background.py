@@ -132,8 +132,8 @@ class BackgroundRuns:
 
     def _check_room(self, run: ResponseRun) -> None:
         plans = [running.run.plan for running in self._running.values()]
-        held = sum(plan.size for plan in plans if plan.owner == run.plan.owner)
-        if self._max_bytes is not None and held and held + run.plan.size > self._max_bytes:
+        held = sum(plan.settings.size for plan in plans if plan.owner == run.plan.owner)
+        if self._max_bytes is not None and held and held + run.plan.settings.size > self._max_bytes:
             raise RateLimited(
                 f"Your background responses that wait or run have requests of {held} bytes; with this one it would be more "
                 f"than this server's limit of {self._max_bytes}. Wait until some have ended, or cancel some."

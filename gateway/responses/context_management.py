@@ -134,10 +134,11 @@ class Compactor:
             ignore_eos=False,
             include_stop_str_in_output=False,
             logit_bias=None,
+            allowed_token_ids=(),
             logprobs=None,
             prompt_logprobs=None,
         )
-        own = msgspec.structs.replace(settings, sampling=sampling)
+        own = msgspec.structs.replace(settings, sampling=sampling, structure=None)
         self._wanted = wanted
         self._threshold = wanted.threshold
         self._model = model

@@ -6,13 +6,19 @@ from gateway.errors import ParamPath
 
 
 def request_path(
-    path: ParamPath, *, before: int, own: int, source_param: str, logprobs: str
+    path: ParamPath,
+    *,
+    before: int,
+    own: int,
+    source_param: str,
+    logprobs: str,
+    text_param: ParamPath = (),
 ) -> ParamPath:
     """The place in the request of `path`, which names an item by its index in the whole conversation.
 
     `before` is the number of items that precede the request's `own` ones. `source_param` is the parameter that they came
-    from, which is named in errors about them. `logprobs` is the parameter that asks for log probabilities. Empty for
-    items that were written since.
+    from, which is named in errors about them. `logprobs` is the parameter that asks for log probabilities. `text_param`
+    is what sets the form of the final text, if `text.format` does not. Empty for items that were written since.
     """
     match path:
         case ("input", int(index), *_) if index < before:
@@ -23,5 +29,7 @@ def request_path(
             return ("max_output_tokens",)
         case ("logprobs",):
             return (logprobs,)
+        case ("text", "format", *_) if text_param:
+            return text_param
         case _:
             return path

@@ -11,9 +11,14 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.errors import InvalidRequest, Unsupported, renamed_params
+from gateway.errors import InvalidRequest, ParamPath, Unsupported, renamed_params
+from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
+from gateway.loop.param_paths import tool_params
+from gateway.loop.request_settings import check_continuation, check_engine_parameters, settings_of
 from gateway.loop.sampling import sampling_of
+from gateway.loop.text_format import shared_format, shared_path
+from gateway.loop.unsupported import refuse
 from gateway.protocols import (
     Sampling,
     SessionContext,
@@ -65,7 +70,9 @@ class Plan(Struct, kw_only=True):
     """The items that it continues from, oldest first."""
     turn: Turn
     toolset: Toolset
-    sampling: Sampling
+    settings: GenerationSettings
+    text_param: ParamPath
+    """The place of what sets the form of the final text, if `text.format` does not."""
     store: bool
     stream: bool
     background: bool
@@ -78,14 +85,8 @@ class Plan(Struct, kw_only=True):
     owner: str | None
     previous_response_id: str | None
     max_tool_calls: int | None
-    cache_salt: str | None
-    priority: int
-    trace_headers: Mapping[str, str] | None
-    hints: Mapping[str, str]
     truncate: bool
     """Whether the oldest turns may be dropped from a prompt that is too long."""
-    size: int
-    """Size of the request body in bytes. A hint for how long rendering takes."""
     listings: Sequence[items.McpListTools] = ()
     """Tool lists that the response shows first; without ids."""
     include: Sequence[str] = ()
@@ -105,14 +106,13 @@ class Plan(Struct, kw_only=True):
         """A context in which errors about the turn name the parameters of the request."""
         before = len(self.turn.items) - len(self.input)
         logprobs = "top_logprobs" if self.response.top_logprobs else "include"
-        return _request_params(before, self.input, self.conversation_id, logprobs=logprobs)
-
-
-# Parameters that are known but unsupported, and would change the answer if ignored.
-_REFUSED = {
-    "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
-    "moderation": "Moderation is not available on this server. Leave the parameter out.",
-}
+        return _request_params(
+            before,
+            self.input,
+            self.conversation_id,
+            logprobs=logprobs,
+            text_param=self.text_param,
+        )
 
 
 async def make_plan(
@@ -131,6 +131,7 @@ async def make_plan(
     known = (unstored or {}).get(request.previous_response_id or "")
     _refuse(request, services, goes_on=known is not None)
     model = services.model(request.model)
+    check_engine_parameters(request, model)
     history, own = await conversation_of(request, services, model.name, owner, known)
     request = with_updates(request, [*history, *own])
     conversation_id, reasoning = request.conversation_id, request.reasoning
@@ -168,7 +169,13 @@ async def make_plan(
             **model.config.chat_template_kwargs,
             **(request.chat_template_kwargs or {}),
         },
+        documents=request.documents or (),
+        add_generation_prompt=request.add_generation_prompt is not False,
+        continue_final_message=bool(request.continue_final_message),
     )
+    if request.continue_final_message:
+        last = turn.items[-1] if turn.items else None
+        check_continuation(request, isinstance(last, items.Message) and last.role == "assistant")
     addresses = server_addresses(tools)
     listings = new_listings(requested, turn.items)
     approved = approved_calls(
@@ -178,7 +185,6 @@ async def make_plan(
         partial(services.approvals.check, owner=owner, addresses=addresses),
     )
     shown = without_credentials(tools)
-    hints = hints_of(request)
     return Plan(
         model=model,
         response=_skeleton(request, model, sampling, shown, conversation_id, store=store),
@@ -186,7 +192,18 @@ async def make_plan(
         history=history,
         turn=turn,
         toolset=toolset,
-        sampling=sampling,
+        settings=settings_of(
+            request,
+            model,
+            services,
+            sampling=sampling,
+            owner=owner,
+            size=size,
+            trace_headers=trace_headers,
+            hints=hints_of(request),
+            tool_params=tool_params(shown),
+        ),
+        text_param=() if request.text.format.type != "text" else shared_path(request),
         store=store,
         stream=bool(request.stream),
         background=bool(request.background),
@@ -197,12 +214,7 @@ async def make_plan(
         owner=owner,
         previous_response_id=request.previous_response_id,
         max_tool_calls=request.max_tool_calls,
-        cache_salt=request.cache_salt,
-        priority=request.priority or 0,
-        trace_headers=trace_headers,
-        hints=hints,
         truncate=request.truncation == "auto",
-        size=size,
         include=request.include or (),
         listings=listings,
         approved=approved,
@@ -214,9 +226,7 @@ async def make_plan(
 
 def _refuse(request: ResponseRequest, services: Services, *, goes_on: bool) -> None:
     """Reject unsupported parameters and combinations. `goes_on`: the previous response is available."""
-    for name, message in _REFUSED.items():
-        if getattr(request, name, None):
-            raise Unsupported(message, param=name)
+    refuse(request, "responses")
     if request.previous_response_id is not None and request.conversation is not None:
         raise InvalidRequest(
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
@@ -260,6 +270,7 @@ def _request_params(
     conversation_id: str | None,
     *,
     logprobs: str = "top_logprobs",
+    text_param: ParamPath = (),
 ) -> AbstractContextManager[None]:
     """A context in which errors about a conversation name the parameters of the request. `before` is the number of
     items that precede the request's `own` ones."""
@@ -270,6 +281,7 @@ def _request_params(
             own=len(own),
             source_param="previous_response_id" if conversation_id is None else "conversation",
             logprobs=logprobs,
+            text_param=text_param,
         )
     )
 
@@ -287,12 +299,10 @@ def _generates(request: ResponseRequest) -> bool:
 
 
 def _text_format(request: ResponseRequest) -> TextFormat:
-    config = request.text.format if request.text is not None else None
-    if config is None:
-        return TextFormat()
+    config = request.text.format
     match config.type:
         case "json_schema":
-            return TextFormat(
+            wanted = TextFormat(
                 kind="json_schema",
                 name=config.name,
                 schema=config.schema or {},
@@ -300,9 +310,10 @@ def _text_format(request: ResponseRequest) -> TextFormat:
                 description=config.description,
             )
         case "json_object":
-            return TextFormat(kind="json_object")
+            wanted = TextFormat(kind="json_object")
         case _:
-            return TextFormat()
+            wanted = TextFormat()
+    return shared_format(request, wanted, "text.format")
 
 
 def _summarizes(reasoning: Reasoning | None, model: ServedModel) -> bool:

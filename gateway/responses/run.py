@@ -19,9 +19,7 @@ from gateway.errors import (
     RateLimited,
     StoreUnavailable,
 )
-from gateway.loop.generation import Generation, GenerationSettings, Generator
-from gateway.loop.media import part_resolver
-from gateway.loop.param_paths import tool_params
+from gateway.loop.generation import Generation, Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.usage import expected_tokens, total
 from gateway.loop.writers import Sink
@@ -83,20 +81,9 @@ class ResponseRun:
             ),
         )
         self._first: Generation | None = None
-        settings = GenerationSettings(
-            sampling=plan.sampling,
-            cache_salt=plan.cache_salt,
-            owner=services.authenticator.tag(plan.owner),
-            priority=plan.priority,
-            trace_headers=plan.trace_headers,
-            hints=plan.hints,
-            size=plan.size,
-            tool_params=tool_params(plan.response.tools),
-            parts=part_resolver(plan.model, services, plan.owner),
-        )
         self._generator = Generator(
             plan.model,
-            settings,
+            plan.settings,
             services.metrics,
             aligner=aligner,
             stats=self.scope.stats,
@@ -106,7 +93,7 @@ class ResponseRun:
             self._compactor = Compactor(
                 plan.compaction,
                 plan.model,
-                settings,
+                plan.settings,
                 services.metrics,
                 truncate=plan.truncate,
                 seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import msgspec
 
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.api_choice import ApiChoice
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.choices import AnswerRun
 from gateway.loop.generation import Generation, GenerationSettings, Generator
-from gateway.loop.media import part_resolver, prompt_length
+from gateway.loop.media import prompt_length
 from gateway.loop.param_paths import tool_params
-from gateway.loop.sampling import with_defaults
+from gateway.loop.request_settings import check_engine_parameters, settings_of
+from gateway.loop.sampling import with_defaults, with_parameters
 from gateway.loop.server_tool_loop import ServerToolLoop
+from gateway.loop.text_format import shared_format, shared_path
+from gateway.loop.unsupported import refuse
 from gateway.loop.usage import expected_tokens
 from gateway.protocols import (
     AnswerWriter,
@@ -31,6 +35,7 @@ from gateway.runtime.model_slots import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.toolset import Toolset
+from gateway.wire.parameters import SharedParameters
 
 
 class PreparedAnswer:
@@ -155,7 +160,8 @@ class ApiGateway:
         settings = _settings(ask, model, services)
         generator = Generator(model, settings, services.metrics)
         toolset = await api_toolset(ask, model, services)
-        first = await generator.fitting(_turn(ask, model, toolset))
+        with _request_params(ask):
+            first = await generator.fitting(_turn(ask, model, toolset))
         prompt = first.request.prompt
         length = 0
         if isinstance(prompt, TokensPrompt):
@@ -172,7 +178,8 @@ class ApiGateway:
         model = services.model(ask.model)
         generator = Generator(model, _settings(ask, model, services), services.metrics)
         toolset = await api_toolset(ask, model, services)
-        prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
+        with _request_params(ask):
+            prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
                 f"The engine of '{model.name}' counts its tokens itself; they are not known here.",
@@ -192,9 +199,6 @@ class ApiGateway:
 
     def _own_name(self, model: str) -> str:
         return self._services.aliases.get(model, model)
-
-    def unknown_parameters(self, path: str) -> None:
-        self._services.metrics.unknown_parameters(path)
 
 
 def _listed(model: ServedModel) -> ListedModel:
@@ -218,23 +222,46 @@ def _listed_slot(slot: ModelSlot) -> ListedModel:
 
 
 def _settings(ask: GenerationRequest, model: ServedModel, services: Services) -> GenerationSettings:
-    return GenerationSettings(
-        sampling=with_defaults(ask.sampling, model),
-        cache_salt=ask.cache_salt,
-        owner=services.authenticator.tag(ask.owner),
-        priority=ask.priority,
-        trace_headers=ask.trace_headers,
+    parameters = _parameters(ask)
+    refuse(parameters, "further")
+    check_engine_parameters(parameters, model)
+    return settings_of(
+        parameters,
+        model,
+        services,
+        sampling=with_defaults(with_parameters(ask.sampling, parameters), model),
+        owner=ask.owner,
         size=ask.size,
+        trace_headers=ask.trace_headers,
         tool_params=tool_params(ask.tools),
-        parts=part_resolver(model, services, ask.owner),
     )
+
+
+def _request_params(ask: GenerationRequest) -> AbstractContextManager[None]:
+    """A context in which errors about the final text name the shared parameter that sets its form, if one does."""
+    own = () if ask.parameters is None else shared_path(ask.parameters)
+    return renamed_params(lambda path: own if own and path[:2] == ("text", "format") else path)
+
+
+def _parameters(ask: GenerationRequest) -> SharedParameters:
+    if ask.parameters is not None:
+        return ask.parameters
+    return SharedParameters(cache_salt=ask.cache_salt, priority=ask.priority)
 
 
 def _turn(ask: GenerationRequest, model: ServedModel, toolset: Toolset) -> Turn:
     turn = ask.turn
     if asks_for_tools(ask):
         turn = msgspec.structs.replace(turn, tools=toolset.definitions, tool_choice=toolset.choice)
-    configured = model.config.chat_template_kwargs
+    own, configured = ask.parameters, model.config.chat_template_kwargs
+    if own is not None:
+        turn = msgspec.structs.replace(
+            turn,
+            text_format=shared_format(own, turn.text_format, "text.format"),
+            documents=own.documents or turn.documents,
+            chat_template=own.chat_template or turn.chat_template,
+            chat_template_kwargs={**turn.chat_template_kwargs, **(own.chat_template_kwargs or {})},
+        )
     if not configured:
         return turn
     kwargs = {**configured, **turn.chat_template_kwargs}

@@ -19,6 +19,7 @@ from gateway.routes.api_gateway import ApiGateway
 from gateway.routes.body import read_body, stream_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
+from gateway.routes.unknown import note_unknown
 from gateway.runtime.services import NamedApi, Services
 
 REQUEST_ID = "gateway.request_id"
@@ -39,6 +40,10 @@ class ApiRequest:
         self.headers: Mapping[str, str] = request.headers
         self.query: Mapping[str, str] = request.query_params
         self.trace_headers = trace_headers(request)
+
+    def note_unknown(self, names: Collection[str]) -> None:
+        route = self._request.scope.get("path_template") or "unmatched"
+        note_unknown(self._request, str(route), names)
 
     async def body(self) -> bytes:
         return await read_body(self._request)

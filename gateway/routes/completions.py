@@ -10,7 +10,8 @@ from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, whole_choices
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
-from gateway.routes.trace import trace_headers
+from gateway.routes.trace import take_rank, trace_headers
+from gateway.routes.unknown import note_unknown
 from gateway.wire.completions import decode_completion_request
 
 
@@ -20,8 +21,8 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_completion_request(body)
-    if decoded.unknown:
-        services.metrics.unknown_parameters("/v1/completions")
+    take_rank(request, decoded)
+    note_unknown(request, "/v1/completions", decoded.unknown)
     async with loaded(request, decoded.model):
         run = await prepare_completion(
             decoded,

@@ -17,8 +17,9 @@ from gateway.responses.history import assign_ids
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_query, unknown_after
-from gateway.routes.queries import has_unknown, include_of
+from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.unknown import note_unknown
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item, ItemReference
 from gateway.wire.listing import Deleted, listing
@@ -152,8 +153,7 @@ def _new_items(sent: list[Item]) -> list[Item]:
 
 def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:
     """The query's `include` values; `known` are its other parameters."""
-    if has_unknown(request.query_params, known):
-        services_of(request).metrics.unknown_parameters("/v1/conversations")
+    note_unknown(request, "/v1/conversations", unknown_in(request.query_params, known))
     return include_of(request.query_params)
 
 

@@ -11,6 +11,7 @@ from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, services_of
 from gateway.routes.trace import trace_headers
+from gateway.routes.unknown import note_unknown
 from gateway.wire.embeddings import decode_embeddings_request
 
 
@@ -22,8 +23,7 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
     decoded = decode_embeddings_request(
         body, max_inputs=services.config.server.max_embedding_inputs
     )
-    if decoded.unknown:
-        services.metrics.unknown_parameters("/v1/embeddings")
+    note_unknown(request, "/v1/embeddings", decoded.unknown)
     async with loaded(request, decoded.model, "embeds"):
         run = await prepare_embeddings(
             decoded, services, size=len(body), trace_headers=trace_headers(request)

@@ -41,6 +41,6 @@ def include_of(query: MultiDict[str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def has_unknown(query: MultiDict[str], known: Collection[str]) -> bool:
-    """Whether there is an unknown parameter. Like unknown body parameters, these are ignored."""
-    return any(name not in known and not _INCLUDE.fullmatch(name) for name in query)
+def unknown_in(query: MultiDict[str], known: Collection[str]) -> list[str]:
+    """The names of unknown parameters. Like unknown body parameters, these are ignored."""
+    return [name for name in query if name not in known and not _INCLUDE.fullmatch(name)]

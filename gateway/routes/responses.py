@@ -23,11 +23,12 @@ from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
-from gateway.routes.queries import flag_of, has_unknown, include_of
+from gateway.routes.queries import flag_of, include_of, unknown_in
 from gateway.routes.response_answers import LogStream, final_response
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.streaming import EventStream
-from gateway.routes.trace import trace_headers
+from gateway.routes.trace import take_rank, trace_headers
+from gateway.routes.unknown import note_unknown
 from gateway.wire.listing import Deleted
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import InputTokens
@@ -41,8 +42,8 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     services = services_of(request)
     body = await read_body(request)
     decoded = decode_response_request(body)
-    if decoded.unknown:
-        services.metrics.unknown_parameters("/v1/responses")
+    take_rank(request, decoded)
+    note_unknown(request, "/v1/responses", decoded.unknown)
     async with loaded(request, decoded.model):
         plan = await make_plan(
             decoded,
@@ -195,8 +196,7 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
 
 
 def _note_unknown(request: HttpRequest, known: Collection[str]) -> None:
-    if has_unknown(request.query_params, known):
-        services_of(request).metrics.unknown_parameters("/v1/responses")
+    note_unknown(request, "/v1/responses", unknown_in(request.query_params, known))
 
 
 def _store(request: HttpRequest) -> ResponseStore:

@@ -12,6 +12,7 @@ from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, services_of
 from gateway.routes.trace import trace_headers
+from gateway.routes.unknown import note_unknown
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank, prepare_scores, reranked, score_list
 from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_score_request
@@ -22,8 +23,7 @@ async def create_rerank(request: HttpRequest) -> ASGIApp:
     """Order documents by relevance. The paths are vLLM's; Cohere's SDK uses `/v2/rerank`."""
     services = services_of(request)
     decoded = decode_rerank_request(await read_body(request), _limits(services))
-    if decoded.unknown:
-        services.metrics.unknown_parameters("/v1/rerank")
+    note_unknown(request, "/v1/rerank", decoded.unknown)
     async with loaded(request, decoded.model, "reranks"):
         run = prepare_rerank(decoded, services, trace_headers=trace_headers(request))
 
@@ -40,8 +40,7 @@ async def create_scores(request: HttpRequest) -> ASGIApp:
     """Score pairs of texts, as vLLM does."""
     services = services_of(request)
     decoded = decode_score_request(await read_body(request), _limits(services))
-    if decoded.unknown:
-        services.metrics.unknown_parameters("/v1/score")
+    note_unknown(request, "/v1/score", decoded.unknown)
     async with loaded(request, decoded.model, "reranks"):
         run = prepare_scores(decoded, services, trace_headers=trace_headers(request))
 

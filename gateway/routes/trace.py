@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from gateway.errors import InvalidRequest
 from gateway.routes.state import HttpRequest
+from gateway.wire.parameters import SharedParameters
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
+RANK_HEADER = b"x-data-parallel-rank"
 
 
 def trace_headers(request: HttpRequest) -> dict[str, str] | None:
@@ -15,3 +18,16 @@ def trace_headers(request: HttpRequest) -> dict[str, str] | None:
         for name in TRACE_HEADERS
         if (value := sent.get(name))
     } or None
+
+
+def take_rank(request: HttpRequest, decoded: SharedParameters) -> None:
+    """Set `data_parallel_rank` of `decoded` from the header `X-data-parallel-rank`, as vLLM does. Raises
+    `InvalidRequest` for anything but a small whole number."""
+    for name, value in request.scope["headers"]:
+        if name == RANK_HEADER:
+            if not (value.isdigit() and len(value) <= 5 and int(value) <= 65_535):
+                raise InvalidRequest(
+                    "The header X-data-parallel-rank must be a whole number from 0 to 65535.",
+                    param="data_parallel_rank",
+                )
+            decoded.data_parallel_rank = int(value)

@@ -201,8 +201,7 @@ class _Connection:
                 "A response over a WebSocket does not run in the background. Send it to POST /v1/responses.",
                 param="background",
             )
-        if request.unknown:
-            self._services.metrics.unknown_parameters("/v1/responses")
+        self._services.unknown_parameters.report("/v1/responses", request.unknown)
         services = self._services
         async with services.loaded(request.model):
             plan = await make_plan(

@@ -35,6 +35,7 @@ from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slots import Does, ModelSlot, ModelSlots
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
+from gateway.runtime.unknown_parameters import UnknownParameters
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
@@ -111,6 +112,7 @@ class Services:
         self.tool_tables = tool_tables
         self.limiter = Limiter(None) if limiter is None else limiter
         self.omitted_tools = OmittedTools(metrics)
+        self.unknown_parameters = UnknownParameters(metrics)
         self.metrics = metrics
         self.settings = settings
         self.hook = hook

@@ -51,6 +51,9 @@ from gateway.wire.listing import (
     Listing,
     listing,
 )
+from gateway.wire.parameters import (
+    SharedParameters,
+)
 from gateway.wire.request import (
     decode_metadata,
 )
@@ -102,6 +105,7 @@ __all__ = [
     "Response",
     "ResponseStatus",
     "SearchAction",
+    "SharedParameters",
     "ShellExit",
     "ShellOutput",
     "ShellTimeout",

@@ -149,6 +149,9 @@ class EngineContract:
     async def test_a_bias_is_heeded(self, engine: Engine) -> None:
         await self.holds(engine, steering.a_bias_is_heeded)
 
+    async def test_allowed_tokens_are_kept(self, engine: Engine) -> None:
+        await self.holds(engine, steering.allowed_tokens_are_kept)
+
     async def test_bad_words_stay_out(self, engine: Engine) -> None:
         await self.holds(engine, steering.bad_words_stay_out)
 

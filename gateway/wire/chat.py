@@ -52,10 +52,7 @@ class WebSearchOptions(Value, frozen=True, kw_only=True):
 
 
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
-    """The body of `POST /v1/chat/completions`. None means that the field was missing or null.
-
-    The second block has parameters of self-hosted engines beyond OpenAI's, under vLLM's names.
-    """
+    """The body of `POST /v1/chat/completions`. None means that the field was missing or null."""
 
     messages: list[Message] = []
     audio: JsonObject | None = None
@@ -80,18 +77,6 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     verbosity: Literal["low", "medium", "high"] | None = None
     web_search_options: WebSearchOptions | None = None
 
-    echo: bool | None = None
-    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    return_token_ids: bool | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    documents: list[JsonObject] | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: JsonObject | None = None
-    return_tokens_as_token_ids: bool | None = None
-    mm_processor_kwargs: JsonObject | None = None
-    include_reasoning: bool | None = None
-
     @property
     def legacy(self) -> bool:
         """Whether the request uses `functions`, so that the answer must use `function_call`."""
@@ -104,10 +89,13 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
         return found
 
 
-_KNOWN = frozenset(
-    {"functions", "function_call"}
-    | {field.encode_name for field in msgspec.structs.fields(ChatRequest)}
-)
+WITHOUT_EFFECT = {"prediction", "prompt_cache_options"}
+"""Parameters that are accepted and reported, like unknown ones."""
+_KNOWN = {
+    "functions",
+    "function_call",
+    *(field.encode_name for field in msgspec.structs.fields(ChatRequest)),
+} - WITHOUT_EFFECT
 
 
 def decode_chat_request(body: bytes) -> ChatRequest:

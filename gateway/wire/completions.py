@@ -24,20 +24,16 @@ class CompletionRequest(StructuredParameters, kw_only=True, omit_defaults=True, 
     """The body of `POST /v1/completions`. `prompts` is the normalized form of `prompt`."""
 
     prompts: list[Prompt] = []
-    echo: bool | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     max_tokens: Natural | None = None
     suffix: str | None = None
-    add_special_tokens: bool | None = None
-    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    return_token_ids: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
     prompt_embeds: Any = None
 
 
-_KNOWN = frozenset(
-    {"prompt"} | {field.encode_name for field in msgspec.structs.fields(CompletionRequest)}
-)
+_KNOWN = {
+    "prompt",
+    *(field.encode_name for field in msgspec.structs.fields(CompletionRequest)),
+} - {"prompts"}
 
 
 def decode_completion_request(body: bytes) -> CompletionRequest:

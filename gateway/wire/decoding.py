@@ -38,6 +38,7 @@ _FREE_FORM = frozenset(
         "metadata",
         "client_metadata",
         "chat_template_kwargs",
+        "vllm_xargs",
         "json",
         "guided_json",
     }

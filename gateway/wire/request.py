@@ -17,8 +17,9 @@ from gateway.wire.decoding import (
     wrong_type,
 )
 from gateway.wire.items import Item, decode_items
+from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
-from gateway.wire.sampling import Count, SamplingParameters
+from gateway.wire.sampling import Count
 from gateway.wire.text import Reasoning, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 
@@ -54,7 +55,7 @@ class PromptCacheOptions(Value, frozen=True, kw_only=True):
     prewarm: bool | None = None
 
 
-class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict=True):
+class ResponseRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=True):
     """The body of `POST /v1/responses`, and of related endpoints that use a subset of it."""
 
     model: str | None = None
@@ -92,8 +93,6 @@ class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict
     image: JsonObject | None = None
     generate: bool | None = None
     stream_id: str | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: JsonObject | None = None
 
     @property
     def conversation_id(self) -> str | None:
@@ -103,7 +102,15 @@ class ResponseRequest(SamplingParameters, kw_only=True, omit_defaults=True, dict
         return self.conversation
 
 
-_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(ResponseRequest))
+WITHOUT_EFFECT = {
+    "access_programs",
+    "background_options",
+    "client_metadata",
+    "stream_id",
+    "stream_options",
+}
+"""Parameters that are accepted and reported, like unknown ones."""
+_KNOWN = {field.encode_name for field in msgspec.structs.fields(ResponseRequest)} - WITHOUT_EFFECT
 
 
 def decode_response_request(body: bytes, *, require_input: bool = True) -> ResponseRequest:

@@ -245,6 +245,8 @@ def test_unknown_parameters_are_counted_and_before_is_refused(
     url = f"{gateway.base_url}/responses/{made.id}/input_items"
     assert httpx.get(url, params={"trace": "1"}).status_code == 200
     metrics = httpx.get(gateway.base_url.removesuffix("/v1") + "/metrics").text
-    assert 'gateway_unknown_parameters_total{route="/v1/responses"} 1.0' in metrics
+    assert (
+        'gateway_unknown_parameters_total{parameter="other",route="/v1/responses"} 1.0' in metrics
+    )
     refused = httpx.get(url, params={"before": "msg_1"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "before")

@@ -259,12 +259,14 @@ def test_unknown_parameters_are_accepted_and_counted(http: httpx.Client) -> None
     def counted() -> float:
         lines = http.get("/metrics").text.splitlines()
         found = [x for x in lines if x.startswith("gateway_unknown_parameters_total{")]
-        return float(found[0].split()[-1]) if found else 0.0
+        return sum(float(line.split()[-1]) for line in found)
 
     before = counted()
     body = {"model": "scripted", "input": "x", "client_metadata": {"a": 1}, "brand_new": True}
-    assert http.post("/v1/responses", json=body).status_code == 200
-    assert counted() == before + 1
+    answer = http.post("/v1/responses", json=body)
+    assert answer.status_code == 200
+    assert answer.headers["x-gateway-ignored-parameters"] == "brand_new, client_metadata"
+    assert counted() == before + 2
 
 
 def test_codex_sends_a_request_like_this(http: httpx.Client) -> None:

@@ -30,6 +30,7 @@ _BEYOND: dict[str, tuple[object, ...]] = {
     "min_tokens": (0,),
     "stop_token_ids": ((),),
     "bad_words": ((),),
+    "allowed_token_ids": ((),),
     "ignore_eos": (False,),
     "include_stop_str_in_output": (False,),
 }
@@ -113,6 +114,9 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
     if request.priority:
         _need("priority", config)
         fields["priority"] = request.priority
+    if request.vllm_xargs:
+        _need("vllm_xargs", config)
+        fields["vllm_xargs"] = request.vllm_xargs
     constraint = request.constraint
     match constraint:
         case None:

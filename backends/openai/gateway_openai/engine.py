@@ -166,4 +166,8 @@ def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
         found.add("files")
     if config.extends("structured_outputs"):
         found |= {"regex", "lark", "gbnf"}
+    if config.extends("allowed_token_ids"):
+        found.add("allowed_token_ids")
+    if config.extends("vllm_xargs"):
+        found.add("vllm_xargs")
     return frozenset(found)

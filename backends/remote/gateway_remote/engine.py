@@ -90,6 +90,8 @@ class TokenLanguage:
             seed = (request.prefix_salt, request.adapter)
             chain = prefix_chain(prompt, block=self._affinity_block, seed=seed)
         headers = {"X-Request-Id": request.request_id, **(request.trace_headers or {})}
+        if request.data_parallel_rank is not None:
+            headers["X-data-parallel-rank"] = str(request.data_parallel_rank)
         return EncodedRequest(request, dialect.path, body, headers, len(prompt), chain)
 
     def read(self, call: EncodedRequest, reply: StreamedReply) -> RemoteGeneration[OutputBuilder]:

@@ -65,6 +65,7 @@ class VllmEngine:
             llm.model_config.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
         )
         self._length: int = llm.model_config.max_model_len
+        self._ranks: int = llm.vllm_config.parallel_config.data_parallel_size
         self._defaults: dict[str, Any] = llm.model_config.get_diff_sampling_param()
         self._takes_priority = config.scheduling_policy == "priority"
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
@@ -149,6 +150,7 @@ class VllmEngine:
             lora_request=adapter,
             trace_headers=request.trace_headers if self._traces else None,
             priority=request.priority,
+            data_parallel_rank=request.data_parallel_rank,
             # The constraint itself covers the reasoning, so vLLM's reasoning parser must not delay it.
             reasoning_ended=None if params.structured_outputs is None else True,
         )
@@ -256,6 +258,19 @@ class VllmEngine:
             raise InvalidRequest(
                 f"stop_token_ids: token id {wrong[0]} is outside the model's vocabulary of {self._vocabulary} tokens.",
                 param="stop_token_ids",
+            )
+        rank = request.data_parallel_rank
+        if rank is not None and rank >= self._ranks:
+            raise InvalidRequest(
+                f"data_parallel_rank must be less than {self._ranks}, the number of this model's replicas.",
+                param="data_parallel_rank",
+            )
+        if request.vllm_xargs:
+            arguments["extra_args"] = dict(request.vllm_xargs)
+        if wrong := [t for t in request.sampling.allowed_token_ids if t >= self._vocabulary]:
+            raise InvalidRequest(
+                f"allowed_token_ids: token id {wrong[0]} is outside the model's vocabulary of {self._vocabulary} tokens.",
+                param="allowed_token_ids",
             )
         self._enforcer.constrain(arguments, request)
         try:

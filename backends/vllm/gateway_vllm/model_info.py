@@ -23,6 +23,9 @@ _EVERYWHERE: frozenset[Capability] = frozenset(
         "regex",
         "lark",
         "gbnf",
+        "allowed_token_ids",
+        "vllm_xargs",
+        "data_parallel_rank",
     }
 )
 

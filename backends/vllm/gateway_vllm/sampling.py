@@ -53,6 +53,8 @@ def sampling_arguments(
         arguments["stop_token_ids"] = list(sampling.stop_token_ids)
     if sampling.bad_words:
         arguments["bad_words"] = list(sampling.bad_words)
+    if sampling.allowed_token_ids:
+        arguments["allowed_token_ids"] = list(sampling.allowed_token_ids)
     if sampling.logit_bias:
         for bias in sampling.logit_bias.values():
             if not math.isfinite(bias) or abs(bias) > 100:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal
 
 from gateway.sdk import Answer, AsgiApp, GatewayError, Reply, Route, RouteRequest
 from gateway.sdk.wire import Value, encode, new_id
@@ -56,7 +55,7 @@ class MessagesApi:
         return error_reply(error, request_id)
 
     async def _create(self, request: RouteRequest) -> AsgiApp:
-        decoded, wanted = await self._read(request, "/v1/messages")
+        decoded, wanted = await self._read(request)
         with request_params(decoded, wanted):
             answer = await request.gateway.prepare(wanted.ask)
         headers = {"request-id": request.id}
@@ -69,7 +68,7 @@ class MessagesApi:
         return answer.whole(writer, headers=headers)
 
     async def _count(self, request: RouteRequest) -> Reply:
-        decoded, wanted = await self._read(request, "/v1/messages/count_tokens", counts=True)
+        decoded, wanted = await self._read(request, counts=True)
         with request_params(decoded, wanted):
             count = await request.gateway.count_tokens(wanted.ask)
         return _json(TokenCount(input_tokens=count), request)
@@ -77,15 +76,13 @@ class MessagesApi:
     async def _read(
         self,
         request: RouteRequest,
-        path: Literal["/v1/messages", "/v1/messages/count_tokens"],
         *,
         counts: bool = False,
     ) -> tuple[MessagesRequest, ConvertedRequest]:
         body = await request.body()
         gateway, owner = request.gateway, request.owner
-        decoded, has_unknown = decode_request(body, counts=counts)
-        if has_unknown:
-            gateway.unknown_parameters(path)
+        decoded = decode_request(body, counts=counts)
+        request.note_unknown(decoded.unknown)
         wanted = convert_request(
             decoded,
             partial(gateway.unseal, owner=owner, model=decoded.model),

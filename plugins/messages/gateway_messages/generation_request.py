@@ -91,6 +91,7 @@ def convert_request(
         max_turns=max_turns,
         owner=owner,
         size=size,
+        parameters=request,
         trace_headers=trace_headers,
     )
     return ConvertedRequest(ask, converted.origins, tools, converted.parts)

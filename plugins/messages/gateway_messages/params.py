@@ -42,7 +42,7 @@ def request_path(
             return ("system",)
         case ("max_output_tokens",):
             return ("max_tokens",)
-        case ("stop", *rest):
+        case ("stop", *rest) if request.stop is None:
             return ("stop_sequences", *rest)
         case ("reasoning", *_):
             return _effort_path(request)

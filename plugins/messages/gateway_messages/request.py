@@ -11,11 +11,11 @@ from gateway.sdk import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.sdk.wire import (
     MAX_INT,
     JsonObject,
+    SharedParameters,
     Stops,
     Tagged,
     ToolName,
     Value,
-    Wire,
     check_length,
     convert,
     decode_object,
@@ -104,7 +104,7 @@ class Metadata(Value, frozen=True, kw_only=True):
     user_id: str | None = None
 
 
-class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
+class MessagesRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=True):
     """None means that the field was missing or null."""
 
     model: str
@@ -114,7 +114,6 @@ class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
     stream: bool | None = None
     stop_sequences: Stops | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
     thinking: Thinking | None = None
     tools: list[Tool | ServerEntry] = []
@@ -137,14 +136,24 @@ class MessagesRequest(Wire, kw_only=True, omit_defaults=True):
     thread: Any = None
 
 
-_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(MessagesRequest))
+_WITHOUT_EFFECT = {
+    "cache_control",
+    "context_management",
+    "diagnostics",
+    "inference_geo",
+    "metadata",
+    "service_tier",
+    "speed",
+}
+_KNOWN = {field.encode_name for field in msgspec.structs.fields(MessagesRequest)} - _WITHOUT_EFFECT
 _REFUSED = {
     "container": "Each answer has containers of its own here, which end with it. Leave the parameter out.",
+    "stop": "The stop strings of this API are 'stop_sequences'.",
 }
 
 
-def decode_request(body: bytes, *, counts: bool = False) -> tuple[MessagesRequest, bool]:
-    """Decode a body. Returns the request, and whether it has unknown parameters.
+def decode_request(body: bytes, *, counts: bool = False) -> MessagesRequest:
+    """Decode a body.
 
     Raises `InvalidRequest`, whose `param` is the path of the error. `counts` is true for token counting.
     """
@@ -164,7 +173,9 @@ def decode_request(body: bytes, *, counts: bool = False) -> tuple[MessagesReques
     if sent["tools"] is not None:
         request.tools = _tools(sent["tools"])
     _check(request)
-    return request, bool(raw.keys() - _KNOWN)
+    if unknown := raw.keys() - _KNOWN:
+        request.unknown.extend(sorted(unknown))
+    return request
 
 
 def _check(request: MessagesRequest) -> None:

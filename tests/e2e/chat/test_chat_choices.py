@@ -191,7 +191,7 @@ def test_chat_is_counted_as_responses_are(raw: httpx.Client) -> None:
         'gateway_requests_total{route="/v1/chat/completions",status="200"}',
         'gateway_responses_total{model="scripted",status="completed"}',
         'gateway_tokens_total{kind="output",model="scripted"}',
-        'gateway_unknown_parameters_total{route="/v1/chat/completions"}',
+        'gateway_unknown_parameters_total{parameter="other",route="/v1/chat/completions"}',
     ]
     before = [counted(name) for name in names]
     body = {"model": "scripted", "messages": user("hello"), "n": 2, "frobnicate": 1}

@@ -68,4 +68,7 @@ def test_what_is_neutral_is_accepted(raw: httpx.Client) -> None:
 
 def test_what_nobody_knows_is_counted_and_passed_over(raw: httpx.Client) -> None:
     assert raw.post("/v1/score", json={**SCORE, "colour": "red"}).status_code == 200
-    assert 'gateway_unknown_parameters_total{route="/v1/score"} 1.0' in raw.get("/metrics").text
+    assert (
+        'gateway_unknown_parameters_total{parameter="other",route="/v1/score"} 1.0'
+        in raw.get("/metrics").text
+    )

@@ -517,7 +517,7 @@ def test_codex_is_understood() -> None:
         client_metadata={"x-codex": None},
         text={"verbosity": "low"},
     )
-    assert request.unknown == []
+    assert request.unknown == ["client_metadata"]
     assert request.client_metadata == {"x-codex": None}
     assert tools.custom_grammar(request.tools[3]) == ("lark", "start: /x/")
     assert tools.type_of(request.tools[2]) == "web_search"

@@ -72,7 +72,13 @@ class Dialect(ABC):
         self._structures = structures
         self._tokens_only = tokens_only
         if tokens_only:
-            self.capabilities = self.capabilities & {"tokens", "logprobs", "adapters"}
+            self.capabilities = self.capabilities & {
+                "tokens",
+                "logprobs",
+                "adapters",
+                "allowed_token_ids",
+                "data_parallel_rank",
+            }
 
     async def prepare(self, request: EngineRequest) -> None:
         """Do the slow part of `body`, in a way that can be cancelled. Raises `InvalidRequest`."""

@@ -15,6 +15,17 @@ from gateway_remote.output import OutputBuilder, SampledToken
 XGRAMMAR: frozenset[Capability] = frozenset(
     {"json_schema", "json_object", "regex", "gbnf", "structure", "triggered"}
 )
+VLLM: frozenset[Capability] = frozenset(
+    {
+        "tokens",
+        "logprobs",
+        "adapters",
+        "lark",
+        "allowed_token_ids",
+        "vllm_xargs",
+        "data_parallel_rank",
+    }
+)
 
 
 class Logprobs(Struct):
@@ -146,7 +157,7 @@ class VllmDialect(CompletionsDialect):
 
     name = "vllm"
     title = "vLLM's /v1/completions"
-    capabilities = XGRAMMAR | {"tokens", "logprobs", "adapters", "lark"}
+    capabilities = XGRAMMAR | VLLM
     eos_is_last = True
     needs_length = True
     refused = ("prompt_logprobs",)
@@ -159,6 +170,10 @@ class VllmDialect(CompletionsDialect):
         }
         if sampling.bad_words:
             body["bad_words"] = sampling.bad_words
+        if sampling.allowed_token_ids:
+            body["allowed_token_ids"] = sampling.allowed_token_ids
+        if request.vllm_xargs:
+            body["vllm_xargs"] = request.vllm_xargs
         if sampling.logprobs is not None:
             body["logprobs"] = sampling.logprobs
             body["return_tokens_as_token_ids"] = True

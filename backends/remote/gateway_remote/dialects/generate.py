@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.sdk import EngineRequest
 from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
-from gateway_remote.dialects.completions import XGRAMMAR, Usage
+from gateway_remote.dialects.completions import VLLM, XGRAMMAR, Usage
 from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
@@ -55,7 +55,7 @@ class VllmGenerateDialect(Dialect):
     name = "vllm-generate"
     title = "vLLM"
     path = "/inference/v1/generate"
-    capabilities = XGRAMMAR | {"tokens", "logprobs", "adapters", "lark"}
+    capabilities = XGRAMMAR | VLLM
     eos_is_last = True
 
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class VllmGenerateDialect(Dialect):
         sampling = request.sampling
         stops = self.stops(sampling)
         params: dict[str, Any] = {
-            **set_parameters(sampling, (*COMMON, "bad_words")),
+            **set_parameters(sampling, (*COMMON, "bad_words", "allowed_token_ids")),
             **self.constrain(request),
             # The gateway detokenizes; vLLM needs text only to match stop strings.
             "detokenize": bool(stops),
@@ -75,6 +75,8 @@ class VllmGenerateDialect(Dialect):
                 params[name] = getattr(sampling, name)
         if stops:
             params["stop"] = stops
+        if request.vllm_xargs:
+            params["extra_args"] = request.vllm_xargs
         limit = self.limit(sampling, prompt)
         if limit is not None:
             params["max_tokens"] = limit
