@@ -229,6 +229,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`."""
     check_access(config.server)
     selection = select(config, plugins)
+    authenticator = await _authenticator(config.server, stack)
     sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
     store = background = None
@@ -245,7 +246,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         offer.name: await stack.enter_async_context(offer.make(resource_config))
         for offer, resource_config in selection.resources
     }
-    slots = await _open_models(config, selection, metrics, stack)
+    slots = await _open_models(config, selection, metrics, authenticator, stack)
 
     async def _recreate_run(record: StoredResponse) -> ResponseRun:
         return await recreate_run(record, services)
@@ -278,7 +279,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         settings=RunSettings(request_timeout=config.server.request_timeout),
         hook=plugins.hook,
         background=background,
-        authenticator=await _authenticator(config.server, stack),
+        authenticator=authenticator,
         sealer=sealer,
         approvals=approvals,
         apis=apis,
@@ -330,7 +331,11 @@ async def _limiter(
 
 
 async def _open_models(
-    config: Config, selection: Selection, metrics: Metrics, stack: AsyncExitStack
+    config: Config,
+    selection: Selection,
+    metrics: Metrics,
+    authenticator: Authenticator,
+    stack: AsyncExitStack,
 ) -> ModelSlots:
     """Load the models that are loaded at the start. They are closed by `stack`."""
     slots = ModelSlots(
@@ -338,7 +343,7 @@ async def _open_models(
     )
     stack.push_async_callback(slots.close)
     for plan in selection.models:
-        slots.add(slot_of(plan, config.server.schemas))
+        slots.add(slot_of(plan, config.server.schemas, several=lambda: authenticator.several))
     for slot in slots.slots.values():
         if slot.config.load == "start":
             try:

@@ -287,6 +287,12 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Maximum number of concurrently running requests."""
     max_waiting: Annotated[int, Meta(ge=0)] = 1024
     """Maximum number of queued requests; further ones are rejected with 429."""
+    max_waiting_per_key: Positive | None = None
+    """Maximum number of queued requests of one API key's name. By default, a key may have as many as there are free places
+    left, so that others find some."""
+    scheduling: Literal["fair", "fifo"] = "fair"
+    """Who is served first of those who wait: `fair` serves by the priorities of keys, and keys of one priority by shares of
+    tokens (`weight`); `fifo` serves in the order of arrival."""
     sampling: SamplingDefaults = SamplingDefaults()
     """The table `[models.<name>.sampling]`, below."""
     chat_template: Annotated[str, Meta(min_length=1)] | None = None

@@ -61,7 +61,7 @@ class RunScope:
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
         """Take a place in the queue of `model`. Raises `RateLimited`."""
         self.stats.model = model.name
-        self._reservation = model.admission.reserve()
+        self._reservation = model.admission.reserve(self.principal, prompt=expected.prompt)
         self.stats.queued = clock()
         self._expected = expected
 
@@ -91,6 +91,8 @@ class RunScope:
             stats.error_code = self.error.code or self.error.type
         self._services.metrics.run_finished(stats)
         self.settle(0 if usage is None else usage.total_tokens)
+        if usage is not None and self._reservation is not None:
+            self._reservation.used(usage.input_tokens, usage.output_tokens)
 
     def abandon(self) -> None:
         """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""

@@ -6,13 +6,22 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from gateway.errors import EngineUnavailable, RateLimited
+from gateway.protocols import Principal
+from gateway.runtime.fair_queue import INPUT_COST, OUTPUT_COST, Client, FairQueue
+
+_EVERYBODY = "everybody"
+"""The one client of a queue that serves in the order of arrival."""
 
 
 class Admission:
-    """Admits requests to one model: `max_running` run concurrently, `max_waiting` more queue in FIFO order, others are
-    rejected."""
+    """Admits requests to one model: `max_running` run concurrently, `max_waiting` more queue, others are rejected.
+
+    With `scheduling` "fair", those who wait are served by priority, and within a priority by a virtual token counter per
+    principal (`gateway.runtime.fair_queue`). With "fifo", in the order of arrival.
+    """
 
     def __init__(
         self,
@@ -20,15 +29,24 @@ class Admission:
         *,
         max_running: int,
         max_waiting: int,
+        scheduling: Literal["fair", "fifo"] = "fair",
+        max_waiting_per_key: int | None = None,
+        several: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`on_idle` is called when the last request has ended, or was cancelled."""
+        """`max_waiting_per_key`: of one principal; None leaves each as many places as are left for others. `several`: whether
+        there is more than one principal. Otherwise, the only one may take all places. `on_idle` is called when the last request
+        has ended, or was cancelled."""
         self._name = name
         self._on_idle = on_idle
         self._max_running = max_running
         self._max_waiting = max_waiting
-        self._slots = asyncio.Semaphore(max_running)
+        self._fair = scheduling == "fair"
+        self._max_waiting_per_key = max_waiting_per_key
+        self._several = several
+        self._queue: FairQueue[Reservation] = FairQueue()
+        self._waiting_of: dict[str, int] = {}
         self._clock = clock
         self._mean_seconds = 1.0
         self._surplus = 0
@@ -38,19 +56,22 @@ class Admission:
         self.running = 0
         self.waiting = 0
 
-    def resize(self, max_running: int, max_waiting: int) -> None:
-        """Change the limits. Requests that run or wait already are not affected."""
-        change = max_running - self._max_running
+    def resize(
+        self,
+        max_running: int,
+        max_waiting: int,
+        *,
+        scheduling: Literal["fair", "fifo"] = "fair",
+        max_waiting_per_key: int | None = None,
+    ) -> None:
+        """Change the limits and the order. Requests that run or wait already are not affected."""
         self._max_running, self._max_waiting = max_running, max_waiting
-        for _ in range(change):
-            if self._surplus:
-                self._surplus -= 1
-            else:
-                self._slots.release()
-        self._surplus += max(0, -change)
+        self._fair, self._max_waiting_per_key = scheduling == "fair", max_waiting_per_key
+        self._next()
 
-    def reserve(self) -> Reservation:
-        """Reserve a place, running or queued. Raises `RateLimited` with `retry_after` if there is none.
+    def reserve(self, principal: Principal | None = None, *, prompt: int = 0) -> Reservation:
+        """Reserve a place, running or queued, for a prompt of `prompt` tokens. Raises `RateLimited` with `retry_after` if there
+        is none.
 
         Synchronous, so that a rejection is an HTTP 429 before the answer has begun. The reservation must be entered or
         cancelled. Raises `EngineUnavailable` if the model was unloaded.
@@ -59,73 +80,161 @@ class Admission:
             raise EngineUnavailable(
                 f"The model '{self._name}' has just been unloaded. Send the request again: it is loaded again then."
             )
-        if self.running + self.waiting >= self._max_running + self._max_waiting:
-            waves = self.waiting / self._max_running + 1
+        queued = self.running + self.waiting - self._max_running
+        if queued >= self._max_waiting:
             raise RateLimited(
                 f"The model '{self._name}' is at its limit of {self._max_running} running and {self._max_waiting} "
                 "waiting requests. Retry later.",
-                retry_after=max(1, min(60, math.ceil(self._mean_seconds * waves))),
+                retry_after=self._retry_after(self.waiting),
             )
+        owner = "" if principal is None else principal.name
+        own = self._waiting_of.get(owner, 0)
+        if queued >= 0 and own and self._several():
+            most = self._max_waiting_per_key or max(1, self._max_waiting - queued)
+            if own >= most:
+                raise RateLimited(
+                    f"The API key '{owner}' has {own} requests waiting for the model '{self._name}'; the other places are for "
+                    "other keys. Retry later.",
+                    retry_after=self._retry_after(own),
+                )
         self.waiting += 1
-        return Reservation(self)
+        self._waiting_of[owner] = own + 1
+        return Reservation(self, principal, owner, prompt)
 
-    async def _begin(self) -> float:
-        """Wait for a slot. Returns the time at which it was assigned."""
-        try:
-            while True:
-                await self._slots.acquire()
-                if not self._surplus:
-                    break
-                self._surplus -= 1  # this slot was taken away
-        except BaseException:
-            self._left()
-            raise
+    def _retry_after(self, ahead: int) -> int:
+        waves = ahead / self._max_running + 1
+        return max(1, min(60, math.ceil(self._mean_seconds * waves)))
+
+    def _left(self, owner: str) -> None:
+        """A reservation of `owner` no longer waits."""
         self.waiting -= 1
-        self.running += 1
-        return self._clock()
-
-    def _end(self, started: float) -> None:
-        self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
-        self.running -= 1
-        if self._surplus:
-            self._surplus -= 1
+        left = self._waiting_of[owner] - 1
+        if left:
+            self._waiting_of[owner] = left
         else:
-            self._slots.release()
-        self._check_idle()
+            del self._waiting_of[owner]
 
-    def _left(self) -> None:
-        """A request has left the queue."""
-        self.waiting -= 1
+    def _client_of(self, principal: Principal | None) -> Client:
+        if principal is None or not self._fair:
+            return self._queue.client(_EVERYBODY)
+        # A name cannot be taken for the one of all others.
+        name = f"={principal.name}"
+        return self._queue.client(name, principal.priority, principal.weight)
+
+    async def _begin(self, reservation: Reservation) -> None:
+        """Wait for a slot."""
+        queue, client = self._queue, self._client_of(reservation.principal)
+        reservation.client = client
+        cost = INPUT_COST * reservation.prompt + OUTPUT_COST * client.expected_output
+        reservation.cost = cost
+        queue.lift(client)
+        if self.running < self._max_running and not queue:
+            queue.serve(client, cost)
+            self._start(client, reservation.owner)
+        else:
+            turn = reservation.turn = asyncio.get_running_loop().create_future()
+            queue.push(client, reservation, cost)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if queue.discard(client, reservation):
+                    self._left(reservation.owner)
+                    self._check_idle()
+                elif not turn.cancelled():  # otherwise `_next` has passed it over
+                    self._end(client, None)
+                raise
+        reservation.started = self._clock()
+
+    def _start(self, client: Client, owner: str) -> None:
+        self._left(owner)
+        self.running += 1
+        client.running += 1
+
+    def _end(self, client: Client, started: float | None) -> None:
+        if started is not None:
+            self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
+        self.running -= 1
+        client.running -= 1
+        self._next()
         self._check_idle()
 
     def _check_idle(self) -> None:
         if self._on_idle is not None and not self.running and not self.waiting:
             self._on_idle()
 
+    def _next(self) -> None:
+        """Give free slots to those who wait."""
+        queue = self._queue
+        while queue and self.running < self._max_running:
+            client, reservation = queue.pop()
+            turn = reservation.turn
+            if turn is None or turn.done():  # cancelled, and its task has not been resumed yet
+                queue.charge(client, -reservation.cost)
+                self._left(reservation.owner)
+            else:
+                self._start(client, reservation.owner)
+                turn.set_result(None)
+
+    def _settle(self, client: Client, change: float, output: int) -> None:
+        """Correct what a request was expected to cost."""
+        self._queue.charge(client, change)
+        client.expected_output += 0.1 * (output - client.expected_output)
+
 
 class Reservation:
     """A place in a model's queue. Enter it once, which waits for a slot and holds it until exit; or `cancel()` it."""
 
-    __slots__ = ("_admission", "_running_in", "_started")
+    __slots__ = (
+        "_admission",
+        "_running_in",
+        "client",
+        "cost",
+        "owner",
+        "principal",
+        "prompt",
+        "started",
+        "turn",
+    )
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(
+        self, admission: Admission, principal: Principal | None, owner: str, prompt: int
+    ) -> None:
         self._admission: Admission | None = admission
         """None once it was entered or cancelled."""
         self._running_in = admission
-        self._started = 0.0
+        self.principal = principal
+        self.owner = owner
+        """The principal's name; "" for none."""
+        self.prompt = prompt
+        self.client: Client | None = None
+        """Whose counter it is served by, once it was entered."""
+        self.cost = 0.0
+        """What it was expected to cost."""
+        self.started: float | None = None
+        self.turn: asyncio.Future[None] | None = None
+        """What it waits for."""
 
     async def __aenter__(self) -> None:
         admission = self._admission
         if admission is None:
             raise RuntimeError("a reservation is used once")
         self._admission = None
-        self._started = await admission._begin()
+        await admission._begin(self)  # same module
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._running_in._end(self._started)
+        assert self.client is not None, "it was entered"
+        self._running_in._end(self.client, self.started)
+
+    def used(self, prompt: int, output: int) -> None:
+        """Tell what the request has used, once, after exit. Does nothing if it has not run."""
+        if self.client is not None and self.started is not None:
+            cost = INPUT_COST * prompt + OUTPUT_COST * output
+            self._running_in._settle(self.client, cost - self.cost, output)
+            self.cost = cost
 
     def cancel(self) -> None:
         """Release the place if it was not used. Idempotent; does nothing after use."""
         if self._admission is not None:
             admission, self._admission = self._admission, None
-            admission._left()
+            admission._left(self.owner)
+            admission._check_idle()

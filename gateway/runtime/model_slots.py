@@ -42,7 +42,15 @@ MAX_BACK_OFF: Final = 60.0
 class ModelSlot:
     """A configured model, loaded or not. It keeps its name and its queue while it is loaded and unloaded."""
 
-    def __init__(self, name: str, config: ModelConfig, open_model: Open) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ModelConfig,
+        open_model: Open,
+        *,
+        several: Callable[[], bool] = bool,
+    ) -> None:
+        """`several`: see `Admission`."""
         self.name = name
         self.config = config
         self.open_model = open_model
@@ -50,6 +58,9 @@ class ModelSlot:
             name,
             max_running=config.max_running,
             max_waiting=config.max_waiting,
+            scheduling=config.scheduling,
+            max_waiting_per_key=config.max_waiting_per_key,
+            several=several,
             on_idle=self._freed,
         )
         self.state: ModelState = "unloaded"
@@ -128,7 +139,12 @@ class ModelSlot:
     def use_config(self, config: ModelConfig) -> None:
         """Take settings that need no other engine."""
         self.config = config
-        self.admission.resize(config.max_running, config.max_waiting)
+        self.admission.resize(
+            config.max_running,
+            config.max_waiting,
+            scheduling=config.scheduling,
+            max_waiting_per_key=config.max_waiting_per_key,
+        )
         self.watch_idle()
 
     def serve(self, served: Sequence[ServedModel]) -> None:

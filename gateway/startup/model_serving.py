@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -18,8 +18,11 @@ from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import ModelPlan
 
 
-def slot_of(plan: ModelPlan, schemas: SchemaLimits) -> ModelSlot:
-    """The slot of a model, which is not loaded yet. `schemas` are the limits on constraints in requests."""
+def slot_of(
+    plan: ModelPlan, schemas: SchemaLimits, *, several: Callable[[], bool] = bool
+) -> ModelSlot:
+    """The slot of a model, which is not loaded yet. `schemas` are the limits on constraints in requests; `several` says
+    whether there is more than one principal."""
     context = msgspec.structs.replace(plan.context, compile_seconds=schemas.compile_seconds)
     plan = msgspec.structs.replace(plan, context=context)
 
@@ -27,7 +30,7 @@ def slot_of(plan: ModelPlan, schemas: SchemaLimits) -> ModelSlot:
         opened = await open_model(plan, stack)
         return with_adapters(_served(opened, slot, schemas))
 
-    return ModelSlot(plan.name, plan.config, open_served)
+    return ModelSlot(plan.name, plan.config, open_served, several=several)
 
 
 def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:

@@ -1,0 +1,164 @@
+"""The order in which waiting requests are served: a virtual token counter per client.
+
+After Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). The client with the smallest counter is served
+next. What it is served is added to its counter, divided by its weight. A client that begins to wait is lifted to the
+smallest counter of those who wait, so that nobody saves up for later. While two clients wait all the time, what they are
+served (by weight) differs by a bounded amount, whatever they send.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+INPUT_COST = 1.0
+OUTPUT_COST = 2.0
+"""Cost of an input token and of an output token, as in the paper."""
+_SWEEP = 1024
+"""Idle clients are forgotten whenever there are twice as many as after the last time, from here on."""
+
+
+class Client:
+    """Who waits, or is served. `priority`: lower ones are served first. `weight`: the share among the same priority."""
+
+    __slots__ = ("counter", "expected_output", "name", "priority", "running", "waiting", "weight")
+
+    def __init__(self, name: str, priority: int, weight: float) -> None:
+        self.name = name
+        self.priority = priority
+        self.weight = weight
+        self.counter = 0.0
+        self.waiting: OrderedDict[object, float] = OrderedDict()
+        """The costs of the entries that wait, oldest first."""
+        self.running = 0
+        self.expected_output = 0.0
+        """Mean number of output tokens of its requests."""
+
+
+class _Level:
+    """The waiting clients of one priority."""
+
+    __slots__ = ("heap", "last", "size")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[float, int, Client]] = []
+        """Counters of waiting clients, with those that have changed or no longer wait since."""
+        self.last: Client | None = None
+        """The client that was served last."""
+        self.size = 0
+
+
+class FairQueue(Generic[T]):
+    """Entries that wait, by client. No operation takes time proportional to the number of entries."""
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str, int], Client] = {}
+        self._levels: dict[int, _Level] = {}
+        self._order: list[int] = []
+        """The priorities of the levels, lowest first."""
+        self._number = 0
+        self._size = 0
+        self._sweep_at = _SWEEP
+
+    def __len__(self) -> int:
+        return self._size
+
+    def client(self, name: str, priority: int = 0, weight: float = 1.0) -> Client:
+        """The client of that name and priority, with this weight from now on."""
+        found = self._clients.get((name, priority))
+        if found is None:
+            self._forget_idle()
+            found = self._clients[name, priority] = Client(name, priority, weight)
+            if priority not in self._levels:
+                self._levels[priority] = _Level()
+                self._order = sorted(self._levels)
+        found.weight = weight
+        return found
+
+    def lift(self, client: Client) -> None:
+        """Note that `client` sends a request. Called before `push`, or before `serve` if it does not have to wait."""
+        if client.waiting:
+            return
+        level = self._levels[client.priority]
+        smallest = self._smallest(level)
+        if smallest is not None:
+            client.counter = max(client.counter, smallest.counter)
+        elif level.last is not None and not client.running:
+            client.counter = max(client.counter, level.last.counter)
+
+    def push(self, client: Client, entry: T, cost: float) -> None:
+        """Let `entry` wait for a service of `cost`, behind the client's other ones."""
+        level = self._levels[client.priority]
+        client.waiting[entry] = cost
+        level.size += 1
+        self._size += 1
+        if len(client.waiting) == 1:
+            self._note(level, client)
+
+    def pop(self) -> tuple[Client, T]:
+        """Serve the next entry: its client's counter grows by its cost. Raises `IndexError` if none waits."""
+        for priority in self._order:
+            level = self._levels[priority]
+            client = self._smallest(level)
+            if client is not None:
+                entry, cost = client.waiting.popitem(last=False)
+                level.size -= 1
+                self._size -= 1
+                self.serve(client, cost)
+                return client, entry  # type: ignore[return-value]  # entries are those that were pushed
+        raise IndexError("nothing waits")
+
+    def discard(self, client: Client, entry: T) -> bool:
+        """Remove an entry that waits. Returns False if it does not."""
+        if client.waiting.pop(entry, None) is None:
+            return False
+        self._levels[client.priority].size -= 1
+        self._size -= 1
+        return True
+
+    def serve(self, client: Client, cost: float) -> None:
+        """Add the cost of a service to the client's counter."""
+        level = self._levels[client.priority]
+        level.last = client
+        self.charge(client, cost)
+
+    def charge(self, client: Client, cost: float) -> None:
+        """Add `cost` to the client's counter; negative if a service has cost less than was expected."""
+        client.counter += cost / client.weight
+        if client.waiting:
+            self._note(self._levels[client.priority], client)
+
+    def _note(self, level: _Level, client: Client) -> None:
+        self._number += 1
+        heapq.heappush(level.heap, (client.counter, self._number, client))
+        if len(level.heap) > 2 * len(self._clients) + 64:
+            waiting = {id(each[2]): each[2] for each in level.heap if each[2].waiting}
+            level.heap = [(each.counter, at, each) for at, each in enumerate(waiting.values())]
+            heapq.heapify(level.heap)
+
+    def _smallest(self, level: _Level) -> Client | None:
+        """The waiting client with the smallest counter."""
+        heap = level.heap
+        while heap:
+            counter, _, client = heap[0]
+            if client.waiting and client.counter == counter:
+                return client
+            heapq.heappop(heap)
+        return None
+
+    def _forget_idle(self) -> None:
+        """Forget clients that neither wait nor run. They are lifted when they come back."""
+        if len(self._clients) < self._sweep_at:
+            return
+        for key, client in list(self._clients.items()):
+            last = self._levels[client.priority].last
+            if not client.waiting and not client.running and client is not last:
+                del self._clients[key]
+        for priority in [each for each, level in self._levels.items() if not level.size]:
+            if not any(client.priority == priority for client in self._clients.values()):
+                del self._levels[priority]
+        self._order = sorted(self._levels)
+        self._sweep_at = max(_SWEEP, 2 * len(self._clients))

@@ -1,0 +1,249 @@
+"""Admission: who waits, in which order, and what a flood does to others. Time is simulated."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import RateLimited
+from gateway.protocols import Principal
+from gateway.runtime.admission import Admission
+
+ADA, BOB = Principal(name="ada"), Principal(name="bob")
+
+
+class _NoWaiting(selectors.SelectSelector):
+    """A selector that does not wait, but tells for how long it would have."""
+
+    def __init__(self, passed: Callable[[float], None]) -> None:
+        super().__init__()
+        self._passed = passed
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "everything waits for something that does not come"
+        self._passed(timeout)
+        return super().select(0)
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(_NoWaiting(self._pass))
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return self.now
+
+
+def simulate(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(work)
+
+
+async def work_of(
+    admission: Admission,
+    principal: Principal | None,
+    seconds: float,
+    waits: list[float] | None = None,
+    *,
+    prompt: int = 100,
+    output: int = 100,
+) -> None:
+    """One request. Raises `RateLimited`."""
+    loop = asyncio.get_running_loop()
+    place = admission.reserve(principal, prompt=prompt)
+    came = loop.time()
+    async with place:
+        if waits is not None:
+            waits.append(loop.time() - came)
+        await asyncio.sleep(seconds)
+    place.used(prompt, output)
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.95)]
+
+
+async def _answer_times(flood: int, scheduling: Literal["fair", "fifo"] = "fair") -> list[float]:
+    """How long a key waits for the answers to 400 requests, which take a second each and 40 % of all slots, while another key
+    sends `flood` requests."""
+    admission = Admission(
+        "m",
+        max_running=16,
+        max_waiting=1000 + 2 * flood,
+        max_waiting_per_key=flood + 1,
+        scheduling=scheduling,
+        several=lambda: True,
+    )
+    chance, times = random.Random(7), list[float]()
+    loop = asyncio.get_running_loop()
+
+    async def steady(seconds: float) -> None:
+        came = loop.time()
+        await work_of(admission, ADA, seconds, output=int(100 * seconds))
+        times.append(loop.time() - came)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(400):
+            if number in (5, 100, 200, 300):
+                for _ in range(flood // 4):
+                    seconds = chance.uniform(0.5, 1.5)
+                    group.create_task(work_of(admission, BOB, seconds, output=int(100 * seconds)))
+            group.create_task(steady(chance.uniform(0.5, 1.5)))
+            await asyncio.sleep(chance.expovariate(0.4 * 16))
+    return times
+
+
+def test_a_flood_of_one_key_leaves_the_wait_of_another_within_twice_what_it_is_alone() -> None:
+    alone, flooded = simulate(_answer_times(0)), simulate(_answer_times(12_000))
+    assert len(alone) == len(flooded) == 400
+    assert p95(flooded) <= 2 * p95(alone)
+    in_order = simulate(_answer_times(12_000, "fifo"))
+    assert p95(in_order) > 50 * p95(alone), "which is what the flood does otherwise"
+
+
+def test_a_flood_leaves_places_for_others() -> None:
+    async def run() -> None:
+        admission = Admission("m", max_running=1, max_waiting=1000, several=lambda: True)
+        taken = 0
+        for _ in range(12_000):
+            try:
+                admission.reserve(BOB)
+                taken += 1
+            except RateLimited:
+                pass
+        with pytest.raises(RateLimited, match="other keys"):
+            admission.reserve(BOB)
+        assert taken == pytest.approx(500, abs=2)
+        for _ in range(100):
+            admission.reserve(ADA)
+
+    simulate(run())
+
+
+def test_the_only_key_may_take_all_places() -> None:
+    async def run() -> None:
+        for principal in (None, ADA):
+            admission = Admission("m", max_running=2, max_waiting=10)
+            for _ in range(12):
+                admission.reserve(principal)
+            with pytest.raises(RateLimited, match="at its limit of 2 running and 10 waiting"):
+                admission.reserve(principal)
+
+    simulate(run())
+
+
+def test_a_bound_per_key_is_kept() -> None:
+    async def run() -> None:
+        admission = Admission(
+            "m", max_running=1, max_waiting=100, max_waiting_per_key=3, several=lambda: True
+        )
+        for _ in range(3):
+            admission.reserve(ADA)
+        with pytest.raises(RateLimited, match="'ada' has 3 requests waiting"):
+            admission.reserve(ADA)
+        admission.reserve(BOB)
+
+    simulate(run())
+
+
+def test_lower_priorities_are_served_first_and_arrivals_in_order_with_fifo() -> None:
+    async def order(scheduling: Literal["fair", "fifo"]) -> str:
+        admission = Admission("m", max_running=1, max_waiting=100, scheduling=scheduling)
+        served = ""
+
+        async def one(letter: str, priority: int) -> None:
+            nonlocal served
+            async with admission.reserve(Principal(name=letter, priority=priority)):
+                served += letter
+                await asyncio.sleep(1)
+
+        async with asyncio.TaskGroup() as group:
+            for letter, priority in (("x", 5), ("a", 1), ("b", 0), ("c", -1), ("a", 1), ("c", -1)):
+                group.create_task(one(letter, priority))
+        return served
+
+    assert simulate(order("fair")) == "xccbaa"
+    assert simulate(order("fifo")) == "xabcac"
+
+
+def test_weights_are_shares() -> None:
+    async def run() -> dict[str, float]:
+        admission = Admission("m", max_running=4, max_waiting=5000)
+        served = {"one": 0.0, "three": 0.0}
+
+        async def one(principal: Principal) -> None:
+            async with admission.reserve(principal, prompt=10) as _:
+                served[principal.name] += 1
+                await asyncio.sleep(1)
+
+        weighted = [Principal(name="one", weight=1.0), Principal(name="three", weight=3.0)]
+        tasks = [asyncio.create_task(one(each)) for _ in range(1000) for each in weighted]
+        await asyncio.sleep(100.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (admission.running, admission.waiting) == (0, 0)
+        return served
+
+    served = simulate(run())
+    assert served["three"] / served["one"] == pytest.approx(3, rel=0.1)
+    assert sum(served.values()) == pytest.approx(404, abs=8), "no slot was idle"
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    max_running=st.integers(1, 5),
+    scheduling=st.sampled_from(["fair", "fifo"]),
+)
+def test_slots_are_never_idle_nor_lost_whoever_leaves_when(
+    seed: int, max_running: int, scheduling: Literal["fair", "fifo"]
+) -> None:
+    async def run() -> None:
+        chance = random.Random(seed)
+        admission = Admission("m", max_running=max_running, max_waiting=1000, scheduling=scheduling)
+        tasks = []
+        for _ in range(60):
+            principal = chance.choice([None, ADA, BOB])
+            tasks.append(asyncio.create_task(work_of(admission, principal, chance.random() * 3)))
+            if chance.random() < 0.5:
+                await asyncio.sleep(chance.random() * 0.3)
+            if chance.random() < 0.3:
+                chance.choice(tasks).cancel()
+            assert admission.running <= max_running
+            if admission._queue:
+                assert admission.running == max_running, "work-conserving"
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (admission.running, admission.waiting, len(admission._queue)) == (0, 0, 0)
+        assert not admission._waiting_of
+
+    simulate(run())
+
+
+def test_a_reservation_is_used_once() -> None:
+    async def run() -> None:
+        admission = Admission("m", max_running=1, max_waiting=1)
+        place = admission.reserve()
+        async with place:
+            pass
+        place.cancel()
+        with pytest.raises(RuntimeError):
+            await place.__aenter__()
+        other = admission.reserve()
+        other.cancel()
+        other.cancel()
+        other.used(5, 5)
+        assert (admission.running, admission.waiting) == (0, 0)
+
+    simulate(run())
