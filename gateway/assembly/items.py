@@ -221,7 +221,8 @@ class ItemAssembler:
         self._calls.remove(call)
         item = call.finish(result)
         self._slots[call.output_index] = item
-        if not isinstance(item, items.McpCall | items.ShellCallOutput):  # these show everything
+        # These show everything but images.
+        if result.seen or not isinstance(item, items.McpCall | items.ShellCallOutput):
             self.results[item.id] = result.record(
                 call.name, call.arguments, hidden_parts(item, result)
             )

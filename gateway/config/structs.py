@@ -355,6 +355,8 @@ class DocumentsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Maximum number of files in the conversation of one request, earlier turns included."""
     max_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 32 * 1024 * 1024
     """Maximum size of one file in bytes, as it is sent, fetched or stored."""
+    max_total_bytes: Positive = 67_108_864
+    """Maximum total size, in bytes, of the uploaded files of one request that are sent to an upstream as they are."""
     max_text: Positive = 1_000_000
     """Maximum number of characters of one file's text."""
     max_total_text: Positive = 4_000_000

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.media.file_resolver import FileResolver, data_url
 from gateway.media.part_resolver import PartResolver
+from gateway.media.uploaded_parts import UploadedParts
 from gateway.protocols import CountingEngine, Engine, PlacedMedia, TokensPrompt
-from gateway.runtime.media import CAPABILITIES
+from gateway.runtime.media import CAPABILITIES, sees_images
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 
@@ -25,10 +26,19 @@ def part_resolver(model: ServedModel, services: Services, owner: str | None) -> 
         files = FileResolver(
             services.documents,
             owner,
-            shows_pages="image" in model.media_kinds if by_tokens else "images" in capabilities,
+            shows_pages=sees_images(model.engine, model.media_kinds),
             url_of=None if by_tokens else data_url,
         )
-    return PartResolver(media=media, files=files)
+    uploaded = None
+    if "tokens" not in capabilities:
+        limits = services.config.documents
+        uploaded = UploadedParts(
+            owner,
+            files="files" in capabilities,
+            max_bytes=limits.max_bytes,
+            max_total_bytes=limits.max_total_bytes,
+        )
+    return PartResolver(media=media, files=files, uploaded=uploaded)
 
 
 def check_media(media: Sequence[PlacedMedia], engine: Engine) -> None:

@@ -14,6 +14,7 @@ from gateway.loop.generation import Generation, Generator
 from gateway.loop.turns import TurnLoop
 from gateway.loop.writers import GenerationWriter
 from gateway.protocols import FinishReason, ToolResult
+from gateway.runtime.media import sees_images
 from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
 from gateway.tools.toolset import Toolset
@@ -66,6 +67,9 @@ class ServerToolLoop:
             max_uses=max_uses,
             max_parallel=self._services.settings.max_parallel_tool_calls,
             metrics=self._services.metrics,
+            sees_images=sees_images(
+                self._generator.model.engine, self._generator.model.media_kinds
+            ),
         )
         loop = TurnLoop(
             self._generator, items, calls, _WriterWithItems(writer, items), max_turns=max_turns

@@ -1,4 +1,4 @@
-"""Base64 data and `data:` URLs. Sizes are known before anything is decoded."""
+"""Base64 data, `data:` URLs, and formats of files. Sizes are known before anything is decoded."""
 
 from __future__ import annotations
 
@@ -48,6 +48,19 @@ def data_start(url: str) -> int:
         )
     check_media_type(media_type)
     return comma + 1
+
+
+def format_of(data: bytes) -> str | None:
+    """The format of an image, by the file's first bytes."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "GIF"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "WEBP"
+    return None
 
 
 def decode_base64(text: str, max_bytes: int, start: int = 0) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 
 from PIL import Image
 
+from gateway.media.encoded import format_of
 from gateway.media.refused import INVALID_IMAGE, PARSE_ERROR, TOO_LARGE, WRONG_FORMAT, MediaRefused
 
 _ORIENTATION: Final = 0x0112
@@ -37,7 +38,7 @@ def read_image(data: bytes, max_pixels: int, max_side: int) -> tuple[bytes, str,
     Equal arguments give equal bytes. Returns the new file, its media type, its width and its height. Raises
     `MediaRefused`. Files with more than `max_pixels` pixels are refused by their header.
     """
-    kind = _format_of(data)
+    kind = format_of(data)
     if kind is None:
         raise MediaRefused(
             WRONG_FORMAT,
@@ -60,18 +61,6 @@ def read_image(data: bytes, max_pixels: int, max_side: int) -> tuple[bytes, str,
             raise MediaRefused(
                 PARSE_ERROR, f"The {kind} image is broken or truncated. Send the whole file."
             ) from None
-
-
-def _format_of(data: bytes) -> str | None:
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "PNG"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "JPEG"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "GIF"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "WEBP"
-    return None
 
 
 def _is_lossless(kind: str, data: bytes) -> bool:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gateway.errors import ParamPath
 from gateway.media.file_resolver import FileResolver, ShownItems
 from gateway.media.resolver import MediaResolver
+from gateway.media.uploaded_parts import UploadedParts
 from gateway.protocols import Media, MediaSource, RenderedPrompt, TokensPrompt, Turn
 from gateway.wire.items import Item
 
@@ -40,10 +41,18 @@ class ShownTurn(Struct, frozen=True):
 class PartResolver:
     """Finds what the turns of one answer show of images, sounds and documents."""
 
-    def __init__(self, *, media: MediaResolver | None, files: FileResolver | None) -> None:
-        """`media` is None for models that take none, `files` for those that take files as they are."""
+    def __init__(
+        self,
+        *,
+        media: MediaResolver | None = None,
+        files: FileResolver | None = None,
+        uploaded: UploadedParts | None = None,
+    ) -> None:
+        """`media` is None for models that take none, `files` for those that take files as they are, and `uploaded` for
+        engines that take tokens."""
         self._media = media
         self._files = files
+        self._uploaded = uploaded
 
     async def resolve(self, turn: Turn) -> ShownTurn:
         """`turn` with its images and sounds, and with the text of documents in their place.
@@ -51,14 +60,18 @@ class PartResolver:
         Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
         """
         items: Sequence[Item] = turn.items
+        if self._uploaded is not None:
+            items = await self._uploaded.resolve(items)
         media: Mapping[MediaSource, Media] | None = None
         if self._media is not None:
             media = await self._media.resolve(items)
+            if turn.results:
+                media = {**media, **await self._media.resolve_results(items, turn.results)}
         shown = ShownItems(items)
         if self._files is not None:
             shown = await self._files.resolve(items)
             if shown.pages:
                 media = {**(media or {}), **shown.pages}
-        if media is None and shown.items is items:
+        if media is None and shown.items is turn.items:
             return ShownTurn(turn, shown)
         return ShownTurn(msgspec.structs.replace(turn, items=shown.items, media=media), shown)

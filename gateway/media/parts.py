@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from gateway.errors import ParamPath
-from gateway.protocols import MediaSource
+from gateway.protocols import CallRecord, MediaSource
 from gateway.protocols.media import media_source
 from gateway.wire.content import InputAudio, InputImage, MessageContent
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
@@ -27,6 +27,16 @@ class MediaPart(Struct, frozen=True, kw_only=True):
             return (*self.param, "input_audio", "data")
         by_id = self.source.file_id and not self.source.url
         return (*self.param, "file_id" if by_id else "image_url")
+
+
+def result_images(items: Sequence[Item], results: Mapping[str, CallRecord]) -> Iterator[MediaPart]:
+    """The images in results of the gateway's tools. `results` are the turn's."""
+    if not any(record.images for record in results.values()):
+        return
+    for index, item in enumerate(items):
+        record = results.get(item.id) if item.id else None
+        for image in () if record is None else record.images:
+            yield MediaPart(source=media_source(image), param=("input", index))
 
 
 def media_parts(items: Sequence[Item], start: int = 0) -> Iterator[MediaPart]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from operator import is_
 
 from gateway.errors import InvalidRequest
 from gateway.media.concurrently import for_each
-from gateway.media.parts import MediaPart, media_parts
+from gateway.media.parts import MediaPart, media_parts, result_images
 from gateway.media.refused import FILE_TOO_LARGE, MediaRefused
-from gateway.protocols import Media, MediaKind, MediaSource
+from gateway.protocols import CallRecord, Media, MediaKind, MediaSource
 from gateway.wire.items import Item
 
 
@@ -36,6 +37,8 @@ class MediaResolver:
         self._parts: Sequence[MediaPart] = ()
         """Of `_items`."""
         self._media: Mapping[MediaSource, Media] = {}
+        self._of_results: dict[MediaSource, Media | None] = {}
+        """Images of results of the gateway's tools; None for those that cannot be read."""
 
     async def resolve(self, items: Sequence[Item]) -> Mapping[MediaSource, Media]:
         """The media of all images and sounds among `items`, and possibly of earlier turns.
@@ -67,6 +70,37 @@ class MediaResolver:
         self._items, self._parts = items, parts
         return self._media
 
+    async def resolve_results(
+        self, items: Sequence[Item], results: Mapping[str, CallRecord]
+    ) -> Mapping[MediaSource, Media]:
+        """The media of images in results of the gateway's tools, besides those of the last `resolve` of `items`.
+
+        The newest are taken as long as the limits allow it. Broken ones are left out. Raises `RateLimited`.
+        """
+        if "image" not in self._kinds:
+            return {}
+        images = list(result_images(items, results))
+        parts_left = self._max_parts - len(self._parts)
+        bytes_left = self._max_total_bytes - self._size_of(self._parts)
+        found: dict[MediaSource, Media] = {}
+        for part in reversed(images[max(0, len(images) - parts_left) :] if parts_left else []):
+            media = await self._result_image(part)
+            if media is not None and part.source not in found and part.source not in self._media:
+                bytes_left -= len(media.data)
+                if bytes_left < 0:
+                    break
+                found[part.source] = media
+        return found
+
+    async def _result_image(self, part: MediaPart) -> Media | None:
+        source = part.source
+        if source not in self._of_results:
+            media: Media | None = None
+            with suppress(MediaRefused):
+                media = await self._read(source, self._owner)
+            self._of_results[source] = media
+        return self._of_results[source]
+
     async def _read_all(self, parts: Sequence[MediaPart]) -> dict[MediaSource, Media]:
         found: dict[MediaSource, Media] = {}
         total = 0
@@ -89,6 +123,9 @@ class MediaResolver:
             raise InvalidRequest(
                 refused.message, param=part.value_param, code=refused.code
             ) from None
+
+    def _size_of(self, parts: Sequence[MediaPart]) -> int:
+        return sum(len(self._media[part.source].data) for part in parts)
 
     def _check_total(self, parts: Sequence[MediaPart]) -> None:
         total = 0

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gateway.constraints import Constraint
 from gateway.protocols.media import Media, MediaKind, MediaSource, PlacedMedia
+from gateway.wire.content import InputImage
 from gateway.wire.items import Item
 
 
@@ -112,6 +113,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """Uploaded files that the result lets the model cite."""
     container_files: Sequence[ContainerFileSource] = ()
     """Files in containers that the model may link to."""
+    images: Sequence[InputImage] = ()
+    """Images of the result that a model with the capability `images` sees, as `data:` URLs."""
     hidden: dict[str, Any] = {}
     """Fields of the item that are shown only if the request includes them (`outputs`, `results`, `sources`)."""
 
@@ -122,7 +125,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     items: Sequence[Item]
     """The conversation so far, oldest first; never changed in place."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: gateway-run calls among `items` whose items do not show what the model read."""
+    """By item id: gateway-run calls among `items` whose items do not show what the model read or saw."""
     instructions: str | None = None
     """Instructions of this request only."""
     tools: Sequence[ToolDefinition] = ()

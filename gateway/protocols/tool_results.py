@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.protocols.prompt import CallRecord, ContainerFileSource, FileSource, Source
+from gateway.wire.content import InputImage
 from gateway.wire.items import (
     FileSearchResult,
     InterpreterImage,
@@ -20,7 +21,8 @@ from gateway.wire.items import (
 
 
 class ToolImage(Struct, frozen=True, kw_only=True):
-    """An image in a result. `code_interpreter_call` items show it; for the model and other items it is told as text."""
+    """An image in a result. `code_interpreter_call` items show it, and models that see get it after the result. For others a
+    note stands in the text."""
 
     data: bytes
     media_type: str
@@ -83,6 +85,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """Uploaded files that marks in `text` refer to."""
     container_files: Sequence[ContainerFileSource] = ()
     """Files in containers that the model may link to."""
+    seen: Sequence[InputImage] = ()
+    """Those of `images` that the model sees. Set by the gateway."""
 
     def record(self, name: str, arguments: str, hidden: dict[str, Any] | None = None) -> CallRecord:
         """The record of the call, by the name and the arguments that the model wrote."""
@@ -93,5 +97,6 @@ class ToolResult(Struct, frozen=True, kw_only=True):
             sources=self.sources,
             files=self.files,
             container_files=self.container_files,
+            images=self.seen,
             hidden=hidden or {},
         )

@@ -25,8 +25,10 @@ from gateway.wire.content import ReasoningText
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 
-_RESULT_APART = items.WebSearchCall | items.CodeInterpreterCall | items.FileSearchCall
-"""Calls whose items do not show what the model read."""
+_RESULT_APART = (
+    items.WebSearchCall | items.CodeInterpreterCall | items.FileSearchCall | items.McpCall
+)
+"""Calls whose items do not show what the model read, or the images that it saw."""
 
 
 async def conversation_of(

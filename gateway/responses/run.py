@@ -28,6 +28,7 @@ from gateway.request_stats import clock
 from gateway.responses.context_management import Compactor
 from gateway.responses.plan import Plan
 from gateway.responses.turns import FrameSink, ResponseTurns, ResponseWriter
+from gateway.runtime.media import sees_images
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
@@ -208,6 +209,7 @@ class ResponseRun:
             max_parallel=self.services.settings.max_parallel_tool_calls,
             metrics=self.services.metrics,
             once=partial(self.services.approvals.once, owner=plan.owner),
+            sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
         )
         return ResponseTurns(self._generator, self._assembler, calls, writer, self._compactor)
 

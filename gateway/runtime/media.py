@@ -25,6 +25,13 @@ def media_kinds(engine: Engine, renderer: PromptRenderer) -> frozenset[MediaKind
     )
 
 
+def sees_images(engine: Engine, kinds: frozenset[MediaKind]) -> bool:
+    """Whether a model with this engine sees images. `kinds` are its `media_kinds`."""
+    return "image" in kinds or (
+        "images" in engine.capabilities and "tokens" not in engine.capabilities
+    )
+
+
 def shown_capabilities(engine: Engine, kinds: frozenset[MediaKind]) -> frozenset[Capability]:
     """The engine's capabilities, without those for media of which the renderer places none."""
     if "tokens" not in engine.capabilities:

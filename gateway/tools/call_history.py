@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -12,14 +12,15 @@ from gateway.protocols import CallRecord
 from gateway.tools.client_run import call_arguments
 from gateway.tools.toolset import qualified_name
 from gateway.wire import items
+from gateway.wire.content import InputImage
 
 NOT_STORED = "(What this call gave is not kept.)"
 """The result of a call whose item does not have it."""
 
 
 class CallHistory:
-    """Reads items in order. A renderer implements `add_call` and `add_result`, and may override `read_search` and
-    `read_code`.
+    """Reads items in order. A renderer implements `add_call` and `add_result`, and may override `add_images`,
+    `read_search` and `read_code`.
 
     `param` is the place of an item in the request, for errors.
     """
@@ -39,6 +40,9 @@ class CallHistory:
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
         """Add the result of the call with the id `call_id`, which may be unknown."""
         raise NotImplementedError
+
+    def add_images(self, images: Sequence[InputImage], param: ParamPath) -> None:
+        """Add the images of the result that was added last. By default, they are left out: its text mentions them."""
 
     def read_call(self, item: items.Item, param: ParamPath) -> None:
         """Add the calls and results of an item that is no message, reasoning, or output of a function.
@@ -141,9 +145,12 @@ class CallHistory:
     def _add_result(
         self, call_id: str, name: str, arguments: str, result: str, param: ParamPath
     ) -> None:
+        known = self._results.get(call_id)
         call_id = call_id or f"call_{len(self.names)}"
         self.call(call_id, name, arguments, param)
         self.add_result(call_id, result, param)
+        if known is not None and known.images:
+            self.add_images(known.images, param)
 
 
 def json_text(value: object) -> str:

@@ -17,13 +17,15 @@ from gateway.metrics import Metrics
 from gateway.protocols import (
     CallRecord,
     ToolCall,
+    ToolImage,
     ToolResult,
     ToolSession,
     Turn,
 )
 from gateway.tools.available import BoundTool
 from gateway.tools.earlier import earlier_calls
-from gateway.tools.output import cut, with_notes
+from gateway.tools.output import cut, seen_images, with_notes
+from gateway.wire.content import InputImage
 
 logger = logging.getLogger("gateway.tools")
 
@@ -99,9 +101,11 @@ class ToolCalls:
         max_parallel: int,
         metrics: Metrics,
         once: RunsOnce | None = None,
+        sees_images: bool = False,
     ) -> None:
         """`turn` is the response's first. `max_calls` is the response's `max_tool_calls`; `max_uses` are limits
-        per request type. `once` runs approved calls and may be None if there are none."""
+        per request type. `once` runs approved calls and may be None if there are none. `sees_images`: whether
+        the model sees images of results."""
         self._response_id = response_id
         self._bound_tools = bound_tools
         self._turn = turn
@@ -111,6 +115,7 @@ class ToolCalls:
         self._parallel = asyncio.Semaphore(max_parallel)
         self._metrics = metrics
         self._once = once
+        self._sees_images = sees_images
         self._uses_left = dict(max_uses)
         self._made = 0
         self._sessions: dict[_SessionKey, ToolSession | Exception] = {}
@@ -221,8 +226,16 @@ class ToolCalls:
             # Tools are third-party code: a failure is reported to the model and does not end the response.
             logger.warning("tool %s failed", name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
-        text = with_notes(result.text, result.images) if result.images else result.text
-        result = msgspec.structs.replace(result, text=cut(text, entry.tool.output_limit))
+        text = result.text
+        seen: Sequence[ToolImage] = ()
+        shown: Sequence[InputImage] = ()
+        if result.images:
+            if self._sees_images:
+                seen, shown = await asyncio.to_thread(seen_images, result.images)
+            text = with_notes(text, result.images, seen)
+        result = msgspec.structs.replace(
+            result, text=cut(text, entry.tool.output_limit), seen=shown
+        )
         self._metrics.tool_called(
             entry.tool.counted_as or name,
             failed=result.failed,

@@ -1,21 +1,45 @@
-"""The text of tool results: notes for images, and limits."""
+"""Tool results as the model gets them: text with notes for images, images, and limits."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.protocols import ToolImage
+from gateway.wire.content import InputImage
+
+_SEEN_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_MOST_SEEN: Final = 8
+"""Images of one result that a model sees."""
+_MOST_SEEN_BYTES: Final = 8_388_608
+"""Total size of these. They are stored with the response."""
 
 
-def with_notes(text: str, images: Sequence[ToolImage]) -> str:
-    """`text`, with a note in the place of each image."""
+def seen_images(images: Sequence[ToolImage]) -> tuple[list[ToolImage], list[InputImage]]:
+    """Those of `images` that a model can see, and the parts that show them."""
+    seen: list[ToolImage] = []
+    left = _MOST_SEEN_BYTES
+    for image in images:
+        if image.media_type in _SEEN_TYPES and len(image.data) <= left and len(seen) < _MOST_SEEN:
+            left -= len(image.data)
+            seen.append(image)
+    urls = (f"data:{each.media_type};base64,{b64encode(each.data).decode()}" for each in seen)
+    return seen, [InputImage(image_url=url) for url in urls]
+
+
+def with_notes(text: str, images: Sequence[ToolImage], seen: Sequence[ToolImage] = ()) -> str:
+    """`text`, with a note in the place of each image. `seen` are those that the model sees."""
     parts: list[str] = []
     after: list[str] = []
     end = 0
     for image in sorted(images, key=lambda each: len(text) if each.place is None else each.place):
         note = image.note
-        if note is None:
-            note = f"[{image.media_type}, {len(image.data)} bytes: cannot be shown here]"
+        what = f"{image.media_type}, {len(image.data)} bytes"
+        if note != "" and any(image is each for each in seen):
+            note = f"[{what}]"
+        elif note is None:
+            note = f"[{what}: cannot be shown here]"
         if not note:
             continue
         if image.place is None or image.place >= len(text):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath, Turn
 from gateway.sdk.tools import qualified_name
-from gateway.sdk.wire import ToolOutputContent
+from gateway.sdk.wire import InputText, ToolOutputContent
 from gateway.sdk.wire import items as wire
 from gateway_chat_template.conversation import Done, Result, conversation
 
@@ -83,6 +83,10 @@ def _other(
                 for call in entry.calls:
                     yield HistoryCall(call.call_id, call.name, call.arguments)
             case Result():
-                yield Output(entry.call_id, entry.text)
+                record = turn.results.get(entry.call_id)
+                if record is None or not record.images:
+                    yield Output(entry.call_id, entry.text)
+                else:
+                    yield Output(entry.call_id, [InputText(text=entry.text), *record.images])
             case _:
                 raise AssertionError("messages are read before")

@@ -24,7 +24,11 @@ def chat_messages(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
     writer = _Writer(config)
     if turn.instructions:
         writer.messages.append({"role": config.instructions_role, "content": turn.instructions})
+    shown: list[dict[str, Any]] = []
     for param, entry in entries(turn):
+        if shown and not isinstance(entry, Output):
+            writer.messages.append({"role": "user", "content": shown})
+            shown = []
         match entry:
             case wire.Message(role="assistant"):
                 writer.add_message(entry)
@@ -40,13 +44,13 @@ def chat_messages(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
             case HistoryCall():
                 writer.called(entry)
             case Output():
+                text, images = chat_output(entry.output, param, config)
                 writer.messages.append(
-                    {
-                        "role": "tool",
-                        "tool_call_id": entry.call_id,
-                        "content": chat_output(entry.output, param),
-                    }
+                    {"role": "tool", "tool_call_id": entry.call_id, "content": text}
                 )
+                shown += images
+    if shown:
+        writer.messages.append({"role": "user", "content": shown})
     return writer.messages
 
 

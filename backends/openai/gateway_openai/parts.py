@@ -15,9 +15,13 @@ from gateway_openai.config import OpenAIConfig
 Part = parts.MessageContent | parts.ToolOutputContent
 
 
+_SHOWN_BELOW = "(The image follows.)"
+_UNSEEN = "(An image, which this model cannot see.)"
+
+
 def chat_content(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> Any:
     """Content of a user, developer or system message in Chat Completions; a plain string if it is text only."""
-    check_parts(content, param, config)
+    check_parts(content, (*param, "content"), config)
     if len(content) == 1 and isinstance(text := content[0], parts.InputText | parts.OutputText):
         return text.text
     return [_chat_part(part, (*param, "content", index)) for index, part in enumerate(content)]
@@ -25,12 +29,12 @@ def chat_content(content: Sequence[Part], param: ParamPath, config: OpenAIConfig
 
 def response_content(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> Any:
     """Content of any message in the Responses API."""
-    check_parts(content, param, config)
+    check_parts(content, (*param, "content"), config)
     return [_response_part(part) for part in content]
 
 
 def check_parts(content: Sequence[Part], param: ParamPath, config: OpenAIConfig) -> None:
-    """Raise `Unsupported` for parts that the upstream does not accept."""
+    """Raise `Unsupported` for parts that the upstream does not accept. `param` is the path of `content`."""
     takes = config.takes
     for index, part in enumerate(content):
         match part:
@@ -44,7 +48,7 @@ def check_parts(content: Sequence[Part], param: ParamPath, config: OpenAIConfig)
                 continue
         raise Unsupported(
             f"The upstream of this model accepts no {kind}. Send the content as text.",
-            param=(*param, "content", index, "type"),
+            param=(*param, index, "type"),
         )
 
 
@@ -91,19 +95,23 @@ def _response_part(part: Part) -> dict[str, Any]:
             return body
 
 
-def chat_output(output: str | list[parts.ToolOutputContent], param: ParamPath) -> Any:
-    """Content of a tool message in Chat Completions, which accepts only text."""
+def chat_output(
+    output: str | list[parts.ToolOutputContent], param: ParamPath, config: OpenAIConfig
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Content of a tool message in Chat Completions, which accepts only text; and the images and files of the output,
+    as parts of a user message."""
     if isinstance(output, str):
-        return output
-    body = []
+        return output, []
+    output = _seen(output, config)
+    check_parts(output, (*param, "output"), config)
+    text: list[dict[str, Any]] = []
+    shown: list[dict[str, Any]] = []
     for index, part in enumerate(output):
-        if not isinstance(part, parts.InputText):
-            raise Unsupported(
-                "The upstream of this model accepts only text as the output of a tool.",
-                param=(*param, "output", index, "type"),
-            )
-        body.append({"type": "text", "text": part.text})
-    return body[0]["text"] if len(body) == 1 else body
+        made = _chat_part(part, (*param, "output", index))
+        (text if isinstance(part, parts.InputText) else shown).append(made)
+    if shown and not any(part["text"] for part in text):
+        text = [{"type": "text", "text": _SHOWN_BELOW}]
+    return text[0]["text"] if len(text) == 1 else text, shown
 
 
 def response_output(
@@ -112,5 +120,19 @@ def response_output(
     """Output of a call in the Responses API."""
     if isinstance(output, str):
         return output
-    check_parts(output, param, config)
+    output = _seen(output, config)
+    check_parts(output, (*param, "output"), config)
     return [_response_part(part) for part in output]
+
+
+def _seen(
+    output: list[parts.ToolOutputContent], config: OpenAIConfig
+) -> list[parts.ToolOutputContent]:
+    """`output`, with a note for each image that the upstream does not see. Rejecting it would block every later request
+    of an agent whose tool has returned an image."""
+    if config.takes.images:
+        return output
+    return [
+        parts.InputText(text=_UNSEEN) if isinstance(part, parts.InputImage) else part
+        for part in output
+    ]

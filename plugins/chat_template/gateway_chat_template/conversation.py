@@ -201,6 +201,10 @@ class _Reader(CallHistory):
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
         self.entries.append(Result(call_id, self.names.get(call_id, ""), text, param))
 
+    def add_images(self, images: Sequence[parts.InputImage], param: ParamPath) -> None:
+        found = (self._media.get(media_source(image)) for image in images)
+        self._images += [Shown(media, param) for media in found if media is not None]
+
 
 def _assistant_text(message: wire.Message) -> str:
     texts = []

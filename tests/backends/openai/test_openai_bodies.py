@@ -120,6 +120,32 @@ async def test_settings_of_messages(stub: Any, asker: Any) -> None:
     assert "reasoning_content" not in sent["messages"][3]
 
 
+@pytest.mark.parametrize("sees", [True, False])
+async def test_images_of_tools_follow_the_results_of_chat(
+    stub: Any, asker: Any, sees: bool
+) -> None:
+    calls = [{"type": "function_call", "call_id": c, "name": "f", "arguments": "{}"} for c in "ab"]
+    image = {"type": "input_image", "image_url": DATA}
+    outputs = [
+        {"type": "function_call_output", "call_id": "a", "output": [image]},
+        {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "18"}, image]},
+    ]  # fmt: skip
+    turn = Turn(items=decode_items([*calls, *outputs, {"role": "user", "content": "So?"}]))
+    sent = await body(stub, asker, turn, {"takes": {"images": sees}})
+    unseen = "(An image, which this model cannot see.)"
+    part = {"type": "image_url", "image_url": {"url": DATA}}
+    text = {"type": "text", "text": "18"}
+    assert sent["messages"][1:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "(The image follows.)" if sees else unseen},
+        {"role": "tool", "tool_call_id": "b", "content": "18" if sees else [text, {"type": "text", "text": unseen}]},
+        *([{"role": "user", "content": [part, part]}] if sees else []),
+        {"role": "user", "content": "So?"},
+    ]  # fmt: skip
+    sent = await body(stub, asker, turn, {"api": "responses", "takes": {"images": sees}})
+    shown = {**image, "detail": "auto"} if sees else {"type": "input_text", "text": unseen}
+    assert sent["input"][2]["output"] == [shown]
+
+
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) -> None:
     config = {"api": api, "takes": {"custom_tools": True}}
@@ -310,20 +336,6 @@ async def test_what_the_upstream_is_said_not_to_do(
     [
         (user(type="input_image", file_id="file-1"), "input[0].content[0].file_id"),
         (user(type="input_file", file_url="http://x"), "input[0].content[0].file_url"),
-        (
-            Turn(
-                items=decode_items(
-                    [
-                        {
-                            "type": "function_call_output",
-                            "call_id": "a",
-                            "output": [{"type": "input_image", "image_url": DATA}],
-                        }
-                    ]
-                )
-            ),
-            "input[0].output[0].type",
-        ),
     ],
 )
 async def test_what_chat_completions_cannot_say(
