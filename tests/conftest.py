@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import io
+import itertools
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +50,11 @@ for _number, _handler in (
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+# For servers that are started before a test's own state folder is set: those of fixtures with a wider scope.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="litegate-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+_NUMBERS = itertools.count()
+
 MODELS = Path(__file__).parent / "models"
 LLAMACPP = Path(__file__).parents[1] / "backends" / "llamacpp"
 GGUF = LLAMACPP / "gateway_llamacpp/models/tiny-qwen3.gguf"
@@ -71,6 +80,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     return LoadFileScheduling(config, log) if config.option.dist == "load" else None
+
+
+@pytest.fixture(scope="session")
+def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that has the users' state folders of all tests."""
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(autouse=True)
+def state_folder(state_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty state folder for each test, where a configured gateway keeps its store. Made when it is used."""
+    folder = state_folders / f"{next(_NUMBERS)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,11 +22,14 @@ from gateway.config.structs import (
 )
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
 from gateway.errors import ConfigurationError
+from gateway.packages import package_of
 
 DEFAULT_FILE = Path("gateway.toml")
 DEFAULT_MODEL = "tiny"
 COMMAND_LINE = "command line"
 BUILT_IN = "the built-in configuration"
+LASTING_STORE: Final = "sqlite"
+"""The store of a gateway with a configuration file that names none."""
 
 _MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
 _MODEL_TABLES = ("sampling", "chat_template_kwargs", "options")
@@ -46,6 +49,7 @@ def load_config(
     server: Mapping[str, Any] | None = None,
     models: Sequence[str] = (),
     engine: str | None = None,
+    default_store: str | None = None,
 ) -> Config:
     """Read the configuration. Raises `ConfigurationError` for the first mistake, naming its source.
 
@@ -53,13 +57,15 @@ def load_config(
     one model is served, the default engine's own. Settings from the environment override the file's, and settings from
     the command line (`server`, whose None values are ignored, `models` and `engine`) override both. Each of `models` is the
     name of a configured model, a file, a folder, a URL or a name of the hub; only these models are then served.
+    `default_store` is the store if no setting names one. Its default is `sqlite` with a file, if that store's package is
+    installed and not disabled, and otherwise `memory`.
     """
     environ = {} if environ is None else environ
     layers = _Layers(_file(path, environ))
     layers.serve_only(models, engine)
     layers.set_environment(environ, only=bool(models))
     layers.set_command_line(server or {}, engine)
-    return layers.decode()
+    return layers.decode(default_store)
 
 
 def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -186,7 +192,7 @@ class _Layers:
             models[name]["engine"] = engine
             self.origins["models", name, "engine"] = COMMAND_LINE
 
-    def decode(self) -> Config:
+    def decode(self, default_store: str | None) -> Config:
         try:
             _refuse_nan(self.tables.get("server", {}), ("server",))
             _refuse_nan(self.tables.get("media", {}), ("media",))
@@ -198,6 +204,8 @@ class _Layers:
             server = dict(self.tables.get("server", {}))
             if isinstance(server.get("keys_file"), str):
                 server["keys_file"] = self._relative_to_file(server["keys_file"])
+            plugins = decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",))
+            server.setdefault("store", default_store or self._default_store(plugins))
             return Config(
                 server=decode_table(server, ServerConfig, ("server",)),
                 models=models,
@@ -205,7 +213,7 @@ class _Layers:
                 stores=copy.deepcopy(self.tables.get("stores", {})),
                 apis=copy.deepcopy(self.tables.get("apis", {})),
                 resources=copy.deepcopy(self.tables.get("resources", {})),
-                plugins=decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",)),
+                plugins=plugins,
                 media=decode_table(self.tables.get("media", {}), MediaConfig, ("media",)),
                 documents=decode_table(
                     self.tables.get("documents", {}), DocumentsConfig, ("documents",)
@@ -214,6 +222,14 @@ class _Layers:
             )
         except TableError as error:
             raise self.mistake(error) from error
+
+    def _default_store(self, plugins: PluginsConfig) -> str:
+        """A configured gateway keeps what it stores."""
+        if self.file is None or LASTING_STORE in plugins.disable:
+            return ServerConfig().store
+        if plugins.allow is not None and LASTING_STORE not in plugins.allow:
+            return ServerConfig().store
+        return LASTING_STORE if package_of("store", LASTING_STORE) is None else ServerConfig().store
 
     def _model(self, name: str, table: Mapping[str, Any]) -> ModelConfig:
         path = ("models", name)

@@ -91,7 +91,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Number of server processes. Each opens all models and stores itself, so use more than 1 only with engines and
     stores that run elsewhere."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
-    """Name of the store for responses; `none` stores nothing."""
+    """Name of the store for responses; `none` stores nothing. Default: `sqlite` if there is a configuration file and
+    that store's package is installed, otherwise `memory`."""
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
     """Seconds after which a background response whose process has died is ended by another process with the same store.
     """

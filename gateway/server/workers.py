@@ -36,8 +36,8 @@ def run_workers(config: Config, listening: socket.socket) -> int:
     """
     if config.server.store == "memory":
         raise ConfigurationError(
-            'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "redis" '
-            'or store = "none" under [server].'
+            'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "sqlite", '
+            'store = "redis" or store = "none" under [server].'
         )
     with TemporaryFolder("gateway-metrics") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)

@@ -56,12 +56,12 @@ def run_gateway(
     """Serve `config` in a thread, on a free port, until the context is left.
 
     `config` is the text of a `gateway.toml`, or the same as a mapping. It is written into `folder`, which relative
-    paths refer to. `plugins` are modules or objects with hooks that are not installed. `loop_factory` creates the event
+    paths refer to. The store is `memory` if it names none. `plugins` are modules or objects with hooks that are not installed. `loop_factory` creates the event
     loop; the default is asyncio's own. Raises any error of the start, such as `ConfigurationError`.
     """
     path = folder / "gateway.toml"
     path.write_text(config if isinstance(config, str) else to_toml(config), encoding="utf-8")
-    decoded = load_config(path, {}, server={"port": 0})
+    decoded = load_config(path, {}, server={"port": 0}, default_store="memory")
     loaded = load_plugins(decoded.plugins, extra=plugins)
     with bind(decoded) as listening:
         started: Future[tuple[GatewayServer, Services]] = Future()

@@ -98,7 +98,7 @@ def run_serve(folder: Path, config: str, *arguments: str) -> subprocess.Complete
         ('[models.a]\nengine = "scripted"\n[tools.nothing]\n', "nothing"),
         ("[models.a\n", "line 1"),
         ('[models.a]\nengine = "scripted"\naliases = ["x"]\n[models.x]\nengine = "scripted"\n', "x"),
-        ('[server]\nworkers = 2\n[models.a]\nengine = "scripted"\n', "workers"),
+        ('[server]\nworkers = 2\nstore = "memory"\n[models.a]\nengine = "scripted"\n', "workers"),
     ],
 )  # fmt: skip
 def test_a_configuration_mistake_is_one_sentence(tmp_path: Path, config: str, told: str) -> None:

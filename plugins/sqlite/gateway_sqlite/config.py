@@ -8,6 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from gateway.sdk import ConfigurationError
+
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Number: TypeAlias = Annotated[int, Meta(ge=1)]
 
@@ -42,8 +44,17 @@ class SqliteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def file(self) -> Path:
         """The database file."""
         if self.path is not None:
-            return Path(self.path).expanduser()
+            return _expanded(self.path)
         state = os.environ.get("XDG_STATE_HOME", "")
         # The specification of the variable: a relative path is ignored.
-        folder = Path(state) if Path(state).is_absolute() else Path("~/.local/state").expanduser()
+        folder = Path(state) if Path(state).is_absolute() else _expanded("~/.local/state")
         return folder / "litegate" / "store.sqlite"
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigurationError(
+            "The store 'sqlite' finds no home folder: set path under [stores.sqlite], or store = \"memory\" under [server]."
+        ) from None

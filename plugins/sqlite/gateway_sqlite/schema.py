@@ -42,8 +42,8 @@ def prepare(path: Path, config: SqliteConfig, versions: Sequence[Sequence[str]] 
                 _prepare(path, connection, config, versions)
     except OSError as error:
         raise ConfigurationError(
-            f"The store 'sqlite' cannot open {str(path)!r}: {error.strerror or error}. Correct path under [stores.sqlite], "
-            "or its permissions."
+            f"The store 'sqlite' cannot open {str(path)!r}: {error.strerror or error}. Correct path under [stores.sqlite] "
+            'or its permissions, or set store = "memory" under [server].'
         ) from error
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):

@@ -62,6 +62,7 @@ def test_a_file_is_decoded() -> None:
         [server]
         port = 9000
         request_timeout = 60
+        store = "none"
         [models."qwen3-0.6b"]
         path = "x.gguf"
         aliases = ["small"]
@@ -74,7 +75,7 @@ def test_a_file_is_decoded() -> None:
         url = "redis://elsewhere"
         """
     )
-    assert config.server == ServerConfig(port=9000, request_timeout=60.0)
+    assert config.server == ServerConfig(port=9000, request_timeout=60.0, store="none")
     model = config.models["qwen3-0.6b"]
     assert (model.path, model.aliases, model.sampling.temperature) == ("x.gguf", ["small"], 0.0)
     assert model.options == {"llamacpp": {"n_parallel": 8}}
@@ -344,3 +345,34 @@ def test_no_file_makes_the_loader_stumble(text: str) -> None:
     except ConfigurationError as error:
         place = str(error)
     assert place.startswith(file.name)
+
+
+@pytest.mark.parametrize(
+    ("text", "store"),
+    [
+        ("", "sqlite"),
+        ('[server]\nstore = "none"', "none"),
+        ('[plugins]\ndisable = ["sqlite"]', "memory"),
+        ('[plugins]\nallow = ["memory"]', "memory"),
+    ],
+)
+def test_a_configured_gateway_keeps_what_it_stores(
+    tmp_path: Path, text: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.config.loading.package_of", lambda kind, name: None)
+    file = tmp_path / "gateway.toml"
+    file.write_text(text)
+    assert load_config(file).server.store == store
+    assert load_config(file, default_store="memory").server.store in ("memory", store)
+
+
+def test_without_a_file_and_without_the_package_the_store_is_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config().server.store == "memory"
+    assert load_config(models=["m.gguf"]).server.store == "memory"
+    file = tmp_path / "other.toml"
+    file.write_text("")
+    monkeypatch.setattr("gateway.config.loading.package_of", lambda kind, name: "litegate-sqlite")
+    assert load_config(file).server.store == "memory"
