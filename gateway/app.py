@@ -36,6 +36,7 @@ from gateway.protocols import (
     StoredResponse,
     ToolServer,
 )
+from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
@@ -125,37 +126,63 @@ class GatewayApp(Litestar):
             send = unchunked(send)
         scope[DIRECT_SEND] = send
 
-        added = scope[ANSWER_HEADERS] = [(b"x-request-id", request_id)]
+        added = [(b"x-request-id", request_id), (b"openai-version", OPENAI_VERSION)]
+        scope[ANSWER_HEADERS] = added
         services = services_if_open(self)
         scope[SERVICES] = services
         caller = Caller()
+        if services is not None and services.content_policy is not None:
+            stats.content = services.content_policy.content()
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *added, *caller.limit_headers]
+                taken = b"%d" % (stats.seconds * 1000)
+                message["headers"] = [
+                    *message["headers"], *added, *caller.limit_headers, (b"openai-processing-ms", taken)
+                ]  # fmt: skip
+                stats.route = str(scope.get("path_template") or "unmatched")
+                stats.status = message["status"]
                 if services is not None:
-                    route = scope.get("path_template") or "unmatched"
-                    services.metrics.request_answered(str(route), message["status"])
+                    services.metrics.request_answered(stats.route, stats.status)
             await send(message)
 
+        try:
+            await self._answer(scope, receive, send_with_id, added, stats, caller)
+        finally:
+            if services is not None:
+                log_request(stats, line=services.config.server.access_log)
+
+    async def _answer(
+        self,
+        scope: Any,
+        receive: Any,
+        send: Any,
+        added: list[tuple[bytes, bytes]],
+        stats: RequestStats,
+        caller: Caller,
+    ) -> None:
+        """Check a request and answer it. `added` are the headers of its answer; `caller` receives its principal."""
+        services = scope[SERVICES]
         try:
             self.guard.check(scope)
             if services is not None:
                 caller.principal = services.authenticator.principal(scope["path"], scope["headers"])
-                scope["owner"] = caller.owner
+                stats.owner = scope["owner"] = caller.owner
         except GatewayError as error:
             unauthenticated = isinstance(error, AuthenticationError)
             if unauthenticated and self.cors_config is not None and is_preflight(scope):
-                await super().__call__(scope, receive, send_with_id)
+                await super().__call__(scope, receive, send)
                 return
             added += refusal_headers(self.cors_config, scope)
             answer = api_error(self, scope, error) or error_answer(error)
-            await answer(scope, receive, send_with_id)
+            await answer(scope, receive, send)
             return
         with called_by(caller):
-            await super().__call__(scope, receive, send_with_id)
+            await super().__call__(scope, receive, send)
 
 
+OPENAI_VERSION = b"2020-10-01"
+"""The header `openai-version`, as OpenAI's API sends it."""
 _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import pluggy
 from msgspec import Struct
@@ -224,6 +224,16 @@ def gateway_response_finished(response: Response) -> None:
 
     Called once per response, after it is stored and before its terminal event is sent. Must not block and must not
     change the response; an exception is logged and ignored.
+    """
+
+
+@hookspec
+def gateway_redact_content(text: str, kind: Literal["input", "output"]) -> str | None:
+    """Return the text that is logged in place of `text`, a request's body or a model's output; None for `text` itself.
+
+    Called only if `log_content` under `[server]` asks for texts: once per text, at the request's end, with some 17,000 characters at
+    most. Several plugins are called one after another, each with what the one before returned. Must not block. If it
+    raises, the text is not logged. A hook may omit `kind`.
     """
 
 

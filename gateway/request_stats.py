@@ -4,14 +4,29 @@ it ended. Each value is stamped once; nothing is done per token."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import Protocol
 
+from gateway.deltas import Delta
 from gateway.wire.response import ResponseStatus, Usage
 
 _current: ContextVar[RequestStats | None] = ContextVar("gateway_request", default=None)
 
 clock = time.monotonic
 """The clock of all stamps. 0.0 as a stamp means that the phase was not reached."""
+
+
+class Content(Protocol):
+    """The texts of a request, for the log; implemented by `gateway.request_log.RequestContent`."""
+
+    logged: bool
+
+    def read(self, body: bytes) -> None: ...
+
+    def see(self, deltas: Sequence[Delta]) -> None: ...
+
+    def texts(self, *, failed: bool) -> dict[str, str] | None: ...
 
 
 def current_request() -> RequestStats | None:
@@ -25,6 +40,7 @@ class RunStats:
     __slots__ = (
         "admitted",
         "api",
+        "content",
         "decode_seconds",
         "decode_tokens",
         "ended",
@@ -64,9 +80,12 @@ class RunStats:
         self.usage: Usage | None = None
         request = _current.get()
         self.request_id = "" if request is None else request.id
+        self.content: Content | None = None
+        """The texts of the request, if they are logged."""
         if request is not None and request.run is None:
             request.run = self
             self.started = request.started
+            self.content = request.content
 
     @property
     def queue_seconds(self) -> float | None:
@@ -103,6 +122,7 @@ class RequestStats:
 
     __slots__ = (
         "client_left",
+        "content",
         "error_code",
         "id",
         "method",
@@ -125,9 +145,25 @@ class RequestStats:
         """The HTTP status; 0 while there is none."""
         self.error_code: str | None = None
         self.client_left = False
+        self.content: Content | None = None
+        """The texts of the request, if they are logged."""
         self.run: RunStats | None = None
         """The request's first run, if it has one."""
+
+    @property
+    def seconds(self) -> float:
+        """Time since its arrival."""
+        return clock() - self.started
 
     def enter(self) -> None:
         """Make this the current request of the calling task, and of tasks that it starts from now on."""
         _current.set(self)
+
+
+def background_request(run: RunStats, request_id: str, owner: str | None) -> RequestStats:
+    """The request of a background run, which goes on after the client's request. It has the same id if that was
+    sent to this process, otherwise `request_id`."""
+    stats = RequestStats(run.request_id or request_id, route="background")
+    stats.owner, stats.run, stats.content = owner, run, run.content
+    stats.started = run.started
+    return stats

@@ -8,7 +8,7 @@ import os
 from typing import get_args
 
 from gateway.cli.common import MODELS, Commands, add_config_argument, configuration
-from gateway.config import LogLevel
+from gateway.config import LogFormat, LogLevel
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.redaction import secrets_of
@@ -34,6 +34,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--port", type=int, help="the port; 0 for any free one (default: 8000)")
     parser.add_argument("--workers", type=int, metavar="N", help="server processes (default: 1)")
     parser.add_argument("--log-level", choices=get_args(LogLevel), help="(default: info)")
+    parser.add_argument("--log-format", choices=get_args(LogFormat), help="(default: text)")
     parser.set_defaults(command=serve)
 
 
@@ -46,11 +47,16 @@ def serve(arguments: argparse.Namespace) -> int:
             "port": arguments.port,
             "workers": arguments.workers,
             "log_level": arguments.log_level,
+            "log_format": arguments.log_format,
         },
         models=arguments.models,
         engine=arguments.engine,
     )
-    set_up_logging(config.server.log_level, secrets_of(config, os.environ))
+    set_up_logging(
+        config.server.log_level,
+        secrets_of(config, os.environ),
+        log_format=config.server.log_format,
+    )
     plugins = load_plugins(config.plugins)
     for plan in select(config, plugins).models:
         logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)

@@ -20,6 +20,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 EngineParameter: TypeAlias = Literal["vllm_xargs", "data_parallel_rank"]
+LogFormat: TypeAlias = Literal["text", "json"]
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,8 +137,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Seconds of silence in a stream after which a comment is sent to keep proxies from closing it; 0 disables this."""
     log_level: LogLevel = "info"
     """`debug`, `info`, `warning` or `error`. Keys, tokens and passwords are never logged."""
-    access_log: bool = False
-    """Whether each request is logged with its status."""
+    log_format: LogFormat = "text"
+    """`text`, or `json`: one object per line."""
+    log_content: Literal["off", "errors", "all"] = "off"
+    """Whether bodies of requests and outputs of models are logged, cut to 16,384 characters: of none, of those that failed,
+    or of all. Credentials of tools are removed, and what a plugin's hook `gateway_redact_content` removes."""
+    access_log: bool = True
+    """Whether each request is logged at its end, in one line: ids, the key's name, model, status, tokens and times. Requests
+    to `/health`, `/ready` and `/metrics` are logged at the level `debug`."""
     api_keys: list[ApiKey] = []
     """The keys in `[[server.api_keys]]`. Without any, the server can be used by anyone who can reach it."""
     keys_file: Annotated[str, Meta(min_length=1)] | None = None

@@ -38,7 +38,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
-from gateway.request_stats import RunStats, clock
+from gateway.request_stats import Content, RunStats, clock
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.ids import new_id
 
@@ -267,7 +267,10 @@ class Generator:
         sink: Sink[OutT],
     ) -> None:
         """See `run`. The loop body runs for every token."""
-        write = writer.feed
+        write: Callable[[Sequence[Delta]], OutT] = writer.feed
+        content = None if self.stats is None else self.stats.content
+        if content is not None:
+            write = _seen(content, write)
         request, rendered = generation.request, generation.rendered
         turn = generation.turn
         parser = self.model.output_format.parser(
@@ -340,6 +343,8 @@ class Generator:
                 held = [*stops.read(held), *stops.rest()]
                 if stops.matched is not None:
                     finish, self.stop_reason = "stop", stops.matched
+            if content is not None:
+                content.see(held)
             if out := writer.end(held, finish):
                 await sink(out)
         finally:
@@ -356,6 +361,18 @@ class Generator:
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if parser.recoveries:
                 self._metrics.parser_recovered(self.model.name, parser.recoveries)
+
+
+def _seen(
+    content: Content, write: Callable[[Sequence[Delta]], OutT]
+) -> Callable[[Sequence[Delta]], OutT]:
+    """`write`, for a request whose texts are logged."""
+
+    def see_and_write(deltas: Sequence[Delta]) -> OutT:
+        content.see(deltas)
+        return write(deltas)
+
+    return see_and_write
 
 
 class _FirstOutput:

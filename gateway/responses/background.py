@@ -16,6 +16,8 @@ import msgspec
 
 from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
+from gateway.request_log import log_request
+from gateway.request_stats import background_request
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.recovery import closing_events
@@ -175,6 +177,8 @@ class BackgroundRuns:
         """Run to the end. The lease is released if everything was stored; otherwise it expires, and another process
         ends the response."""
         response_id = run.response.id
+        stats = background_request(run.scope.stats, new_id("req_"), run.plan.owner)
+        stats.enter()
         try:
             if run.plan.stream:
                 writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
@@ -193,6 +197,7 @@ class BackgroundRuns:
             del self._running[response_id]
             self._writers.pop(response_id, None)
             live.end()
+            log_request(stats, line=run.services.config.server.access_log)
 
     async def _renew(self) -> None:
         if self._running:

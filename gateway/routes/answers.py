@@ -12,6 +12,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
+from gateway.request_stats import current_request
 from gateway.uvicorn_internals.fast_path import SingleWrite
 from gateway.wire.common import encode
 from gateway.wire.response import error_body
@@ -50,8 +51,16 @@ def json_answer(body: object, *, status: int = 200) -> JsonAnswer:
     return JsonAnswer(encode(body), status)
 
 
+def note_error(error: GatewayError) -> None:
+    """Note that the current request is answered with `error`."""
+    request = current_request()
+    if request is not None:
+        request.error_code = error.code or error.type
+
+
 def error_answer(error: GatewayError) -> ASGIResponse:
     """`error` as an answer, with its own status and headers."""
+    note_error(error)
     return ASGIResponse(
         body=error_body(error), media_type=JSON, status_code=error.status, headers=error.headers
     )
@@ -75,6 +84,9 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> 
     try:
         while (await receive())["type"] != "http.disconnect":
             pass
+        request = current_request()
+        if request is not None and not working.done():
+            request.client_left = True
     except asyncio.CancelledError:
         if not working.done() or working.cancelled():
             raise

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import Api, AsgiApp, Gateway, Reply, Route
+from gateway.routes.answers import note_error
 from gateway.routes.api_answers import ReplyAnswer
 from gateway.routes.api_gateway import ApiGateway
 from gateway.routes.body import read_body, stream_body
@@ -174,6 +175,7 @@ def apis_in(app: Litestar) -> ApiRoutes:
 
 def api_error(app: Litestar, scope: Mapping[str, Any], error: GatewayError) -> ReplyAnswer | None:
     """`error` in the format of the request's API; None if the gateway formats it."""
+    note_error(error)
     api = apis_in(app).of(scope["path"], scope["headers"])
     return None if api is None else ReplyAnswer(api.error(error, request_id(scope)))
 

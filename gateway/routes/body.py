@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from litestar.types import Receive
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+from gateway.request_stats import current_request
 from gateway.routes.state import HttpRequest, services_of
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
@@ -43,6 +44,9 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
             body = await _whole(request.receive, config.max_body_bytes)
     except TimeoutError:
         raise _too_slow(config.body_timeout) from None
+    stats = current_request()
+    if stats is not None and stats.content is not None:
+        stats.content.read(body)
     if not body and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
     return body

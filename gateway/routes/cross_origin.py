@@ -10,6 +10,8 @@ from litestar.datastructures import Headers
 
 EXPOSED = (
     "x-request-id",
+    "openai-processing-ms",
+    "openai-version",
     "retry-after",
     *(
         f"x-ratelimit-{what}-{kind}"

@@ -19,9 +19,11 @@ from gateway.errors import (
     RateLimited,
     Unsupported,
 )
+from gateway.request_log import log_request
+from gateway.request_stats import RequestStats
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.routes.answers import JSON
+from gateway.routes.answers import JSON, note_error
 from gateway.routes.state import services_in
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
@@ -51,12 +53,13 @@ async def responses_socket(socket: Socket) -> None:
     except AuthenticationError as error:
         await refuse_handshake(error, socket.scope, socket.send)
         return
-    await socket.accept(headers={"x-request-id": new_id("req_")})
+    request_id = new_id("req_")
+    await socket.accept(headers={"x-request-id": request_id})
     services.metrics.stream_opened()
     caller = Caller(principal)
     try:
         with called_by(caller):
-            await _Connection(socket, services, caller).serve()
+            await _Connection(socket, services, caller, request_id).serve()
     finally:
         services.metrics.stream_closed()
 
@@ -100,10 +103,11 @@ class _Begin(Struct):
 
 
 class _Connection:
-    def __init__(self, socket: Socket, services: Services, caller: Caller) -> None:
+    def __init__(self, socket: Socket, services: Services, caller: Caller, request_id: str) -> None:
         owner = caller.owner
         self._caller = caller
         self._socket = socket
+        self._request_id = request_id
         self._services = services
         self._owner = owner
         self._lanes: dict[str | None, _Lane] = {}
@@ -177,18 +181,35 @@ class _Connection:
     async def _work(self, lane: _Lane) -> None:
         while lane.waiting:
             data = lane.waiting.popleft()
+            stats = self._begin_request(data)
             try:
                 await self._respond(lane, data)
             except GatewayError as error:
+                note_error(error)
                 await self._send_error(error, lane.stream_id)
             except Exception:
                 # An internal error: report it to the client and keep the connection.
                 logger.exception("a response over a WebSocket failed")
                 internal = GatewayError("The server had an internal error on this request.")
+                note_error(internal)
                 await self._send_error(internal, lane.stream_id)
+            except asyncio.CancelledError:
+                stats.client_left = True
+                raise
             finally:
                 self._bytes.give_back(len(data))
+                log_request(stats, line=self._services.config.server.access_log)
         lane.task = None
+
+    def _begin_request(self, data: bytes) -> RequestStats:
+        """Each message is a request of its own in the log. All have the id of the connection."""
+        stats = RequestStats(self._request_id, method="WEBSOCKET", route="/v1/responses")
+        stats.owner = self._owner
+        if self._services.content_policy is not None:
+            stats.content = self._services.content_policy.content()
+            stats.content.read(data)
+        stats.enter()
+        return stats
 
     async def _respond(self, lane: _Lane, data: bytes) -> None:
         self._check_key()

@@ -29,6 +29,7 @@ from gateway.protocols import (
 )
 from gateway.runtime.access import Authenticator
 from gateway.runtime.callers import current_principal, names_model
+from gateway.runtime.content_policy import content_policy
 from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
 from gateway.runtime.limiter import Limiter
@@ -111,6 +112,8 @@ class Services:
         self.store = store
         self.tool_tables = tool_tables
         self.limiter = Limiter(None) if limiter is None else limiter
+        self.content_policy = content_policy(config.server.log_content, hook)
+        """Which texts are logged; None for none."""
         self.omitted_tools = OmittedTools(metrics)
         self.unknown_parameters = UnknownParameters(metrics)
         self.metrics = metrics

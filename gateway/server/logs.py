@@ -2,33 +2,97 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
+
+from gateway.config import LogFormat
+from gateway.request_log import FIELDS, TEXTS
+from gateway.request_stats import current_request
 from gateway.server.redaction import Redactor
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class RedactingFormatter(logging.Formatter):
-    """Removes secrets from log entries, including tracebacks."""
+    """Log entries as lines of text, with the id of the request, and without secrets, in tracebacks too."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__(FORMAT)
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.clean(super().format(record))
+        line = super().format(record)
+        fields = getattr(record, FIELDS, None)
+        if fields is not None:
+            return line + "".join([f" {name}={value}" for name, value in fields.items()])
+        clean = self._redactor.clean
+        line = clean(line)
+        for name, text in getattr(record, TEXTS, {}).items():
+            # On one line. Secrets are found before quotes are escaped.
+            line += f" {name}={json.dumps(clean(text))}"
+        return line
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
+        request = current_request()
+        if request is not None:
+            record.message = f"[{request.id}] {record.message}"
+        return super().formatMessage(record)
 
 
-def set_up_logging(level: str, secrets: Iterable[str] = ()) -> None:
+class JsonFormatter(logging.Formatter):
+    """Log entries as lines of JSON, with the id of the request, and without secrets, in tracebacks too.
+
+    Each has `time`, `level`, `logger` and `message`; `request_id` if it was logged for a request; `exception` with the traceback,
+    if there is one; and at the end of a request its fields.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        clean = self._redactor.clean
+        fields = getattr(record, FIELDS, None)
+        message = record.getMessage()
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message if fields is not None else clean(message),
+        }
+        request = current_request()
+        if request is not None:
+            entry["request_id"] = request.id
+        if fields is not None:
+            entry |= fields
+        for name, text in getattr(record, TEXTS, {}).items():
+            entry[name] = clean(text)
+        trace = ""
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+        if record.stack_info:
+            trace = f"{trace}\n{self.formatStack(record.stack_info)}".lstrip()
+        if trace:
+            entry["exception"] = clean(trace)
+        return msgspec.json.encode(entry).decode()
+
+
+def set_up_logging(
+    level: str, secrets: Iterable[str] = (), *, log_format: LogFormat = "text"
+) -> None:
     """Log to stderr: this program and uvicorn from `level` on (`debug`, `info`, …), libraries from warnings on.
 
     `secrets`, and anything that looks like a credential, are removed from all lines.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(RedactingFormatter(Redactor(secrets)))
+    formatter = JsonFormatter if log_format == "json" else RedactingFormatter
+    handler.setFormatter(formatter(Redactor(secrets)))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

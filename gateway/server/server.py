@@ -229,7 +229,7 @@ async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
         ws_max_size=min(server.max_body_bytes, server.max_websocket_bytes),
         ws_per_message_deflate=False,  # a small message could unpack to a thousand times its size
         lifespan="off",
-        access_log=server.access_log,
+        access_log=False,  # `gateway.request_log` has a line of our own
         log_config=None,
         log_level=server.log_level.lower(),
         server_header=False,

@@ -52,7 +52,11 @@ def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
 
     leave_hangup()
     close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
-    set_up_logging(config.server.log_level, secrets_of(config, os.environ))
+    set_up_logging(
+        config.server.log_level,
+        secrets_of(config, os.environ),
+        log_format=config.server.log_format,
+    )
     try:
         code = serve(config, load_plugins(config.plugins), listening, announce=announce)
     except ConfigurationError as error:

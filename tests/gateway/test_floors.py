@@ -27,7 +27,7 @@ FLOORS = (
     ("media",),
     ("sql",),
     ("documents", "engines", "files", "limit_table", "net", "packing", "shared_values"),
-    ("forms", "process_pool", "reasoning_meter", "uvicorn_internals"),
+    ("forms", "process_pool", "reasoning_meter", "request_log", "uvicorn_internals"),
     ("request_stats", "temporary_folders"),
     ("protocols", "config"),
     ("wire",),

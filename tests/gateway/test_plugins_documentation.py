@@ -25,6 +25,7 @@ from gateway.protocols import (
     ToolCall,
     Turn,
 )
+from gateway.runtime.content_policy import content_policy
 from gateway.startup.model_opening import open_model
 from gateway.startup.model_plan import resolve_model
 from gateway.testing.pytest_plugin import StartGateway
@@ -80,7 +81,7 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
     assert set(
-        re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+)", MANUAL)
+        re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+)", MANUAL)
     ) == set(HOOKS)
 
 
@@ -176,6 +177,12 @@ def test_the_profile_and_the_observer_are_called(
     with caplog.at_level("INFO", "audit"):
         plugins.hook.gateway_chat_finished(completion=chat, status="failed", error=None)
     assert caplog.messages == ["resp_1 m completed", "chatcmpl-1 failed 3 tokens"]
+
+
+def test_the_redaction_of_the_manual_works(plugins: PluginSet) -> None:
+    policy = content_policy("all", plugins.hook)
+    assert policy is not None
+    assert policy.redacted("pay with 4111 1111-1111 1111 now", "input") == "pay with [card] now"
 
 
 def test_the_manual_lists_the_modules_of_the_sdk() -> None:

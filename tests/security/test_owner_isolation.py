@@ -280,7 +280,11 @@ def without_ids(answer: httpx.Response, ids: dict[str, str]) -> tuple[int, str, 
     text = answer.text
     for name, value in sorted(ids.items(), key=lambda pair: -len(pair[1])):
         text = text.replace(value, f"<{name}>")
-    headers = {k: v for k, v in answer.headers.items() if k not in ("x-request-id", "date")}
+    headers = {
+        k: v
+        for k, v in answer.headers.items()
+        if k not in ("x-request-id", "date", "openai-processing-ms")
+    }
     return answer.status_code, text, headers
 
 

@@ -25,7 +25,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Commands set up logging for their process; the next test shall not find it changed.
     monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.models.set_up_logging", lambda level: None)
-    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda level, secrets: None)
+    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda *_, **__: None)
 
 
 def write(text: str) -> None:

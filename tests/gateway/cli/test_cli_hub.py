@@ -114,7 +114,7 @@ def test_a_mistake_is_one_sentence(
     arguments: list[str],
     sentence: str,
 ) -> None:
-    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda level, secrets: None)
+    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda *_, **__: None)
     if arguments[0] == "serve":
         arguments = [*arguments, "--port", "0"]
     code, out, err = run(capsys, *arguments)

@@ -1,0 +1,56 @@
+"""A log that tests can read."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.server.logs import JsonFormatter
+from gateway.server.redaction import Redactor
+
+
+class ReadableLog:
+    """The log entries of the gateways of this process, from `info` on, as they are written in JSON."""
+
+    def __init__(self) -> None:
+        self._stream = io.StringIO()
+        self.handler = logging.StreamHandler(self._stream)
+        self.handler.setFormatter(JsonFormatter(Redactor()))
+
+    @property
+    def text(self) -> str:
+        return self._stream.getvalue()
+
+    def entries(self, **fields: object) -> list[dict[str, Any]]:
+        """The entries that have `fields`."""
+        found = [json.loads(line) for line in self.text.splitlines()]
+        return [each for each in found if fields.items() <= each.items()]
+
+    def until(self, number: int, **fields: object) -> list[dict[str, Any]]:
+        """Wait until there are `number` entries that have `fields`: a request's line follows its answer."""
+        return self.wait(lambda: len(self.entries(**fields)) >= number, **fields)
+
+    def wait(self, reached: Callable[[], bool], **fields: object) -> list[dict[str, Any]]:
+        end = time.monotonic() + 30
+        while not reached():
+            assert time.monotonic() < end, self.text
+            time.sleep(0.01)
+        return self.entries(**fields)
+
+
+@pytest.fixture
+def log() -> Iterator[ReadableLog]:
+    made = ReadableLog()
+    logger = logging.getLogger("gateway")
+    level = logger.level
+    logger.addHandler(made.handler)
+    logger.setLevel(logging.INFO)
+    yield made
+    logger.setLevel(level)
+    logger.removeHandler(made.handler)

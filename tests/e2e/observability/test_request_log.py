@@ -1,0 +1,191 @@
+"""One line of the log at the end of each request, and the request's id on every other line of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from gateway import hookimpl
+from gateway.testing.pytest_plugin import StartGateway
+from gateway.testing.server import RunningGateway
+from tests.e2e.observability.conftest import ReadableLog
+
+RULES = [
+    {"when": "go slowly", "delay_ms": 20, "repeat": 300, "pieces": [{"text": "slow words "}]},
+    {"when": "a few", "delay_ms": 5, "repeat": 5, "pieces": [{"text": "words "}]},
+    {"when": "break down", "finish": "error", "pieces": [{"text": "It begins"}]},
+    {"when": "think", "pieces": [{"reasoning": "Hm."}, {"text": "Yes."}]},
+]
+MODEL = {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": RULES}}
+KEY = "sk-of-alice-0123456789"
+SECRET_PROMPT = "the secret word is xylophone"
+
+
+@pytest.fixture
+def gateway(gateway_server: StartGateway) -> RunningGateway:
+    return gateway_server({"models": {"m": MODEL}})
+
+
+def root(gateway: RunningGateway) -> str:
+    return gateway.base_url.removesuffix("/v1")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "api", "prefix"),
+    [
+        ("/v1/responses", {"input": "think"}, "responses", "resp_"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "think"}]}, "chat", "chatcmpl-"),
+        ("/v1/completions", {"prompt": "think"}, "completions", "cmpl-"),
+        ("/v1/messages", {"max_tokens": 99, "messages": [{"role": "user", "content": "think"}]}, "messages", ""),
+    ],
+)  # fmt: skip
+def test_the_line_says_what_was_asked_and_how_it_ended(
+    gateway: RunningGateway, log: ReadableLog, path: str, body: Any, api: str, prefix: str, stream: bool
+) -> None:  # fmt: skip
+    answer = httpx.post(root(gateway) + path, json={"model": "m", **body, "stream": stream})
+    request_id = answer.headers["x-request-id"]
+    [line] = log.until(1, message="request")
+    assert line["request_id"] == request_id
+    assert (line["method"], line["route"], line["status"]) == ("POST", path, 200)
+    assert (line["run"], line["api"], line["model"]) == ("completed", api, "m")
+    assert line.get("response_id", "").startswith(prefix)
+    assert line["input_tokens"] > 0
+    assert line["output_tokens"] > 0
+    assert 0 <= line["queue_ms"] <= line["first_token_ms"] <= line["total_ms"]
+    assert "client_left" not in line
+    assert "error_code" not in line
+    if prefix:
+        assert line["response_id"] in answer.text
+
+
+def test_a_refused_request_has_its_error_s_code(gateway: RunningGateway, log: ReadableLog) -> None:
+    url = f"{gateway.base_url}/responses"
+    httpx.post(url, json={"model": "m"})
+    httpx.post(url, json={"model": "none", "input": "x"})
+    httpx.get(f"{gateway.base_url}/nothing")
+    lines = log.until(3, message="request")
+    assert [(each["status"], each["error_code"]) for each in lines] == [
+        (400, "missing_required_parameter"),
+        (404, "model_not_found"),
+        (404, "unknown_url"),
+    ]
+    assert lines[2]["route"] == "unmatched"
+
+
+def test_a_failed_run_has_its_error_s_code_though_its_status_is_200(
+    gateway: RunningGateway, log: ReadableLog
+) -> None:
+    body = {"model": "m", "input": "break down", "stream": True}
+    httpx.post(f"{gateway.base_url}/responses", json=body)
+    [line] = log.until(1, message="request")
+    assert (line["status"], line["run"], line["error_code"]) == (200, "failed", "server_error")
+
+
+def test_a_client_that_left_is_noted(gateway: RunningGateway, log: ReadableLog) -> None:
+    body = {"model": "m", "input": "go slowly", "stream": True}
+    with httpx.stream("POST", f"{gateway.base_url}/responses", json=body) as answer:
+        next(answer.iter_lines())
+    [line] = log.until(1, message="request")
+    assert (line["run"], line["client_left"]) == ("cancelled", True)
+
+
+def test_a_background_run_has_a_line_of_its_own_with_the_same_id(
+    gateway: RunningGateway, log: ReadableLog
+) -> None:
+    body = {"model": "m", "input": "a few", "background": True}
+    made = httpx.post(f"{gateway.base_url}/responses", json=body)
+    request_id = made.headers["x-request-id"]
+    asked, ran = log.until(2, message="request", request_id=request_id)
+    assert asked["route"] == "/v1/responses"
+    assert "run" not in asked
+    assert (ran["route"], ran["run"]) == ("background", "completed")
+    assert asked["response_id"] == ran["response_id"] == made.json()["id"]
+    assert ran["output_tokens"] > 0
+
+
+def test_each_response_of_a_websocket_has_a_line(gateway: RunningGateway, log: ReadableLog) -> None:
+    with connect(f"ws{gateway.base_url.removeprefix('http')}/responses") as socket:
+        assert socket.response is not None
+        connection = socket.response.headers["x-request-id"]
+        for model in ("m", "none"):
+            body = {"type": "response.create", "model": model, "input": "hello"}
+            socket.send(json.dumps(body))
+            while json.loads(socket.recv())["type"] not in ("response.completed", "error"):
+                pass
+    fine, refused = log.until(2, message="request", request_id=connection)
+    assert (fine["method"], fine["run"], fine["api"]) == ("WEBSOCKET", "completed", "responses")
+    assert refused["error_code"] == "model_not_found"
+
+
+class Noisy:
+    """A plugin that logs for every response."""
+
+    __name__ = "gateway_noisy"
+
+    @hookimpl
+    def gateway_response_finished(self, response: Any) -> None:
+        logging.getLogger("gateway.noisy").warning("seen %s", response.id)
+        raise RuntimeError("broken observer")
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_every_line_of_a_request_has_its_id(
+    gateway_server: StartGateway, log: ReadableLog, background: bool
+) -> None:
+    gateway = gateway_server({"models": {"m": MODEL}}, plugins=[Noisy()])
+    body = {"model": "m", "input": "a few", "background": background}
+    ids = [
+        httpx.post(f"{gateway.base_url}/responses", json=body).headers["x-request-id"]
+        for _ in range(3)
+    ]
+    log.until(6 if background else 3, message="request")
+    for request_id in ids:
+        noted = log.entries(request_id=request_id, logger="gateway.noisy")
+        assert len(noted) == 1
+        [failed] = log.entries(request_id=request_id, logger="gateway.responses.run")
+        assert "RuntimeError: broken observer" in failed["exception"]
+
+
+def test_the_key_s_name_is_logged_and_neither_key_nor_prompt(
+    gateway_server: StartGateway, log: ReadableLog
+) -> None:
+    keys = [{"name": "alice", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}]
+    gateway = gateway_server({"server": {"api_keys": keys}, "models": {"m": MODEL}})
+    url = f"{gateway.base_url}/responses"
+    body = {"model": "m", "input": SECRET_PROMPT}
+    httpx.post(url, json=body, headers={"authorization": f"Bearer {KEY}"})
+    httpx.post(url, json=body, headers={"authorization": "Bearer sk-wrong-0123456789"})
+    fine, refused = log.until(2, message="request")
+    assert fine["key"] == "alice"
+    assert "key" not in refused
+    assert (refused["status"], refused["error_code"]) == (401, "invalid_api_key")
+    for secret in (KEY, "sk-wrong", "xylophone"):
+        assert secret not in log.text
+
+
+def test_probes_are_not_logged_and_the_line_can_be_turned_off(
+    gateway_server: StartGateway, log: ReadableLog
+) -> None:
+    gateway = gateway_server({"server": {"access_log": False}, "models": {"m": MODEL}})
+    httpx.post(f"{gateway.base_url}/responses", json={"model": "m", "input": "hello"})
+    other = gateway_server({"models": {"m": MODEL}})
+    for path in ("/health", "/ready", "/metrics"):
+        assert httpx.get(root(other) + path).status_code == 200
+    httpx.get(f"{other.base_url}/models")
+    assert [each["route"] for each in log.until(1, message="request")] == ["/v1/models"]
+
+
+def test_the_headers_of_openai_are_sent(gateway: RunningGateway) -> None:
+    for answer in (
+        httpx.post(f"{gateway.base_url}/responses", json={"model": "m", "input": "hello"}),
+        httpx.post(f"{gateway.base_url}/responses", json={"model": "none", "input": "hello"}),
+    ):
+        assert int(answer.headers["openai-processing-ms"]) >= 0
+        assert answer.headers["openai-version"] == "2020-10-01"
