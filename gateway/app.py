@@ -15,6 +15,7 @@ from litestar.types import Message, Scope
 
 from gateway.chat.tools import chat_servers_of, check_chat_tools
 from gateway.config import Config, ServerConfig
+from gateway.config.tables import suggestion
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -87,6 +88,7 @@ from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slots import ModelSlots
+from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.shared_values import ProcessValues
@@ -297,6 +299,11 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     servers = await _open_tools(config, selection, resources, stack)
     tables = await _tool_tables(config, servers)
     slots.offer_tools(_offered_tools(config, tables))
+    routers = [
+        await stack.enter_async_context(offer.make(router_config))
+        for offer, router_config in selection.routers
+    ]
+    _check_routes(config, slots)
     services = Services(
         config=config,
         slots=slots,
@@ -313,8 +320,9 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         media=await _open_media(config, slots, stack),
         limiter=await _limiter(config.server, store, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
+        routing=Routing(Routes(config.routes), routers),
     )
-    plugged = (*resources.values(), *(each.api for each in apis), *servers.values())
+    plugged = (*resources.values(), *(each.api for each in apis), *servers.values(), *routers)
     for user in plugged:
         if isinstance(user, ServicesUser):
             user.use(PluginServices(services))
@@ -384,6 +392,23 @@ async def _open_models(
             f"None of the models could be opened: {', '.join(slots.slots)}; the log says why."
         )
     return slots
+
+
+def _check_routes(config: Config, slots: ModelSlots) -> None:
+    """Check that the models of all routes exist, as far as they are loaded. Raises `ConfigurationError`."""
+    known = {*slots.aliases, *(name for slot in slots.slots.values() for name in slot.names)}
+    whole = all(slot.state == "loaded" for slot in slots.slots.values())
+    for name, route in config.routes.items():
+        for number, target in enumerate(route.models):
+            if whole and target not in known:
+                raise ConfigurationError(
+                    f"{config.source}: routes.{name}.models[{number}]: there is no model {target!r}; "
+                    f"{suggestion(target, sorted(known))}"
+                )
+        if name in known:
+            raise ConfigurationError(
+                f"{config.source}: routes.{name}: a model has that name already; rename one of them."
+            )
 
 
 async def _open_media(

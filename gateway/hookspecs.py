@@ -55,6 +55,7 @@ from gateway.protocols import (
     OutputFormat,
     PromptRenderer,
     ResponseStore,
+    Router,
     Tokenizer,
     ToolServer,
 )
@@ -95,6 +96,7 @@ OpenTool: TypeAlias = Callable[..., AbstractAsyncContextManager[ToolServer]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
 OpenApiPlugin: TypeAlias = Callable[..., AbstractAsyncContextManager[Api]]
 OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+OpenRouter: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Router]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
 MakeT = TypeVar("MakeT")
@@ -206,6 +208,17 @@ def gateway_register_resources(register: Register[OpenResource]) -> None:
     be an identifier. `[resources.<name>]` is its config. Its type is agreed between the distributions: the one that
     needs it depends on the one that registers it. State shared between processes, such as a folder, is the resource's
     own responsibility.
+    """
+
+
+@hookspec
+def gateway_register_routers(register: Register[OpenRouter]) -> None:
+    """Register routers, which choose the models of requests: `make(config)` is an async context manager that yields a
+    `Router`.
+
+    Called once, at start-up. A table `[routers.<name>]` in `gateway.toml` selects it, and is its config. Routers are
+    asked in the order of their tables, before the routes of the configuration. If a router has the method `use`
+    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do.
     """
 
 

@@ -159,6 +159,10 @@ class Metrics:
             "gateway_model_state", "1 for the state that the model is in, 0 for the others.", ["model", "state"],
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
+        self._fallbacks = Counter(
+            "gateway_fallbacks", "Requests that another model was tried for, because the first did not answer.",
+            ["model", "next"], registry=registry,
+        )  # fmt: skip
         self._answered: dict[tuple[str, int], Counter] = {}
         self._finished: dict[tuple[str, str], Counter] = {}
         self._of_kinds: dict[str, list[Counter]] = {}
@@ -257,6 +261,10 @@ class Metrics:
         for counter, tokens in zip(kinds, made, strict=True):
             if tokens:
                 counter.inc(tokens)
+
+    def fell_back(self, model: str, following: str) -> None:
+        """Count a request that moved on from a model to the following one."""
+        self._fallbacks.labels(model, following).inc()
 
     def parser_recovered(self, model: str, times: int) -> None:
         self._recoveries.labels(model).inc(times)

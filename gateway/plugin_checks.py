@@ -18,7 +18,9 @@ from gateway.errors import ConfigurationError
 from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig, ToolServer
 
-Kind: TypeAlias = Literal["engine", "renderer", "parser", "tool", "store", "api", "resource"]
+Kind: TypeAlias = Literal[
+    "engine", "renderer", "parser", "tool", "store", "api", "resource", "router"
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pluggy
 from msgspec import Struct
@@ -20,6 +20,7 @@ from gateway.hookspecs import (
     OpenApiPlugin,
     OpenEngine,
     OpenResource,
+    OpenRouter,
     OpenStore,
     OpenTool,
 )
@@ -38,7 +39,7 @@ logger = logging.getLogger("gateway.plugins")
 
 GROUP = "gateway"
 
-KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser", "tool", "store", "api", "resource")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class PluginSet:
         return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
-        """The engine with that name or alias. Raises `ConfigurationError`, as the next six methods do.
+        """The engine with that name or alias. Raises `ConfigurationError`, as the methods below do.
 
         `where` is the configuration key that names it, for the message.
         """
@@ -123,6 +124,9 @@ class PluginSet:
 
     def resource(self, name: str, where: str = "") -> Offer[OpenResource]:
         return self._find("resource", name, where)
+
+    def router(self, name: str, where: str = "") -> Offer[OpenRouter]:
+        return self._find("router", name, where)
 
     def needs(self, kind: Kind, name: str) -> tuple[str, ...]:
         """The resources that an offer needs; empty if there is no such offer."""

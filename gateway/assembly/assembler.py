@@ -104,6 +104,12 @@ class ResponseAssembler:
             )
         ]
 
+    def resume(self, number: int) -> None:
+        """Go on with a response in progress whose opening events were sent already; the next event has `number`."""
+        self.response.status = "in_progress"
+        self._events.go_on(number)
+        self._next = self._events.next
+
     def feed(self, deltas: Sequence[Delta]) -> EventList:
         """Write `deltas` into the response. Returns the resulting events, in order.
 

@@ -87,14 +87,16 @@ async def make_chat_plan(
     size: int,
     owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
+    model_name: str | None = None,
 ) -> ChatPlan:
-    """Plan an answer. Raises a `GatewayError` that names the invalid parameter."""
+    """Plan an answer, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
+    that names the invalid parameter."""
     _refuse(request)
     if request.store and services.store is None:
         raise Unsupported(
             'This server stores nothing (store = "none"). Leave store out.', param="store"
         )
-    model = services.model(request.model)
+    model = services.model(model_name or request.model)
     refuse_scores(request, model.engine.capabilities)
     check_engine_parameters(request, model)
     conversation = items_of(request.messages)

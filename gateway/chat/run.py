@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.chat.assembler import ChoiceAssembler
@@ -15,13 +16,15 @@ from gateway.chat.message import MessageWriter
 from gateway.chat.plan import ChatPlan
 from gateway.chat.tee import TeeWriter
 from gateway.errors import StoreUnavailable, Unsupported
+from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import Generation, Generator, variant
 from gateway.loop.observer import OutputObserver
 from gateway.loop.server_tool_loop import ServerToolLoop
-from gateway.loop.usage import expected_tokens
+from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import TokensPrompt, ToolResult
+from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.ids import new_id
@@ -125,11 +128,29 @@ class _CitingChoice:
         return b""
 
 
-class ChatRun(ChoicesRun):
+class PreparedChat(Struct, frozen=True):
+    """A plan, and its first generation, which the engine has accepted."""
+
+    plan: ChatPlan
+    first: Generation
+
+
+class ChatRun(ChoicesRun[PreparedChat]):
     """One prepared answer."""
 
-    def __init__(self, plan: ChatPlan, services: Services, first: Generation) -> None:
-        """`first` is a generation that the engine has accepted."""
+    def __init__(
+        self,
+        prepared: PreparedChat,
+        services: Services,
+        attempts: Attempts[PreparedChat] | None = None,
+    ) -> None:
+        self._observers = bool(services.hook.gateway_chat_finished.get_hookimpls())
+        super().__init__(services, prepared, attempts, api="chat")
+
+    def take(
+        self, prepared: PreparedChat
+    ) -> tuple[ServedModel, Sequence[ChatChoice], ExpectedTokens]:
+        plan, first = prepared.plan, prepared.first
         self._plan = plan
         self._head = chunk_head(
             plan.id,
@@ -140,15 +161,15 @@ class ChatRun(ChoicesRun):
             plan.model.fingerprint,
         )
         self._first = first
-        self._observers = bool(services.hook.gateway_chat_finished.get_hookimpls())
         gathers = not plan.style.stream or plan.to_store is not None or self._observers
         self._chat_choices = [
-            ChatChoice(index, plan, services, variant(first, index), self._head, gathers=gathers)
+            ChatChoice(
+                index, plan, self.services, variant(first, index), self._head, gathers=gathers
+            )
             for index in range(plan.n)
         ]
-        expected = expected_tokens((first.request,), plan.n)
-        super().__init__(plan.model, services, self._chat_choices, expected, api="chat")
         self.scope.stats.response_id = plan.id
+        return plan.model, self._chat_choices, expected_tokens((first.request,), plan.n)
 
     def trailer(self) -> bytes:
         if not self._plan.style.includes_usage:
@@ -204,7 +225,7 @@ class ChatRun(ChoicesRun):
         )
 
 
-async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
+async def prepare_chat(plan: ChatPlan, services: Services) -> PreparedChat:
     """Render the prompt and let the engine check it. Raises a `GatewayError` that is to be answered with an HTTP
     status."""
     with plan.request_params():
@@ -215,7 +236,7 @@ async def prepare_chat(plan: ChatPlan, services: Services) -> ChatRun:
         )
     if plan.to_store is not None and services.store is not None:
         await services.store.health()
-    return ChatRun(plan, services, first)
+    return PreparedChat(plan, first)
 
 
 def _prompt_token_ids(generation: Generation) -> bytes:

@@ -174,6 +174,9 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
     for name in config.tools:
         with suppress(ConfigurationError):
             chosen.append(plugins.tool(name))
+    for name in config.routers:
+        with suppress(ConfigurationError):
+            chosen.append(plugins.router(name))
     with suppress(ConfigurationError):
         chosen += (offer for offer, _ in resolve_apis(config, plugins))
         chosen += (offer for offer, _ in resolve_resources(config, plugins))

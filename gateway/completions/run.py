@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import msgspec
+from msgspec import Struct
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.completions.params import request_path
@@ -16,6 +17,7 @@ from gateway.completions.raw_output import RawOutput
 from gateway.completions.writer import CompletionWriter, Echo
 from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
+from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import (
@@ -34,7 +36,7 @@ from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
 from gateway.loop.unsupported import refuse, refuse_scores
-from gateway.loop.usage import expected_tokens
+from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import (
     EngineRequest,
     RenderedPrompt,
@@ -125,21 +127,33 @@ class CompletionChoice:
         return self.writer.finish(self.generator.stop_reason)
 
 
-class CompletionRun(ChoicesRun):
+class PreparedCompletion(Struct, frozen=True):
+    """The model of an answer, and one generation per prompt, each accepted by the engine."""
+
+    model: ServedModel
+    generations: Sequence[Generation]
+    tokenizer: Tokenizer
+
+
+class CompletionRun(ChoicesRun[PreparedCompletion]):
     """One prepared answer."""
 
     def __init__(
         self,
         request: CompletionRequest,
-        model: ServedModel,
         services: Services,
-        generations: Sequence[Generation],
-        tokenizer: Tokenizer,
+        prepared: PreparedCompletion,
+        attempts: Attempts[PreparedCompletion] | None = None,
     ) -> None:
-        """`generations`: one per prompt, each accepted by the engine."""
         self._request = request
         self._id = new_id("cmpl-")
         self._created = int(time.time())
+        super().__init__(services, prepared, attempts, api="completions")
+
+    def take(
+        self, prepared: PreparedCompletion
+    ) -> tuple[ServedModel, Sequence[CompletionChoice], ExpectedTokens]:
+        request, model = self._request, prepared.model
         self._head = chunk_head(
             self._id, "text_completion", self._created, model.name, None, model.fingerprint
         )
@@ -149,18 +163,21 @@ class CompletionRun(ChoicesRun):
                 number * n + index,
                 request,
                 model,
-                services,
+                self.services,
                 variant(generation, index),
                 self._head,
-                tokenizer,
+                prepared.tokenizer,
                 counts_prompt=index == 0,
             )
-            for number, generation in enumerate(generations)
+            for number, generation in enumerate(prepared.generations)
             for index in range(n)
         ]
-        expected = expected_tokens((each.request for each in generations), n)
-        super().__init__(model, services, self._made, expected, api="completions")
         self.scope.stats.response_id = self._id
+        return (
+            model,
+            self._made,
+            expected_tokens((each.request for each in prepared.generations), n),
+        )
 
     def trailer(self) -> bytes:
         options = self._request.stream_options
@@ -173,8 +190,8 @@ class CompletionRun(ChoicesRun):
         return Completion(
             id=self._id,
             created=self._created,
-            model=self._model.name,
-            system_fingerprint=self._model.fingerprint,
+            model=self.model.name,
+            system_fingerprint=self.model.fingerprint,
             choices=[
                 choice.writer.choice(choice.watch.shown_prompt() if shows_prompt else None)
                 for choice in self._made
@@ -190,11 +207,12 @@ async def prepare_completion(
     size: int,
     owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
-) -> CompletionRun:
-    """Plan an answer and let the engine check its prompts. Raises a `GatewayError` that is to be answered with an HTTP
+    model_name: str | None = None,
+) -> PreparedCompletion:
+    """Plan an answer, by the model `model_name` if that is not the one that the request names, and let the engine check its prompts. Raises a `GatewayError` that is to be answered with an HTTP
     status."""
     with _request_params(request):
-        model = services.model(request.model)
+        model = services.model(model_name or request.model)
         tokenizer = model.engine.tokenizer
         _refuse(request, model)
         if tokenizer is None or "tokens" not in model.engine.capabilities:
@@ -235,7 +253,7 @@ async def prepare_completion(
                 raise
             generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
         raw = msgspec.structs.replace(model, output_format=_RAW)
-        return CompletionRun(request, raw, services, generations, tokenizer)
+        return PreparedCompletion(raw, generations, tokenizer)
 
 
 def _request_params(request: CompletionRequest) -> AbstractContextManager[None]:

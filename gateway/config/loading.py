@@ -18,6 +18,7 @@ from gateway.config.structs import (
     MediaConfig,
     ModelConfig,
     PluginsConfig,
+    RouteConfig,
     ServerConfig,
 )
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
@@ -36,6 +37,7 @@ _MODEL_TABLES = ("sampling", "chat_template_kwargs", "options")
 _KNOWN = {
     "server": tuple(field.name for field in msgspec.structs.fields(ServerConfig)),
     "models": _MODEL_KEYS,
+    "routes": tuple(field.name for field in msgspec.structs.fields(RouteConfig)),
     "plugins": tuple(field.name for field in msgspec.structs.fields(PluginsConfig)),
     "media": tuple(field.name for field in msgspec.structs.fields(MediaConfig)),
     "documents": tuple(field.name for field in msgspec.structs.fields(DocumentsConfig)),
@@ -94,7 +96,7 @@ class _Layers:
                 raise self.mistake(TableError((section,), problem))
             if not isinstance(table, dict):
                 raise self.mistake(TableError((section,), f"expected a table [{section}]"))
-        for section in ("models", "tools", "stores", "apis", "resources"):
+        for section in ("models", "routes", "tools", "stores", "apis", "resources", "routers"):
             for name, table in self.tables.get(section, {}).items():
                 if not isinstance(table, dict):
                     problem = f"expected a table [{section}.<name>]"
@@ -206,9 +208,15 @@ class _Layers:
                 server["keys_file"] = self._relative_to_file(server["keys_file"])
             plugins = decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",))
             server.setdefault("store", default_store or self._default_store(plugins))
+            routes = {
+                name: _route(name, table) for name, table in self.tables.get("routes", {}).items()
+            }
+            _check_routes(routes, models)
             return Config(
                 server=decode_table(server, ServerConfig, ("server",)),
                 models=models,
+                routes=routes,
+                routers=copy.deepcopy(self.tables.get("routers", {})),
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),
                 apis=copy.deepcopy(self.tables.get("apis", {})),
@@ -327,6 +335,30 @@ def _check_names(models: Mapping[str, ModelConfig]) -> None:
                 problem = f"{alias!r} is already a name of the model {owners[alias]!r}"
                 raise TableError(("models", name, "aliases", str(number)), problem)
             owners[alias] = name
+
+
+def _route(name: str, table: Mapping[str, Any]) -> RouteConfig:
+    _refuse_nan(table, ("routes", name))
+    return decode_table(table, RouteConfig, ("routes", name))
+
+
+def _check_routes(routes: Mapping[str, RouteConfig], models: Mapping[str, ModelConfig]) -> None:
+    owners = {each: name for name, model in models.items() for each in (name, *model.aliases)}
+    for name, route in routes.items():
+        if not name or not name.isprintable():
+            raise TableError(("routes", name), "a route's name is printable text")
+        if name in owners:
+            problem = f"{name!r} is already a name of the model {owners[name]!r}"
+            raise TableError(("routes", name), problem)
+        known: set[str] = set()
+        for number, target in enumerate(route.models):
+            where = ("routes", name, "models", str(number))
+            if target not in owners:
+                # LoRA adapters have names of their own, known once their model is open.
+                continue
+            if owners[target] in known:
+                raise TableError(where, f"{target!r} is another name of a model before it")
+            known.add(owners[target])
 
 
 def _refuse_nan(table: Any, path: KeyPath) -> None:

@@ -16,10 +16,12 @@ from gateway.errors import ConfigurationError
 SECTIONS = (
     "server",
     "models",
+    "routes",
     "tools",
     "stores",
     "apis",
     "resources",
+    "routers",
     "plugins",
     "media",
     "documents",

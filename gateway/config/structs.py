@@ -318,6 +318,30 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
 
+class RouteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[routes.<name>]`: a name that requests may use as a model, answered by one of several models."""
+
+    models: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1)]
+    """Names of the models, in order of trial."""
+    weights: list[Annotated[float, Meta(ge=0)]] | None = None
+    """The share of requests that each model is tried first for, in the order of `models`. With weights, the order is random
+    for each request; models with the weight 0 come last. Default: always the order of `models`."""
+    fallback: bool = True
+    """Whether the next model is tried if one cannot answer. With `false`, only the first one is tried."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.models)) < len(self.models):
+            raise ValueError("models names a model twice; keep one of them.")
+        if self.weights is None:
+            return
+        if len(self.weights) != len(self.models):
+            raise ValueError(
+                f"weights has {len(self.weights)} numbers for {len(self.models)} models; give one for each."
+            )
+        if not any(self.weights):
+            raise ValueError("weights are all 0; give at least one model a positive weight.")
+
+
 class MediaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[media]`: limits on the images and sounds in requests to models that take them, and from where images are fetched."""
 
@@ -408,6 +432,9 @@ class Config(Struct, frozen=True, kw_only=True):
     resources: dict[str, dict[str, Any]] = {}
     """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or API needs it. An API
     of that name is served if `server.apis` is not set."""
+    routes: dict[str, RouteConfig] = {}
+    routers: dict[str, dict[str, Any]] = {}
+    """`[routers.<name>]` selects the router of that name, and is its configuration."""
     plugins: PluginsConfig = PluginsConfig()
     media: MediaConfig = MediaConfig()
     documents: DocumentsConfig = DocumentsConfig()

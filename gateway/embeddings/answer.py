@@ -72,7 +72,7 @@ class EmbeddingRun:
         counted = (len(each) for each in request.inputs if not isinstance(each, str))
         self.scope.reserve(model, ExpectedTokens(prompt=sum(counted)))
         self._request = request
-        self._model = model
+        self.model = model
         self._engine = engine
         self._encoding = encoding
         self._several = several
@@ -121,7 +121,7 @@ class EmbeddingRun:
         tokens = result.prompt_tokens
         return EmbeddingList(
             data=data,
-            model=self._model.name,
+            model=self.model.name,
             usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
         )
 
@@ -143,12 +143,13 @@ async def prepare_embeddings(
     *,
     size: int,
     trace_headers: Mapping[str, str] | None = None,
+    model_name: str | None = None,
 ) -> EmbeddingRun:
-    """Decide everything about an answer: raises what a client must be told by HTTP status.
+    """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises what a client must be told by HTTP status.
 
     `size` is the body's, in bytes: a hint of how long tokenizing takes.
     """
-    model, engine = services.embedding_model(request.model)
+    model, engine = services.embedding_model(model_name or request.model)
     info = engine.embedding
     _check_dimensions(request.dimensions, info, model.name)
     tokenizer = model.engine.tokenizer

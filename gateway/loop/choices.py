@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from gateway.errors import RateLimited
+from gateway.loop.attempts import Attempts
 from gateway.loop.generation import Generator
 from gateway.loop.run_scope import RunScope
+from gateway.loop.sinks import HeldSink
 from gateway.loop.usage import ExpectedTokens, total
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -38,30 +41,48 @@ class Choice(Protocol):
         ...
 
 
-class AnswerRun:
-    """One answer, from its prepared choices to its end.
+PlanT = TypeVar("PlanT")
+
+
+class AnswerRun(ABC, Generic[PlanT]):
+    """One answer, from its first plan to its end.
+
+    If the model of the plan does not answer, the answer is begun anew with the next plan of its attempts.
 
     `run` never raises but for the cancellation of its task: whatever fails ends all choices and is `scope.error`.
     """
 
+    model: ServedModel
+    """The model that answers; it may change until something is sent."""
+
     def __init__(
-        self,
-        model: ServedModel,
-        services: Services,
-        choices: Sequence[Choice],
-        expected: ExpectedTokens,
-        *,
-        api: str,
+        self, services: Services, plan: PlanT, attempts: Attempts[PlanT] | None, *, api: str
     ) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`. `expected`: what all choices may use. `api` is the short
-        name of the API."""
+        """`attempts` has the models that are left. `api` is the short name of the API. Takes a place in the model's queue:
+        raises `RateLimited` if it is full and no other model is left."""
         self.services = services
         self.scope = RunScope(services, name="a completion", api=api)
-        self.scope.reserve(model, expected)
-        for choice in choices:
+        self._attempts = attempts
+        self._choices: Sequence[Choice] = ()
+        self._full: RateLimited | None = None
+        """The error of a full queue, if another model is left."""
+        self._begin(plan)
+
+    @abstractmethod
+    def take(self, plan: PlanT) -> tuple[ServedModel, Sequence[Choice], ExpectedTokens]:
+        """Begin the answer anew by `plan`. Returns its model, its choices, and what they all may use."""
+
+    def _begin(self, plan: PlanT) -> None:
+        self.model, self._choices, expected = self.take(plan)
+        for choice in self._choices:
             choice.generator.stats = self.scope.stats
-        self._model = model
-        self._choices = choices
+        self._full = None
+        try:
+            self.scope.reserve(self.model, expected)
+        except RateLimited as error:
+            if self._attempts is None or not self._attempts.more:
+                raise
+            self._full = error
 
     def usage(self) -> Usage:
         """What all choices have used so far."""
@@ -75,11 +96,7 @@ class AnswerRun:
         try:
             with scope.registered():
                 with scope.stoppable():
-                    async with scope.turn:
-                        if len(self._choices) == 1:
-                            rest = await self._choices[0].run(sink)
-                        else:
-                            await self._all(sink)
+                    rest = await self._answer(sink)
                 status = "completed" if scope.error is None else "failed"
                 if status == "completed" and any(choice.cut_off for choice in self._choices):
                     status = "incomplete"
@@ -93,6 +110,34 @@ class AnswerRun:
             scope.finish(status, self.usage())
             self.notify_plugins(status)
 
+    async def _answer(self, sink: ByteSink) -> bytes:
+        """Make all choices, with the first model that gives any output."""
+        attempts = self._attempts
+        while True:
+            if attempts is None or not attempts.more:
+                return await self._attempt(sink, holds=False)
+            try:
+                return await self._attempt(sink, holds=True)
+            except Exception as error:
+                began = any(choice.generator.began for choice in self._choices)
+                if began or self.scope.denied:
+                    raise
+                attempts.check(error)
+                if self._full is None:
+                    self.scope.attempt_failed(error, self.usage())
+                async with attempts:
+                    self._begin(await attempts.after(error))
+
+    async def _attempt(self, sink: ByteSink, *, holds: bool) -> bytes:
+        """Make all choices with the model of the plan. `holds`: nothing is sent before the engine's first output."""
+        if self._full is not None:
+            raise self._full
+        async with self.scope.turn:
+            if len(self._choices) == 1:
+                return await self._choices[0].run(HeldSink(sink) if holds else sink)
+            await self._all(sink, holds=holds)
+            return b""
+
     async def keep(self) -> None:
         """Store the answer, which is made, before its end is sent; where that fails, it is `scope.error`."""
         return
@@ -101,7 +146,7 @@ class AnswerRun:
         """Tell the plugins that the answer has ended, however it did."""
         return
 
-    async def _all(self, sink: ByteSink) -> None:
+    async def _all(self, sink: ByteSink, *, holds: bool) -> None:
         """Several choices: what they send is merged as it comes."""
         lock = asyncio.Lock()
 
@@ -110,7 +155,7 @@ class AnswerRun:
                 await sink(data)
 
         async def make(choice: Choice) -> None:
-            if rest := await choice.run(in_turn):
+            if rest := await choice.run(HeldSink(in_turn) if holds else in_turn):
                 await in_turn(rest)
 
         try:
@@ -122,7 +167,7 @@ class AnswerRun:
             raise failures.exceptions[0] from None
 
 
-class ChoicesRun(AnswerRun, ABC):
+class ChoicesRun(AnswerRun[PlanT]):
     """An answer of Chat Completions or Completions."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from gateway.loop.media import check_media
 from gateway.loop.param_paths import locate_fault
 from gateway.loop.rendering import render_parts
 from gateway.loop.schema_limits import check_limits
-from gateway.loop.sinks import ACCEPTED
+from gateway.loop.sinks import ACCEPTED, HeldSink
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.truncation import turn_starts, without_oldest
@@ -116,6 +116,8 @@ class Generator:
         """The stop string or token that ended the last generation, if any."""
         self.context = 0
         """Length of the last generation in tokens, prompt and output together."""
+        self.began = False
+        """Whether an engine has given any output for the answer."""
         self._settings = settings
         self._checked: Turn | None = None
         """The last turn whose schemas were checked against the limits."""
@@ -300,6 +302,8 @@ class Generator:
             if self._stops_in_text
             else None
         )
+        held_back = sink if isinstance(sink, HeldSink) else None
+        output: EngineOutput | None = None
         try:
             if rendered.prefill:
                 begun = read(EngineOutput(text=rendered.prefill))
@@ -307,6 +311,9 @@ class Generator:
                     await sink(out)
             async with aclosing(self.model.engine.generate(request)) as outputs:
                 async for output in outputs:
+                    if held_back is not None and output.finish_reason not in ("error", "abort"):
+                        sink = await held_back.release()
+                        held_back = None
                     generated += len(output.token_ids)
                     if observe is not None and observe(output):
                         observe = watch
@@ -349,6 +356,8 @@ class Generator:
                 await sink(out)
         finally:
             tokens = self.tokens
+            if output is not None and (generated or output.finish_reason not in ("error", "abort")):
+                self.began = True
             if self.counts_prompt:
                 tokens.input += count.prompt
                 tokens.cached += count.cached

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from types import TracebackType
 
 from gateway.errors import DeadlineExceeded, GatewayError
@@ -49,6 +50,8 @@ class RunScope:
         self._expected = ExpectedTokens()
         self._charge: Charge | None = None
         self._admitted = False
+        self.denied = False
+        """Whether the principal has reached a limit of its own, whichever model answers."""
         self._stopped_by: GatewayError | None = None
         self._task: asyncio.Task[object] | None = None
         """The task of the run while it can be stopped."""
@@ -72,9 +75,11 @@ class RunScope:
         self._admitted = True
         principal = self.principal
         if principal is not None:
+            self.denied = True
             self._charge = await self._services.limiter.admit(
                 principal, prompt=self._expected.prompt, output=self._expected.output
             )
+            self.denied = False
 
     @property
     def turn(self) -> _Turn:
@@ -93,6 +98,15 @@ class RunScope:
         self.settle(0 if usage is None else usage.total_tokens)
         if usage is not None and self._reservation is not None:
             self._reservation.used(usage.input_tokens, usage.output_tokens)
+
+    def attempt_failed(self, error: Exception, usage: Usage) -> None:
+        """Report that the model has failed, and that the run goes on with another one."""
+        stats = copy(self.stats)
+        stats.ended, stats.status, stats.usage = clock(), "failed", usage
+        if isinstance(error, GatewayError):
+            stats.error_code = error.code or error.type
+        self._services.metrics.run_finished(stats)
+        self.stats.queued = self.stats.admitted = 0.0
 
     def abandon(self) -> None:
         """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""

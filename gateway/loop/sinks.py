@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
+from typing import Generic, TypeVar
+
+OutT = TypeVar("OutT")
 
 
 class Accepted:
@@ -19,3 +22,36 @@ class Accepted:
 
 
 ACCEPTED = Accepted()
+
+
+class HeldSink(Generic[OutT]):
+    """A sink that keeps what it gets until the engine has given its first output.
+
+    Until then, the answer can be begun anew, by another model. The generation releases it, and then writes to the sink
+    below directly.
+    """
+
+    __slots__ = ("_held", "_sink")
+
+    def __init__(self, sink: Callable[[OutT], Awaitable[None]]) -> None:
+        self._sink = sink
+        self._held: list[OutT] | None = []
+        """None once it is released."""
+
+    @property
+    def released(self) -> bool:
+        """Whether something may have been sent."""
+        return self._held is None
+
+    def __call__(self, out: OutT) -> Awaitable[None]:
+        if self._held is None:
+            return self._sink(out)
+        self._held.append(out)
+        return ACCEPTED
+
+    async def release(self) -> Callable[[OutT], Awaitable[None]]:
+        """Send what is held. Returns the sink below."""
+        held, self._held = self._held, None
+        for out in held or ():
+            await self._sink(out)
+        return self._sink

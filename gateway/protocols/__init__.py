@@ -14,6 +14,7 @@ from gateway.protocols.api import (
     Gateway,
     GenerationRequest,
     ListedModel,
+    NewWriter,
     Outcome,
     Reply,
     Route,
@@ -98,6 +99,7 @@ from gateway.protocols.prompt import (
     ToolDefinition,
     Turn,
 )
+from gateway.protocols.routing import ModelLoad, Router, RoutingRequest
 from gateway.protocols.scoring import (
     ScoreRequest,
     ScoreResult,
@@ -200,8 +202,10 @@ __all__ = [
     "MediaSource",
     "MetricSample",
     "ModelInfo",
+    "ModelLoad",
     "ModelProfile",
     "NamedTool",
+    "NewWriter",
     "NoConfig",
     "Notification",
     "Order",
@@ -224,6 +228,8 @@ __all__ = [
     "Responses",
     "Route",
     "RouteRequest",
+    "Router",
+    "RoutingRequest",
     "Sampling",
     "ScoreRequest",
     "ScoreResult",

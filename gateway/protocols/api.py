@@ -126,12 +126,16 @@ class CallWriter(Protocol):
         ...
 
 
+NewWriter: TypeAlias = Callable[[], AnswerWriter]
+"""Makes the writer of an answer. Called again if another model answers than was planned; see `Answer.stream`."""
+
+
 class Answer(Protocol):
     """A checked request, ready to generate: the engine has accepted its prompt. Used once, through one of its methods."""
 
     @property
     def model(self) -> str:
-        """The model's own name, even if the client used an alias."""
+        """The model's own name, even if the client used an alias. It may be another one when a writer is made anew."""
         ...
 
     @property
@@ -146,13 +150,17 @@ class Answer(Protocol):
 
     def stream(
         self,
-        writer: AnswerWriter,
+        writer: AnswerWriter | NewWriter,
         *,
         headers: Mapping[str, str] = {},
         content_type: str = "text/event-stream; charset=utf-8",
         idle_seconds: float | None = None,
     ) -> AsgiApp:
         """Stream the writer's output as it is produced. `AnswerWriter.idle` is sent after `idle_seconds` of silence.
+
+        If several models may answer the request, and `writer` is a function that makes the writer, another model is
+        tried when one fails before its first output: the writer is then made anew, and `model`, `prompt_tokens` and
+        `available_tools` are the other's.
 
         A failure before the first byte is answered by the API's `error`, a later one by the writer's `fail`. If the
         client disconnects, the generation is aborted. Raises `RateLimited` if the model's queue is full.
@@ -161,7 +169,7 @@ class Answer(Protocol):
 
     def whole(
         self,
-        writer: AnswerWriter,
+        writer: AnswerWriter | NewWriter,
         *,
         headers: Mapping[str, str] = {},
         content_type: str = "application/json",

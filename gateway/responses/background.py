@@ -21,7 +21,7 @@ from gateway.request_stats import background_request
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.recovery import closing_events
-from gateway.responses.run import ResponseRun
+from gateway.responses.run import OPENING, ResponseRun
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseError, snapshot
@@ -33,9 +33,6 @@ CANCEL_SECONDS = 2.0
 """Seconds that the running process has to react to a cancellation."""
 
 ORPHANS_AT_ONCE = 100
-
-OPENING = 3
-"""Events before any output: created, queued, in progress. They are the same for every attempt."""
 
 MOST_ATTEMPTS = 3
 """Maximum number of attempts for a response whose owner died while it ran, since the response may be the cause."""

@@ -123,14 +123,16 @@ async def make_plan(
     owner: str | None = None,
     trace_headers: Mapping[str, str] | None = None,
     unstored: Mapping[str, Sequence[items.Item]] | None = None,
+    model_name: str | None = None,
 ) -> Plan:
-    """Plan a response. Raises a `GatewayError` that names the invalid parameter.
+    """Plan a response, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
+    that names the invalid parameter.
 
     `unstored` has the histories of responses that are not stored but that the request may continue from, by id.
     """
     known = (unstored or {}).get(request.previous_response_id or "")
     _refuse(request, services, goes_on=known is not None)
-    model = services.model(request.model)
+    model = services.model(model_name or request.model)
     check_engine_parameters(request, model)
     history, own = await conversation_of(request, services, model.name, owner, known)
     request = with_updates(request, [*history, *own])

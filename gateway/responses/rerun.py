@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.protocols import StoredResponse
-from gateway.responses.plan import Plan, make_plan
+from gateway.responses.plan import Plan
+from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
@@ -30,19 +31,6 @@ async def recreate_run(record: StoredResponse, services: Services) -> ResponseRu
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
     with called_by(Caller(services.authenticator.named(record.owner))):
-        async with services.loaded(request.model):
-            return await _recreated(request, record, services)
-
-
-async def _recreated(
-    request: ResponseRequest, record: StoredResponse, services: Services
-) -> ResponseRun:
-    assert record.request is not None, "who asks has looked"
-    plan = await make_plan(request, services, size=len(record.request), owner=record.owner)
-    plan.response.id = record.id
-    plan.response.created_at = record.response.created_at
-    plan.input = record.input
-    plan.body = record.request
-    run = ResponseRun(plan, services)
-    await run.prepare()
-    return run
+        return await prepare_run(
+            request, services, size=len(record.request), owner=record.owner, stored=record
+        )

@@ -19,15 +19,17 @@ from gateway.errors import (
     RateLimited,
     StoreUnavailable,
 )
+from gateway.loop.attempts import Attempts
 from gateway.loop.generation import Generation, Generator
 from gateway.loop.run_scope import RunScope
+from gateway.loop.sinks import HeldSink
 from gateway.loop.usage import expected_tokens, total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.request_stats import clock
 from gateway.responses.context_management import Compactor
 from gateway.responses.plan import Plan
-from gateway.responses.turns import FrameSink, ResponseTurns, ResponseWriter
+from gateway.responses.turns import FrameSink, Ready, ResponseTurns, ResponseWriter
 from gateway.runtime.media import sees_images
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -40,6 +42,9 @@ logger = logging.getLogger("gateway.responses.run")
 
 EventSink: TypeAlias = Sink[Sequence[Event]]
 
+OPENING = 3
+"""Events of a background response before any output: created, queued, in progress. They are the same for every attempt."""
+
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
 """What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
 
@@ -51,16 +56,37 @@ class ResponseRun:
     task: whatever fails becomes the terminal event, after which nothing follows.
     """
 
-    def __init__(self, plan: Plan, services: Services, *, quiet: bool = False) -> None:
-        """`quiet`: nobody reads the events; items are built without them."""
-        self.plan = plan
-        self.model: ServedModel = plan.model
+    def __init__(
+        self,
+        plan: Plan,
+        services: Services,
+        *,
+        quiet: bool = False,
+        attempts: Attempts[Plan] | None = None,
+    ) -> None:
+        """`quiet`: nobody reads the events; items are built without them. `attempts` has the models that are left, if
+        the one of `plan` does not answer."""
         self.services = services
-        self.response: Response = plan.response
         self.attempt = 0
         """See `StoredResponse`."""
         self.scope = RunScope(services, name=f"response {plan.response.id}", api="responses")
         self.scope.stats.response_id = plan.response.id
+        self._quiet = quiet
+        self._attempts = attempts
+        self._held: HeldSink[Ready] | None = None
+        """The sink of the current attempt, if another model may still answer."""
+        self._taken = False
+        """Whether somebody else has ended the response, or runs it, since it was queued."""
+        self._untold: Sequence[Event] = ()
+        """Events that are made, and wait for something else that may fail: they come before what closes then."""
+        self._begin(plan)
+
+    def _begin(self, plan: Plan) -> None:
+        """Begin the response by `plan`."""
+        services = self.services
+        self.plan = plan
+        self.model: ServedModel = plan.model
+        self.response: Response = plan.response
         aligner = LogprobAligner() if plan.wants_logprobs else None
         self._assembler = ResponseAssembler(
             plan.response,
@@ -76,7 +102,7 @@ class ResponseRun:
             include=plan.include,
             known=plan.turn.results,
             summarizes=plan.summarizes_reasoning,
-            quiet=quiet,
+            quiet=self._quiet,
             approval_id=partial(
                 services.approvals.request_id, owner=plan.owner, addresses=plan.addresses
             ),
@@ -99,13 +125,38 @@ class ResponseRun:
                 truncate=plan.truncate,
                 seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),
             )
-        self._taken = False
-        """Whether somebody else has ended the response, or runs it, since it was queued."""
-        self._untold: Sequence[Event] = ()
-        """Events that are made, and wait for something else that may fail: they come before what closes then."""
+
+    async def _begin_anew(self, error: Exception) -> None:
+        """Begin the response with the next model, since the last one has failed with `error`. Raises that if none is
+        left."""
+        if self._attempts is None:
+            raise error
+        plan = await self._attempts.after(error)
+        before = self.plan
+        plan.response.id = before.response.id
+        plan.response.created_at = before.response.created_at
+        plan.input, plan.body = before.input, before.body
+        self._begin(plan)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the response has ended before any event was handed out: its error is the whole answer."""
+        held = self._held
+        return held is not None and not held.released and not self.plan.background
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
+        while True:
+            try:
+                await self._prepare()
+            except GatewayError as error:
+                if self.scope.denied:
+                    raise
+                await self._begin_anew(error)
+            else:
+                return
+
+    async def _prepare(self) -> None:
         with self.plan.request_params():
             self._first = await self._first_generation()
         if self.plan.store and self.services.store is not None:
@@ -151,46 +202,89 @@ class ResponseRun:
     async def _run(self, sink: FrameSink, *, framed: bool) -> Response:
         try:
             with self.scope.registered():
-                closing = await self._until_end(
-                    sink, ResponseWriter(self._assembler, framed=framed)
-                )
+                closing = await self._until_end(sink, framed=framed)
                 if await self._store():
                     self._notify_plugins()
-                    await sink([*self._untold, *closing, self._assembler.terminal()])
+                    if not self.refused:
+                        if self._held is not None:
+                            await self._held.release()
+                        await sink([*self._untold, *closing, self._assembler.terminal()])
         finally:
             self.scope.settle(self._usage().total_tokens)  # where it was not reported
         return self.response
 
-    async def _until_end(self, sink: FrameSink, writer: ResponseWriter) -> list[Event]:
+    async def _until_end(self, sink: FrameSink, *, framed: bool) -> list[Event]:
         """Run all turns; the events that close the response, but for the terminal one."""
-        assembler, scope = self._assembler, self.scope
-        first, self._first = self._first, None
+        scope = self.scope
         try:
-            with scope.stoppable(), self.plan.request_params():
-                await sink(assembler.start("queued" if self.plan.background else "in_progress"))
-                if scope.cancelled:
-                    return assembler.cancel(self._usage())
-                async with scope.turn, AsyncExitStack() as sessions:
-                    if self.plan.background and not await self._leave_queue(sink):
-                        return assembler.cancel(self._usage())
-                    if first is None:
-                        assert self._compactor is not None, "prepare comes before run"
-                        first = await self._compactor.run(assembler, self._generator, sink)
-                    for listing in self.plan.listings if first is not None else ():
-                        await sink(assembler.list_tools(listing))
-                    if self.plan.generates and first is not None:
-                        turns = self._turns(writer)
-                        await turns.run_all(first, sink, sessions, self.plan.approved)
-                return assembler.finish(self._usage())
+            with scope.stoppable():
+                return await self._answer(sink, framed=framed)
         except asyncio.CancelledError:
+            assembler = self._assembler
             assembler.cancel(self._usage())
             # The client has gone: nobody reads on, but what was made is kept.
             await asyncio.shield(self._store())
             self._notify_plugins()
             raise
+        assembler = self._assembler
         if scope.error is None:
             return assembler.cancel(self._usage())
         return assembler.fail(failure_code(scope.error), scope.error.message, self._usage())
+
+    async def _answer(self, sink: FrameSink, *, framed: bool) -> list[Event]:
+        """Run all turns with the first model that gives any output."""
+        attempts = self._attempts
+        if attempts is None or not attempts.more:
+            return await self._attempt(sink, sink, framed=framed)
+        resumed = False
+        while True:
+            held = self._held = HeldSink(sink)
+            try:
+                closing = await self._attempt(sink, held, framed=framed, resumed=resumed)
+            except Exception as error:
+                if held.released or self.scope.denied:
+                    raise
+                usage = self._usage()
+                attempts.check(error)
+                self.scope.attempt_failed(error, usage)
+                async with attempts:
+                    await self._begin_anew(error)
+                    await self.prepare()
+                resumed = self.plan.background
+            else:
+                await held.release()
+                return closing
+
+    async def _attempt(
+        self, told: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
+    ) -> list[Event]:
+        """Run all turns with the model of the plan. `told` takes what other models would say too. `resumed`: the events
+        that open a background response are sent."""
+        assembler, scope, plan = self._assembler, self.scope, self.plan
+        first, self._first = self._first, None
+        with plan.request_params():
+            if resumed:
+                assembler.resume(OPENING)
+            elif plan.background:
+                await told(assembler.start("queued"))
+            else:
+                await sink(assembler.start("in_progress"))
+            if scope.cancelled:
+                return assembler.cancel(self._usage())
+            async with scope.turn, AsyncExitStack() as sessions:
+                if plan.background and not resumed and not await self._leave_queue(told):
+                    return assembler.cancel(self._usage())
+                if first is None:
+                    assert self._compactor is not None, "prepare comes before run"
+                    first = await self._compactor.run(assembler, self._generator, sink)
+                for listing in plan.listings if first is not None else ():
+                    await sink(assembler.list_tools(listing))
+                if plan.generates and first is not None:
+                    if plan.approved and isinstance(sink, HeldSink):
+                        sink = await sink.release()  # the calls are run once
+                    turns = self._turns(ResponseWriter(assembler, framed=framed))
+                    await turns.run_all(first, sink, sessions, plan.approved)
+            return assembler.finish(self._usage())
 
     def _usage(self) -> Usage:
         """So far; a compaction is a part of it."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -28,27 +30,37 @@ SSE_HEADERS = (
 """A tuple: layers of the framework write their own headers into the list that they are handed."""
 
 
+@lru_cache(1024)
+def answered_by(model: str) -> tuple[bytes, bytes]:
+    """The header with the name of the model that answered. Characters that a header cannot have are percent-encoded."""
+    return b"x-litegate-model", quote(model, safe=" !#$&'()*+,/:;=?@[]~").encode()
+
+
 class JsonAnswer:
     """JSON that is encoded already, without the headers and cookies that the framework's own answers look for."""
 
-    def __init__(self, body: bytes, status: int) -> None:
+    def __init__(self, body: bytes, status: int, model: str | None = None) -> None:
+        """`model` is the one that answered, if any."""
         self.body = body
         self._status = status
+        self._model = model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(self.body)),
         ]
+        if self._model is not None:
+            headers.append(answered_by(self._model))
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
         with SingleWrite(direct(scope, send)):
             await send(start)
             await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
-def json_answer(body: object, *, status: int = 200) -> JsonAnswer:
-    """`body`, a wire Struct, as JSON."""
-    return JsonAnswer(encode(body), status)
+def json_answer(body: object, *, status: int = 200, model: str | None = None) -> JsonAnswer:
+    """`body`, a wire Struct, as JSON. `model` is the one that answered, if any."""
+    return JsonAnswer(encode(body), status, model)
 
 
 def note_error(error: GatewayError) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
-from gateway.loop.choices import AnswerRun
+from gateway.loop.api_run import ApiRun
 from gateway.loop.sinks import ACCEPTED
-from gateway.protocols import AnswerWriter, Reply
-from gateway.routes.answers import PlainAnswer
+from gateway.protocols import Reply
+from gateway.routes.answers import PlainAnswer, answered_by
 from gateway.routes.streaming import StreamBody, StreamedAnswer
 
 
@@ -22,8 +22,7 @@ class ApiStream(StreamedAnswer):
 
     def __init__(
         self,
-        run: AnswerRun,
-        writer: AnswerWriter,
+        run: ApiRun,
         *,
         headers: Mapping[str, str],
         content_type: str,
@@ -41,8 +40,10 @@ class ApiStream(StreamedAnswer):
             idle_seconds=idle_seconds or 0.0,
         )
         self._run = run
-        self._writer = writer
         self._pinging: asyncio.Task[None] | None = None
+
+    def model(self) -> str:
+        return self._run.model.name
 
     async def make(self, body: StreamBody) -> bytes:
         try:
@@ -53,7 +54,7 @@ class ApiStream(StreamedAnswer):
         return rest
 
     def fail(self, error: GatewayError) -> bytes:
-        return self._writer.fail(error)
+        return self._run.writer.fail(error)
 
     def refuse(self, error: GatewayError) -> ASGIApp:
         return _raised(error)
@@ -65,7 +66,7 @@ class ApiStream(StreamedAnswer):
         return True
 
     async def _ping(self, body: StreamBody) -> None:
-        if sign := self._writer.idle():
+        if sign := self._run.writer.idle():
             await body.write(sign)
 
     async def _stop_pinging(self) -> None:
@@ -76,7 +77,7 @@ class ApiStream(StreamedAnswer):
                 await pinging
 
 
-def whole_answer(run: AnswerRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
+def whole_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
     """All of a run's bytes as one body; what fails is raised."""
 
     async def make() -> ASGIApp:
@@ -88,7 +89,9 @@ def whole_answer(run: AnswerRun, *, headers: Mapping[str, str], content_type: st
 
         parts.append(await run.run(keep))
         run.scope.raise_error()
-        return ReplyAnswer(Reply(body=b"".join(parts), headers=headers, content_type=content_type))
+        name, model = answered_by(run.model.name)
+        shown = {**headers, name.decode(): model.decode()}
+        return ReplyAnswer(Reply(body=b"".join(parts), headers=shown, content_type=content_type))
 
     return PlainAnswer(run.scope, make, refuse=_raised)
 

@@ -8,18 +8,16 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
-from gateway.loop.api_choice import ApiChoice
+from gateway.loop.api_run import ApiRun, PreparedGeneration
 from gateway.loop.api_tools import api_toolset, asks_for_tools
-from gateway.loop.choices import AnswerRun
-from gateway.loop.generation import Generation, GenerationSettings, Generator
+from gateway.loop.attempts import Attempts
+from gateway.loop.generation import GenerationSettings, Generator
 from gateway.loop.media import prompt_length
 from gateway.loop.param_paths import tool_params
 from gateway.loop.request_settings import check_engine_parameters, settings_of
 from gateway.loop.sampling import with_defaults, with_parameters
-from gateway.loop.server_tool_loop import ServerToolLoop
 from gateway.loop.text_format import shared_format, shared_path
 from gateway.loop.unsupported import refuse
-from gateway.loop.usage import expected_tokens
 from gateway.protocols import (
     AnswerWriter,
     AsgiApp,
@@ -27,6 +25,7 @@ from gateway.protocols import (
     CountingEngine,
     GenerationRequest,
     ListedModel,
+    NewWriter,
     TokensPrompt,
     Turn,
 )
@@ -43,44 +42,37 @@ class PreparedAnswer:
 
     def __init__(
         self,
-        model: ServedModel,
-        settings: GenerationSettings,
-        first: Generation,
-        toolset: Toolset,
+        prepared: PreparedGeneration,
         ask: GenerationRequest,
         services: Services,
-        prompt_tokens: int,
+        attempts: Attempts[PreparedGeneration],
         api: str,
     ) -> None:
-        self._model = model
-        self._settings = settings
-        self._first = first
-        self._toolset = toolset
+        self._prepared = prepared
         self._ask = ask
         self._services = services
-        self._prompt_tokens = prompt_tokens
+        self._attempts = attempts
         self._api = api
 
     @property
     def model(self) -> str:
-        return self._model.name
+        return self._prepared.model.name
 
     @property
     def prompt_tokens(self) -> int:
-        return self._prompt_tokens
+        return self._prepared.prompt_tokens
 
     @property
     def available_tools(self) -> Mapping[str, AvailableTool]:
+        toolset = self._prepared.toolset
         return {
-            name: AvailableTool(
-                server_label=self._toolset.roles[name].server_label, tool=runnable.tool
-            )
-            for name, runnable in self._toolset.bound_tools.items()
+            name: AvailableTool(server_label=toolset.roles[name].server_label, tool=runnable.tool)
+            for name, runnable in toolset.bound_tools.items()
         }
 
     def stream(
         self,
-        writer: AnswerWriter,
+        writer: AnswerWriter | NewWriter,
         *,
         headers: Mapping[str, str] = {},
         content_type: str = "text/event-stream; charset=utf-8",
@@ -88,7 +80,6 @@ class PreparedAnswer:
     ) -> AsgiApp:
         return ApiStream(
             self._run(writer),
-            writer,
             headers=headers,
             content_type=content_type,
             idle_seconds=idle_seconds,
@@ -96,33 +87,30 @@ class PreparedAnswer:
 
     def whole(
         self,
-        writer: AnswerWriter,
+        writer: AnswerWriter | NewWriter,
         *,
         headers: Mapping[str, str] = {},
         content_type: str = "application/json",
     ) -> AsgiApp:
         return whole_answer(self._run(writer), headers=headers, content_type=content_type)
 
-    def _run(self, writer: AnswerWriter) -> AnswerRun:
-        services = self._services
-        generator = Generator(self._model, self._settings, services.metrics)
-        choice = ApiChoice(
-            generator,
-            self._first,
-            writer,
-            ServerToolLoop(self._toolset, services, generator),
-            max_turns=self._ask.max_turns,
-            max_uses=self._ask.max_uses,
+    def _run(self, writer: AnswerWriter | NewWriter) -> ApiRun:
+        def new_writer(prepared: PreparedGeneration) -> AnswerWriter:
+            self._prepared = prepared
+            return writer() if callable(writer) else writer
+
+        # A writer that has begun cannot begin anew for another model.
+        attempts = self._attempts if callable(writer) else None
+        return ApiRun(
+            self._ask, self._services, self._prepared, attempts, new_writer, api=self._api
         )
-        expected = expected_tokens((self._first.request,))
-        return AnswerRun(self._model, services, [choice], expected, api=self._api)
 
 
 class ApiGateway:
     """Implements `gateway.protocols.Gateway`."""
 
     def __init__(self, services: Services, api: str) -> None:
-        """`api` is the name of the API, for metrics and logs."""
+        """`api` is the name of the API, for routers, metrics and logs."""
         self._services = services
         self._api = api
 
@@ -151,12 +139,20 @@ class ApiGateway:
         return {*offered.by_type, *offered.choices}
 
     async def prepare(self, ask: GenerationRequest) -> PreparedAnswer:
-        async with self._services.loaded(ask.model):
-            return await self._prepared(ask)
-
-    async def _prepared(self, ask: GenerationRequest) -> PreparedAnswer:
         services = self._services
-        model = services.model(ask.model)
+        names = await services.candidates(
+            ask.model, api=self._api, does="generates", owner=ask.owner, size=ask.size
+        )
+
+        async def prepare(name: str | None) -> PreparedGeneration:
+            return await self._prepare(ask, services.model(name))
+
+        attempts = Attempts(names, prepare, services.metrics, hold=services.loaded)
+        async with attempts:
+            return PreparedAnswer(await attempts.begin(), ask, services, attempts, self._api)
+
+    async def _prepare(self, ask: GenerationRequest, model: ServedModel) -> PreparedGeneration:
+        services = self._services
         settings = _settings(ask, model, services)
         generator = Generator(model, settings, services.metrics)
         toolset = await api_toolset(ask, model, services)
@@ -167,7 +163,9 @@ class ApiGateway:
         if isinstance(prompt, TokensPrompt):
             countable = not prompt.media or isinstance(model.engine, CountingEngine)
             length = await prompt_length(prompt, model.engine) if countable else 0
-        return PreparedAnswer(model, settings, first, toolset, ask, services, length, self._api)
+        return PreparedGeneration(
+            model=model, settings=settings, first=first, toolset=toolset, prompt_tokens=length
+        )
 
     async def count_tokens(self, ask: GenerationRequest) -> int:
         async with self._services.loaded(ask.model):

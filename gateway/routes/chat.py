@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import post
 from litestar.types import ASGIApp
 
 from gateway.chat.plan import make_chat_plan
-from gateway.chat.run import prepare_chat
+from gateway.chat.run import ChatRun, PreparedChat, prepare_chat
+from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, whole_choices
 from gateway.routes.loading import loaded
@@ -24,13 +27,29 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     decoded = decode_chat_request(body)
     take_rank(request, decoded)
     note_unknown(request, "/v1/chat/completions", decoded.unknown)
-    async with loaded(request, decoded.model):
+    owner = owner_of(request)
+
+    async def prepare(model: str | None) -> PreparedChat:
         plan = await make_chat_plan(
             decoded,
             services,
             size=len(body),
-            owner=owner_of(request),
+            owner=owner,
             trace_headers=trace_headers(request),
+            model_name=model,
         )
-        run = await prepare_chat(plan, services)
-    return ChunkStream(run) if plan.style.stream else whole_choices(run)
+        return await prepare_chat(plan, services)
+
+    names = await services.candidates(
+        decoded.model, api="chat", does="generates", owner=owner, size=len(body)
+    )
+    attempts = Attempts(
+        names,
+        prepare,
+        services.metrics,
+        hold=services.loaded,
+        hold_first=partial(loaded, request),
+    )
+    async with attempts:
+        run = ChatRun(await attempts.begin(), services, attempts)
+    return ChunkStream(run) if decoded.stream else whole_choices(run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError
@@ -18,9 +20,12 @@ class ChunkStream(StreamedAnswer):
     What fails before the first chunk is an HTTP status; later, a chunk with the error.
     """
 
-    def __init__(self, run: ChoicesRun) -> None:
+    def __init__(self, run: ChoicesRun[Any]) -> None:
         super().__init__(run.scope, run.services)
         self._run = run
+
+    def model(self) -> str:
+        return self._run.model.name
 
     async def make(self, body: StreamBody) -> bytes:
         rest = await self._run.run(body.write)
@@ -31,13 +36,13 @@ class ChunkStream(StreamedAnswer):
         return b"data: %b\n\n" % error_body(error) + SSE_DONE
 
 
-def whole_choices(run: ChoicesRun) -> PlainAnswer:
+def whole_choices(run: ChoicesRun[Any]) -> PlainAnswer:
     """A run's whole answer as one JSON body."""
 
     async def make() -> ASGIApp:
         await run.run(_nothing_to_send)
         run.scope.raise_error()
-        return json_answer(run.answer())
+        return json_answer(run.answer(), model=run.model.name)
 
     return PlainAnswer(run.scope, make)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.completions.run import prepare_completion
+from gateway.completions.run import CompletionRun, PreparedCompletion, prepare_completion
+from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, whole_choices
 from gateway.routes.loading import loaded
@@ -23,12 +26,28 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     decoded = decode_completion_request(body)
     take_rank(request, decoded)
     note_unknown(request, "/v1/completions", decoded.unknown)
-    async with loaded(request, decoded.model):
-        run = await prepare_completion(
+    owner = owner_of(request)
+
+    async def prepare(model: str | None) -> PreparedCompletion:
+        return await prepare_completion(
             decoded,
             services,
             size=len(body),
-            owner=owner_of(request),
+            owner=owner,
             trace_headers=trace_headers(request),
+            model_name=model,
         )
+
+    names = await services.candidates(
+        decoded.model, api="completions", does="generates", owner=owner, size=len(body)
+    )
+    attempts = Attempts(
+        names,
+        prepare,
+        services.metrics,
+        hold=services.loaded,
+        hold_first=partial(loaded, request),
+    )
+    async with attempts:
+        run = CompletionRun(decoded, services, await attempts.begin(), attempts)
     return ChunkStream(run) if decoded.stream else whole_choices(run)

@@ -13,6 +13,7 @@ EXPOSED = (
     "openai-processing-ms",
     "openai-version",
     "retry-after",
+    "x-litegate-model",
     *(
         f"x-ratelimit-{what}-{kind}"
         for what in ("limit", "remaining", "reset")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.embeddings.answer import prepare_embeddings
-from gateway.routes.answers import PlainAnswer, json_answer
+from gateway.embeddings.answer import EmbeddingRun, prepare_embeddings
+from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.pooled import pooled_answer
+from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.wire.embeddings import decode_embeddings_request
@@ -24,14 +27,26 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
         body, max_inputs=services.config.server.max_embedding_inputs
     )
     note_unknown(request, "/v1/embeddings", decoded.unknown)
-    async with loaded(request, decoded.model, "embeds"):
-        run = await prepare_embeddings(
-            decoded, services, size=len(body), trace_headers=trace_headers(request)
+
+    async def prepare(model: str | None) -> EmbeddingRun:
+        return await prepare_embeddings(
+            decoded,
+            services,
+            size=len(body),
+            trace_headers=trace_headers(request),
+            model_name=model,
         )
 
-    async def make() -> ASGIApp:
-        made = await run.run()
-        run.scope.raise_error()
-        return json_answer(made)
-
-    return PlainAnswer(run.scope, make)
+    names = await services.candidates(
+        decoded.model, api="embeddings", does="embeds", owner=owner_of(request), size=len(body)
+    )
+    return await pooled_answer(
+        Attempts(
+            names,
+            prepare,
+            services.metrics,
+            hold=partial(services.loaded, does="embeds"),
+            hold_first=partial(loaded, request, does="embeds"),
+        ),
+        EmbeddingRun.run,
+    )

@@ -82,7 +82,7 @@ def final_response(
     async def make() -> ASGIApp:
         response = await run.run(_discard)
         run.scope.raise_error()
-        return json_answer(response if shown is None else shown(response))
+        return json_answer(response if shown is None else shown(response), model=run.model.name)
 
     return PlainAnswer(run.scope, make)
 

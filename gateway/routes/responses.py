@@ -18,6 +18,7 @@ from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensP
 from gateway.responses.compaction import compacted, plan_compaction
 from gateway.responses.plan import make_plan
 from gateway.responses.rerun import body_to_keep
+from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
@@ -44,17 +45,21 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     decoded = decode_response_request(body)
     take_rank(request, decoded)
     note_unknown(request, "/v1/responses", decoded.unknown)
-    async with loaded(request, decoded.model):
-        plan = await make_plan(
-            decoded,
-            services,
-            size=len(body),
-            owner=owner_of(request),
-            trace_headers=trace_headers(request),
-        )
-        plan.body = body_to_keep(plan, decoded, body, services)
-        run = ResponseRun(plan, services, quiet=not (plan.stream or plan.background))
-        await run.prepare()
+
+    def keep_body(run: ResponseRun) -> None:
+        run.plan.body = body_to_keep(run.plan, decoded, body, services)
+
+    run = await prepare_run(
+        decoded,
+        services,
+        size=len(body),
+        owner=owner_of(request),
+        trace_headers=trace_headers(request),
+        quiet=not (decoded.stream or decoded.background),
+        prepare=keep_body,
+        hold_first=partial(loaded, request),
+    )
+    plan = run.plan
     if not plan.background:
         return EventStream(run) if plan.stream else final_response(run)
     assert services.background is not None, (

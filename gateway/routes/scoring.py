@@ -7,14 +7,21 @@ from functools import partial
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.routes.answers import PlainAnswer, json_answer
+from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.pooled import pooled_answer
+from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.runtime.services import Services
-from gateway.scoring.answer import prepare_rerank, prepare_scores, reranked, score_list
+from gateway.scoring.answer import (
+    ScoringRun,
+    prepare_rerank,
+    prepare_scores,
+    reranked,
+    score_list,
+)
 from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_score_request
 
 
@@ -22,34 +29,60 @@ from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_sc
 async def create_rerank(request: HttpRequest) -> ASGIApp:
     """Order documents by relevance. The paths are vLLM's; Cohere's SDK uses `/v2/rerank`."""
     services = services_of(request)
-    decoded = decode_rerank_request(await read_body(request), _limits(services))
+    body = await read_body(request)
+    decoded = decode_rerank_request(body, _limits(services))
     note_unknown(request, "/v1/rerank", decoded.unknown)
-    async with loaded(request, decoded.model, "reranks"):
-        run = prepare_rerank(decoded, services, trace_headers=trace_headers(request))
 
-    async def make() -> ASGIApp:
-        made = await run.answer(partial(reranked, decoded, run.model.name))
-        run.scope.raise_error()
-        return json_answer(made)
+    async def prepare(model: str | None) -> ScoringRun:
+        headers = trace_headers(request)
+        return prepare_rerank(decoded, services, trace_headers=headers, model_name=model)
 
-    return PlainAnswer(run.scope, make)
+    async def make(run: ScoringRun) -> object:
+        return await run.answer(partial(reranked, decoded, run.model.name))
+
+    names = await services.candidates(
+        decoded.model, api="rerank", does="reranks", owner=owner_of(request), size=len(body)
+    )
+    return await pooled_answer(
+        Attempts(
+            names,
+            prepare,
+            services.metrics,
+            hold=partial(services.loaded, does="reranks"),
+            hold_first=partial(loaded, request, does="reranks"),
+        ),
+        make,
+    )
 
 
 @post(["/v1/score", "/score"], status_code=200)
 async def create_scores(request: HttpRequest) -> ASGIApp:
     """Score pairs of texts, as vLLM does."""
     services = services_of(request)
-    decoded = decode_score_request(await read_body(request), _limits(services))
+    body = await read_body(request)
+    decoded = decode_score_request(body, _limits(services))
     note_unknown(request, "/v1/score", decoded.unknown)
-    async with loaded(request, decoded.model, "reranks"):
-        run = prepare_scores(decoded, services, trace_headers=trace_headers(request))
 
-    async def make() -> ASGIApp:
-        made = await run.answer(partial(score_list, run.model.name))
-        run.scope.raise_error()
-        return json_answer(made)
+    async def prepare(model: str | None) -> ScoringRun:
+        headers = trace_headers(request)
+        return prepare_scores(decoded, services, trace_headers=headers, model_name=model)
 
-    return PlainAnswer(run.scope, make)
+    async def make(run: ScoringRun) -> object:
+        return await run.answer(partial(score_list, run.model.name))
+
+    names = await services.candidates(
+        decoded.model, api="score", does="reranks", owner=owner_of(request), size=len(body)
+    )
+    return await pooled_answer(
+        Attempts(
+            names,
+            prepare,
+            services.metrics,
+            hold=partial(services.loaded, does="reranks"),
+            hold_first=partial(loaded, request, does="reranks"),
+        ),
+        make,
+    )
 
 
 def _limits(services: Services) -> ScoringLimits:

@@ -13,7 +13,7 @@ from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
-from gateway.routes.answers import SSE_HEADERS, direct, error_answer, while_connected
+from gateway.routes.answers import SSE_HEADERS, answered_by, direct, error_answer, while_connected
 from gateway.routes.silence import Silence
 from gateway.runtime.services import Services
 from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
@@ -25,7 +25,10 @@ class StreamBody:
 
     __slots__ = ("_beginning", "_headers", "_send", "_send_head", "_write_chunk", "silence")
 
-    def __init__(self, send_head: Send, send: Send, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, send_head: Send, send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]
+    ) -> None:
+        """`headers` are asked for when the head is sent."""
         self.silence = Silence()
         self._send_head = send_head
         self._send = send
@@ -81,7 +84,7 @@ class StreamBody:
 
     async def _start(self) -> None:
         await self._send_head(
-            {"type": "http.response.start", "status": 200, "headers": [*self._headers]}
+            {"type": "http.response.start", "status": 200, "headers": [*self._headers()]}
         )
 
 
@@ -101,6 +104,15 @@ class StreamedAnswer(ABC):
         self._services = services
         self._headers = headers
         self._idle_seconds = idle_seconds
+
+    def headers(self) -> Iterable[tuple[bytes, bytes]]:
+        """The headers of the answer, with the model that answers."""
+        model = self.model()
+        return self._headers if model is None else (*self._headers, answered_by(model))
+
+    def model(self) -> str | None:
+        """The model that answers, when something is sent; None if no model is known."""
+        return None
 
     @abstractmethod
     async def make(self, body: StreamBody) -> bytes:
@@ -129,7 +141,7 @@ class StreamedAnswer(ABC):
             metrics.stream_closed()
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = StreamBody(send, direct(scope, send), self._headers)
+        body = StreamBody(send, direct(scope, send), self.headers)
         seconds = self._idle_seconds
         if seconds is None:
             seconds = self._services.config.server.ping_interval
@@ -151,6 +163,9 @@ class EventStream(StreamedAnswer):
         super().__init__(run.scope, run.services)
         self._run = run
 
+    def model(self) -> str:
+        return self._run.model.name
+
     async def make(self, body: StreamBody) -> bytes:
         last, write = SSE_DONE, body.write
 
@@ -165,4 +180,6 @@ class EventStream(StreamedAnswer):
             return write(frames)
 
         await self._run.run_framed(write_ready)
+        if self._run.refused:
+            self._run.scope.raise_error()
         return last

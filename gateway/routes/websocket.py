@@ -21,8 +21,7 @@ from gateway.errors import (
 )
 from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
-from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
+from gateway.responses.routed import prepare_run
 from gateway.routes.answers import JSON, note_error
 from gateway.routes.state import services_in
 from gateway.runtime.callers import Caller, called_by
@@ -223,13 +222,9 @@ class _Connection:
                 param="background",
             )
         self._services.unknown_parameters.report("/v1/responses", request.unknown)
-        services = self._services
-        async with services.loaded(request.model):
-            plan = await make_plan(
-                request, services, size=len(data), owner=self._owner, unstored=lane.latest
-            )
-            run = ResponseRun(plan, services)
-            await run.prepare()
+        run = await prepare_run(
+            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
+        )
 
         async def write(events: Sequence[Event]) -> None:
             for event in events:
@@ -237,9 +232,12 @@ class _Connection:
 
         try:
             response = await run.run(write)
+            if run.refused:
+                run.scope.raise_error()
         finally:
             run.scope.abandon()
         self._bytes.give_back(lane.forget())
+        plan = run.plan
         if not plan.store and response.status in ("completed", "incomplete"):
             self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 

@@ -23,7 +23,9 @@ from gateway.protocols import (
     Api,
     ConversationBounds,
     EmbeddingEngine,
+    ModelLoad,
     ResponseStore,
+    RoutingRequest,
     ScoringEngine,
     StoredResponse,
 )
@@ -34,6 +36,7 @@ from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
 from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slots import Does, ModelSlot, ModelSlots
+from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.unknown_parameters import UnknownParameters
@@ -103,6 +106,7 @@ class Services:
         media: MediaReader | None = None,
         limiter: Limiter | None = None,
         documents: FileReader | None = None,
+        routing: Routing | None = None,
     ) -> None:
         """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
         keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
@@ -126,6 +130,7 @@ class Services:
         self.apis = apis
         self.media = media
         self.documents = documents
+        self.routing = routing or Routing(Routes({}))
         self.conversation_bounds = ConversationBounds(
             config.server.max_conversation_items, config.server.max_conversation_bytes
         )
@@ -235,6 +240,47 @@ class Services:
         others = [alias for alias, target in self.aliases.items() if target == own]
         return names_model(principal, own, *others)
 
+    async def candidates(
+        self, name: str | None, *, api: str, does: Does, owner: str | None, size: int
+    ) -> Sequence[str | None]:
+        """The models that may answer a request which names the model `name`, in order of trial: names of models and
+        adapters, loaded or not; or just `name` if nothing routes it. `api`, `owner` and `size` are those of
+        `RoutingRequest`.
+        """
+        if not self.routing.concerns(name):
+            return (name,)
+        able = self._names(does)
+        chosen = await self.routing.choose(
+            RoutingRequest(
+                api=api,
+                model=name,
+                owner=owner,
+                size=size,
+                models=[
+                    _load(each, slot)
+                    for each in able
+                    if (slot := self.slots.find(each)) is not None
+                ],
+            )
+        )
+        if chosen is None:
+            return (name,)
+        own = dict.fromkeys(self.aliases.get(each, each) for each in chosen)
+        found = [each for each in own if each in able]
+        if found:
+            return found
+        # Models of another kind, or that could not be loaded: the error says so.
+        usable = [each for each in own if self.slots.find(each) is not None and self.may_use(each)]
+        return usable[:1] or (name,)
+
+    def _target(self, name: str) -> str:
+        """For a route, the first of its models that the principal may use; otherwise `name`."""
+        for target in self.routing.routes.targets(name):
+            own = self.aliases.get(target, target)
+            if self.slots.find(own) is not None and self.may_use(own):
+                return own
+        return name
+
     def _names(self, does: Does | None) -> list[str]:
         """Names of all models, loaded or not, that may do what is asked, and that the principal may use."""
         return [
@@ -252,6 +298,7 @@ class Services:
             names = self._names(does)
             slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
             return next(iter(slots.values())) if len(slots) == 1 else None
+        name = self._target(name)
         return self.slots.find(name) if self.may_use(name) else None
 
     def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
@@ -280,8 +327,9 @@ class Services:
             raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
 
     def known_model(self, name: str) -> ServedModel:
-        """The model with that name or alias. Raises `ModelNotFound`, also if the current request's principal may not use it, or
-        `EngineUnavailable` for one that is not loaded."""
+        """The model with that name or alias; for a route, the first of its models. Raises `ModelNotFound`, also if the
+        current request's principal may not use it, or `EngineUnavailable` for one that is not loaded."""
+        name = self._target(name)
         if not self.may_use(name):
             names = ", ".join(self._names(None)) or "none"
             raise ModelNotFound(
@@ -349,3 +397,14 @@ class Loaded:
         slot, self._slot = self._slot, None
         if slot is not None:
             slot.release()
+
+
+def _load(name: str, slot: ModelSlot) -> ModelLoad:
+    queue, config = slot.admission, slot.config
+    return ModelLoad(
+        name=name,
+        running=queue.running,
+        waiting=queue.waiting,
+        max_running=config.max_running,
+        max_waiting=config.max_waiting,
+    )

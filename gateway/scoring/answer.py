@@ -83,12 +83,17 @@ def _check(result: ScoreResult, wanted: int) -> None:
 
 
 def prepare_rerank(
-    request: RerankRequest, services: Services, *, trace_headers: Mapping[str, str] | None = None
+    request: RerankRequest,
+    services: Services,
+    *,
+    trace_headers: Mapping[str, str] | None = None,
+    model_name: str | None = None,
 ) -> ScoringRun:
-    """Decide everything about an answer: raises what a client must be told by HTTP status."""
+    """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises
+    what a client must be told by HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
     places = _Places(("query", "documents"), (False, True), one_query=True)
-    return _prepare(request, pairs, services, places, trace_headers, api="rerank")
+    return _prepare(request, pairs, services, places, trace_headers, model_name, api="rerank")
 
 
 def prepare_scores(
@@ -96,6 +101,7 @@ def prepare_scores(
     services: Services,
     *,
     trace_headers: Mapping[str, str] | None = None,
+    model_name: str | None = None,
 ) -> ScoringRun:
     """Like `prepare_rerank`, for the score API."""
     queries, documents = request.queries, request.documents
@@ -104,7 +110,7 @@ def prepare_scores(
 
     pairs = list(zip(queries, documents, strict=True))
     places = _Places(request.names, request.several, one_query=len(request.queries) == 1)
-    return _prepare(request, pairs, services, places, trace_headers, api="score")
+    return _prepare(request, pairs, services, places, trace_headers, model_name, api="score")
 
 
 class _Places:
@@ -145,10 +151,11 @@ def _prepare(
     services: Services,
     rename: Callable[[ParamPath], ParamPath],
     trace_headers: Mapping[str, str] | None,
+    model_name: str | None,
     *,
     api: str,
 ) -> ScoringRun:
-    model, engine = services.scoring_model(request.model)
+    model, engine = services.scoring_model(model_name or request.model)
     _check_truncation(request, engine.scoring, model.name)
     asked = ScoreRequest(
         request_id=new_id("score_"),

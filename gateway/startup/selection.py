@@ -14,6 +14,7 @@ from gateway.hookspecs import (
     Offer,
     OpenApiPlugin,
     OpenResource,
+    OpenRouter,
     OpenStore,
     OpenTool,
 )
@@ -34,6 +35,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     apis: list[tuple[Offer[OpenApiPlugin], Struct]]
     resources: list[tuple[Offer[OpenResource], Struct]]
     """The resources that the tools and APIs need, each once."""
+    routers: list[tuple[Offer[OpenRouter], Struct]] = []
 
 
 def select(config: Config, plugins: PluginSet) -> Selection:
@@ -46,6 +48,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
             store=resolve_store(config, plugins),
             apis=resolve_apis(config, plugins),
             resources=resolve_resources(config, plugins),
+            routers=[resolve_router(name, config, plugins) for name in config.routers],
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
@@ -56,6 +59,15 @@ def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[O
     where = dotted(("tools", name))
     offer = plugins.tool(name, where)
     return offer, plugins.decode_config(offer, config.tools[name], where)
+
+
+def resolve_router(
+    name: str, config: Config, plugins: PluginSet
+) -> tuple[Offer[OpenRouter], Struct]:
+    """The router selected by `[routers.<name>]`, with its config."""
+    where = dotted(("routers", name))
+    offer = plugins.router(name, where)
+    return offer, plugins.decode_config(offer, config.routers[name], where)
 
 
 def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore], Struct] | None:

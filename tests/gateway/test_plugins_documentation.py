@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import httpx
+import msgspec
 import pytest
 
 import gateway.testing
@@ -20,6 +21,7 @@ from gateway.protocols import (
     EngineRequest,
     ModelInfo,
     ParserContext,
+    RoutingRequest,
     SessionContext,
     StoredResponse,
     ToolCall,
@@ -91,7 +93,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store", "api", "resource",
+        "engine", "renderer", "parser", "tool", "store", "api", "resource", "router",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -119,6 +121,17 @@ async def test_the_tool_works(plugins: PluginSet) -> None:
         [tool] = await server.tools()
         rolled = {(await session.call(ToolCall(tool.definition.name))).text for _ in range(100)}
         assert rolled == {"1", "2"}
+
+
+async def test_the_router_works(plugins: PluginSet) -> None:
+    offer = plugins.router("long_prompts")
+    table = {"small": "s", "large": "l", "bytes": 10}
+    config = plugins.decode_config(offer, table, "routers.long_prompts")
+    asked = RoutingRequest(api="chat", model="auto", owner=None, size=5, models=[])
+    async with offer.make(config) as router:
+        assert await router.candidates(asked) == ["s", "l"]
+        assert await router.candidates(msgspec.structs.replace(asked, size=11)) == ["l"]
+        assert await router.candidates(msgspec.structs.replace(asked, model="s")) is None
 
 
 async def test_the_store_works(plugins: PluginSet, tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ class EventWriter:
         self.out: EventList = []
         """The events of this step."""
 
+    def go_on(self, number: int) -> None:
+        """Give the next event the sequence number `number`."""
+        self.next = itertools.count(number).__next__
+
     def begin_step(self) -> EventList:
         """Begin a step. Returns the list to which its events will be appended."""
         self.out = []

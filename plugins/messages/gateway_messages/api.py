@@ -59,13 +59,15 @@ class MessagesApi:
         with request_params(decoded, wanted):
             answer = await request.gateway.prepare(wanted.ask)
         headers = {"request-id": request.id}
-        message = _begun(answer)
+
+        def new_writer() -> MessageAssembler:
+            message = _begun(answer)
+            writer = EventWriter(message, request.id) if decoded.stream else MessageWriter(message)
+            return _assembler(writer, decoded, wanted, answer, request)
+
         if decoded.stream:
-            events = EventWriter(message, request.id)
-            writer = _assembler(events, decoded, wanted, answer, request)
-            return answer.stream(writer, headers=headers, idle_seconds=self._idle_seconds)
-        writer = _assembler(MessageWriter(message), decoded, wanted, answer, request)
-        return answer.whole(writer, headers=headers)
+            return answer.stream(new_writer, headers=headers, idle_seconds=self._idle_seconds)
+        return answer.whole(new_writer, headers=headers)
 
     async def _count(self, request: RouteRequest) -> Reply:
         decoded, wanted = await self._read(request, counts=True)

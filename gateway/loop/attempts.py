@@ -1,0 +1,127 @@
+"""Attempts: a request is tried with one model after the other until one answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeAlias, TypeVar
+
+from gateway.errors import GatewayError, InvalidRequest, ServerShuttingDown, StoreUnavailable
+from gateway.metrics import Metrics
+
+logger = logging.getLogger("gateway.loop.attempts")
+
+PlanT = TypeVar("PlanT")
+Hold: TypeAlias = Callable[[str | None], AbstractAsyncContextManager[object]]
+
+_OF_THE_MODEL = ("context_length_exceeded", "invalid_encrypted_content")
+"""Codes of invalid requests that another model may accept."""
+
+
+class Attempts(Generic[PlanT]):
+    """The models that may answer one request, in order of trial, and what plans the request for each.
+
+    An error moves on to the next model if that may help: the model is unavailable or failed, its queue is full, or the
+    prompt is too long for it. Any other error is the request's own, and is raised.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str | None],
+        plan: Callable[[str | None], Awaitable[PlanT]],
+        metrics: Metrics,
+        *,
+        hold: Hold,
+        hold_first: Hold | None = None,
+    ) -> None:
+        """`names` is not empty. `plan` plans the request for the model of that name; it may raise `GatewayError`. `hold`
+        is a context in which that model is loaded; `hold_first` replaces it until this context is left."""
+        self._left = list(names)
+        self._plan_by = plan
+        self._hold = hold
+        self._hold_now = hold_first or hold
+        self._held: AbstractAsyncContextManager[object] | None = None
+        """The context of the model of the last plan."""
+        self._metrics = metrics
+        self._reason: Exception | None = None
+        """The last error that moved on to another model."""
+        self._tried: str | None = None
+
+    async def __aenter__(self) -> Attempts[PlanT]:
+        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._hold_now = self._hold
+        await self.release()
+
+    async def release(self) -> None:
+        """Let the model of the last plan be unloaded when it is idle."""
+        held, self._held = self._held, None
+        if held is not None:
+            await held.__aexit__(None, None, None)
+
+    async def _plan(self, name: str | None) -> PlanT:
+        await self.release()
+        held = self._hold_now(name)
+        await held.__aenter__()
+        self._held = held
+        return await self._plan_by(name)
+
+    @property
+    def more(self) -> bool:
+        """Whether another model is left."""
+        return bool(self._left)
+
+    def check(self, error: Exception) -> None:
+        """Raise `error` if no model is left, or if another would not help."""
+        if not self._left or (self._reason is None and not _may_differ(error)):
+            raise error
+
+    async def begin(self) -> PlanT:
+        """Plan the request for the first model that accepts it."""
+        self._tried = self._left.pop(0)
+        try:
+            return await self._plan(self._tried)
+        except GatewayError as error:
+            return await self.after(error)
+
+    async def after(self, error: Exception) -> PlanT:
+        """Plan the request for the next model, since the last one has failed with `error`, before any output.
+
+        Raises the error if no model is left or if another would not help.
+        """
+        while True:
+            if not _may_differ(error):
+                if self._reason is None:
+                    raise error
+                # The request was valid for an earlier model: that one's failure is the answer.
+                error = self._reason
+            self._reason = error
+            if not self._left:
+                raise error
+            failed, self._tried = self._tried, self._left.pop(0)
+            logger.warning(
+                "the model %s did not answer, trying %s: %s",
+                failed,
+                self._tried,
+                error,
+                exc_info=None if isinstance(error, GatewayError) else error,
+            )
+            self._metrics.fell_back(failed or "", self._tried or "")
+            try:
+                return await self._plan(self._tried)
+            except GatewayError as failure:
+                error = failure
+
+
+def _may_differ(error: Exception) -> bool:
+    """Whether another model may succeed where one has failed with `error`."""
+    if isinstance(error, ServerShuttingDown | StoreUnavailable):
+        return False
+    if isinstance(error, InvalidRequest):
+        return error.code in _OF_THE_MODEL
+    if isinstance(error, GatewayError):
+        return error.status >= 500 or error.status == 429
+    return True  # a defect of the model's engine, renderer or format

@@ -1,0 +1,77 @@
+"""Routing: the models that may answer a request, in order of trial."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+
+from gateway.config import RouteConfig
+from gateway.protocols import Router, RoutingRequest
+
+
+class Routes:
+    """The routes of the configuration. Implements `gateway.protocols.Router`."""
+
+    def __init__(
+        self, routes: Mapping[str, RouteConfig], *, source: random.Random | None = None
+    ) -> None:
+        """`source` draws the order of models with weights."""
+        self._routes = routes
+        self._random = source or random.Random()  # noqa: S311 (shares of requests, no secret)
+
+    def __contains__(self, name: str | None) -> bool:
+        return name in self._routes
+
+    def __bool__(self) -> bool:
+        return bool(self._routes)
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._routes.keys()
+
+    def targets(self, name: str) -> Sequence[str]:
+        """The models of a route as they are configured; empty if there is no such route."""
+        route = self._routes.get(name)
+        return () if route is None else route.models
+
+    async def candidates(self, request: RoutingRequest) -> Sequence[str] | None:
+        route = self._routes.get(request.model or "")
+        if route is None:
+            return None
+        order = self._order(route)
+        if route.fallback:
+            return order
+        able = {model.name for model in request.models}
+        return [name for name in order if name in able][:1]
+
+    def _order(self, route: RouteConfig) -> Sequence[str]:
+        if route.weights is None:
+            return route.models
+        # A weighted order without repetition (Efraimidis and Spirakis, 2006).
+        keys = {
+            name: self._random.random() ** (1 / weight) if weight else -1.0
+            for name, weight in zip(route.models, route.weights, strict=True)
+        }
+        return sorted(route.models, key=lambda name: -keys[name])
+
+
+class Routing:
+    """The routers of a gateway, and its routes."""
+
+    def __init__(self, routes: Routes, routers: Sequence[Router] = ()) -> None:
+        self.routes = routes
+        self.routers = (*routers, routes)
+        """All of them, in the order in which they are asked."""
+        self._asks_all = bool(routers)
+
+    def concerns(self, name: str | None) -> bool:
+        """Whether a request for that model has to be routed."""
+        return self._asks_all or name in self.routes
+
+    async def choose(self, request: RoutingRequest) -> Sequence[str] | None:
+        """The names of the first router that has an answer; None if the request goes to the model that it names."""
+        for router in self.routers:
+            names = await router.candidates(request)
+            if names is not None:
+                return names
+        return None
