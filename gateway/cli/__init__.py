@@ -9,7 +9,19 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from gateway.cli import cache, chat, doctor, install, key, models, new, plugins, serve
+from gateway.cli import (
+    cache,
+    chat,
+    completion,
+    config,
+    doctor,
+    install,
+    key,
+    models,
+    new,
+    plugins,
+    serve,
+)
 from gateway.errors import ConfigurationError
 
 EPILOG = """\
@@ -64,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         help="show the versions of the gateway and its plugins",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, chat, models, cache, plugins, install, doctor, new, key):
+    for module in (serve, chat, models, cache, config, plugins, install, doctor, new, key):
         module.add_to(commands)
+    completion.add_to(commands, _parser)
     return parser

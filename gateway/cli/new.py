@@ -27,7 +27,7 @@ def add_to(commands: Commands) -> None:
         help="write the skeleton of a plugin",
         description="Write a small plugin that works, with tests that pass, into the folder ./gateway_NAME.",
     )
-    parser.add_argument("kind", choices=SKELETONS, help="what the plugin offers")
+    parser.add_argument("kind", choices=tuple(SKELETONS), help="what the plugin offers")
     parser.add_argument(
         "name", metavar="NAME", help="its name in gateway.toml: small letters, digits and _"
     )

@@ -2,7 +2,7 @@
 
 from gateway.config.hosts import AllowedHosts
 from gateway.config.keys_file import read_keys
-from gateway.config.loading import load_config, model_name
+from gateway.config.loading import Setting, list_settings, load_config, model_name
 from gateway.config.structs import (
     ApiKey,
     Config,
@@ -34,6 +34,8 @@ __all__ = [
     "SamplingDefaults",
     "SchemaLimits",
     "ServerConfig",
+    "Setting",
+    "list_settings",
     "load_config",
     "model_name",
     "read_keys",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,12 +62,29 @@ def load_config(
     `default_store` is the store if no setting names one. Its default is `sqlite` with a file, if that store's package is
     installed and not disabled, and otherwise `memory`.
     """
-    environ = {} if environ is None else environ
+    return _layers(path, environ or {}, server or {}, models, engine).decode(default_store)
+
+
+def list_settings(path: Path | None, environ: Mapping[str, str]) -> list[Setting]:
+    """The settings that differ from the defaults, with their sources, in the order of the file. Raises
+    `ConfigurationError` as `load_config` does."""
+    layers = _layers(path, environ, {}, (), None)
+    layers.decode(None)
+    return list(layers.settings())
+
+
+def _layers(
+    path: Path | None,
+    environ: Mapping[str, str],
+    server: Mapping[str, Any],
+    models: Sequence[str],
+    engine: str | None,
+) -> _Layers:
     layers = _Layers(_file(path, environ))
     layers.serve_only(models, engine)
     layers.set_environment(environ, only=bool(models))
-    layers.set_command_line(server or {}, engine)
-    return layers.decode(default_store)
+    layers.set_command_line(server, engine)
+    return layers
 
 
 def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -76,6 +93,16 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     if named := environ.get("GATEWAY_CONFIG"):
         return Path(named)
     return DEFAULT_FILE if DEFAULT_FILE.exists() else None
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the configuration."""
+
+    path: KeyPath
+    value: Any
+    """Plain: a number, a text, a list or, for a table without keys, `{}`."""
+    source: str
+    """A file and line, an environment variable, or the command line."""
 
 
 class _Layers:
@@ -112,6 +139,18 @@ class _Layers:
         line = line_of(self.text, error.path)
         place = f"{self.file} line {line}" if line else str(self.file)
         return ConfigurationError(f"{place}: {error}")
+
+    def settings(self) -> Iterator[Setting]:
+        """All settings with their sources."""
+        for path, value in _leaves(self.tables, ()):
+            yield Setting(path=path, value=value, source=self._source(path))
+
+    def _source(self, path: KeyPath) -> str:
+        for length in range(len(path), 0, -1):
+            if origin := self.origins.get(path[:length]):
+                return origin
+        line = line_of(self.text, path)
+        return f"{self.file} line {line}" if line else str(self.file)
 
     def serve_only(self, models: Sequence[str], engine: str | None) -> None:
         configured = self.tables.setdefault("models", {})
@@ -359,6 +398,14 @@ def _check_routes(routes: Mapping[str, RouteConfig], models: Mapping[str, ModelC
             if owners[target] in known:
                 raise TableError(where, f"{target!r} is another name of a model before it")
             known.add(owners[target])
+
+
+def _leaves(table: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def _refuse_nan(table: Any, path: KeyPath) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
 from pathlib import Path
 
 import msgspec
@@ -23,6 +20,7 @@ from gateway.config import (
     ServerConfig,
     load_config,
 )
+from gateway.config.descriptions import descriptions
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 SECTIONS: dict[str, type[msgspec.Struct]] = {
@@ -38,19 +36,6 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Each field's docstring, on one line."""
-    [node] = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
-    assert isinstance(node, ast.ClassDef)
-    found: dict[str, str] = {}
-    for statement, following in zip(node.body, node.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
-            assert isinstance(statement.target, ast.Name)
-            assert isinstance(following.value, ast.Constant)
-            found[statement.target.id] = " ".join(str(following.value.value).split())
-    return found
-
-
 def default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
@@ -63,7 +48,7 @@ def default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def rows(struct: type[msgspec.Struct]) -> list[str]:
-    described = meanings(struct)
+    described = descriptions(struct)
     return [
         f"| `{field.name}` | {default(field)} | {described[field.name]} |"
         for field in msgspec.structs.fields(struct)
