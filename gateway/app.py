@@ -44,6 +44,7 @@ from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
+from gateway.routes.api_description import openapi
 from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, keep_apis
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
@@ -235,7 +236,7 @@ def _app(
         create_completion, create_embeddings, create_rerank, create_scores, tokenize, detokenize,
         list_models, retrieve_model, change_model, delete_model,
         load_lora_adapter, unload_lora_adapter,
-        health, ready,
+        health, ready, openapi,
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)

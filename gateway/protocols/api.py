@@ -313,6 +313,10 @@ class Route(Struct, frozen=True, kw_only=True):
     public: bool = False
     """Whether the route needs no API key, as a page that asks its reader for one. Only for GET, on a path without
     parameters; the request has no owner then, even if a key is sent."""
+    takes: Any = None
+    """The type of its body, for `/openapi.json`: any that msgspec describes. The docstring of `handle` is its text there."""
+    answers: Any = None
+    """The type of its JSON answer, for `/openapi.json`."""
 
 
 class Api(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from litestar import Litestar
@@ -118,6 +118,12 @@ class ApiRoutes:
                     _handler(entry)
                 )
             )
+
+    def routes(self) -> Iterator[tuple[str, Route]]:
+        """All routes that have a path of their own, each with the name of its API."""
+        for entry in self._entries:
+            if entry.route.header is None:
+                yield entry.api.name, entry.route
 
     def public_paths(self) -> Collection[str]:
         """The paths that need no API key. Raises `ConfigurationError` if a path has a route that does."""

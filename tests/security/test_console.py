@@ -164,3 +164,19 @@ def test_the_documents_of_the_page_are_not_json_of_the_api(keyed: str) -> None:
     answer = httpx.get(keyed, headers={"accept": "application/json, text/plain, */*"})
     assert answer.status_code == 404
     json.loads(answer.content)
+
+
+def test_the_description_of_the_api_needs_a_key_and_names_nothing_of_the_configuration(
+    keyed: str,
+) -> None:
+    assert httpx.get(f"{keyed}/openapi.json").status_code == 401
+    answer = httpx.get(f"{keyed}/openapi.json", headers={"authorization": "Bearer key-ada"})
+    assert answer.headers["content-type"] == "application/json"
+    described = answer.json()
+    assert hash_key("key-ada") not in answer.text
+    assert '"m"' not in answer.text
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            assert method in ("get", "post", "put", "patch", "delete")
+            if path not in ("/health", "/ready", "/metrics"):
+                assert operation["security"] == [{"bearer": []}], path

@@ -33,7 +33,10 @@ class ConsoleApi:
     def __init__(self, files: Mapping[str, StaticFile]) -> None:
         page = files[PAGE]
         self.routes: Sequence[Route] = (
-            Route(method="GET", path="/", handle=_handler(page, for_browsers=True), public=True),
+            *(
+                Route(method="GET", path=path, handle=_handler(page, browsers_at=path), public=True)
+                for path in ("/", "/docs")
+            ),
             *(
                 Route(method="GET", path=f"/console/{name}", handle=_handler(file), public=True)
                 for name, file in sorted(files.items())
@@ -46,12 +49,12 @@ class ConsoleApi:
 
 
 def _handler(
-    file: StaticFile, *, for_browsers: bool = False
+    file: StaticFile, *, browsers_at: str | None = None
 ) -> Callable[[RouteRequest], Awaitable[Reply]]:
     async def handle(request: RouteRequest) -> Reply:
-        if for_browsers and "text/html" not in request.headers.get("accept", ""):
+        if browsers_at is not None and "text/html" not in request.headers.get("accept", ""):
             # What a client of the API would get without the console.
-            raise NotFound("Invalid URL (GET /).", code="unknown_url")
+            raise NotFound(f"Invalid URL (GET {browsers_at}).", code="unknown_url")
         headers = {**HEADERS, "etag": file.etag}
         if request.headers.get("if-none-match") == file.etag:
             return Reply(body=b"", status=304, content_type=file.content_type, headers=headers)

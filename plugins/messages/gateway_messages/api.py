@@ -40,8 +40,20 @@ class MessagesApi:
         self._config = config
         self._idle_seconds = config.ping_interval or None
         self.routes: Sequence[Route] = (
-            Route(method="POST", path="/v1/messages", handle=self._create),
-            Route(method="POST", path="/v1/messages/count_tokens", handle=self._count),
+            Route(
+                method="POST",
+                path="/v1/messages",
+                handle=self._create,
+                takes=MessagesRequest,
+                answers=Message,
+            ),
+            Route(
+                method="POST",
+                path="/v1/messages/count_tokens",
+                handle=self._count,
+                takes=MessagesRequest,
+                answers=TokenCount,
+            ),
             Route(method="GET", path="/v1/models", handle=self._models, header=VERSION_HEADER),
             Route(
                 method="GET",
@@ -55,6 +67,7 @@ class MessagesApi:
         return error_reply(error, request_id)
 
     async def _create(self, request: RouteRequest) -> AsgiApp:
+        """Create a message, streaming or not."""
         decoded, wanted = await self._read(request)
         with request_params(decoded, wanted):
             answer = await request.gateway.prepare(wanted.ask)
@@ -70,6 +83,7 @@ class MessagesApi:
         return answer.whole(new_writer, headers=headers)
 
     async def _count(self, request: RouteRequest) -> Reply:
+        """Count the tokens of a request's prompt."""
         decoded, wanted = await self._read(request, counts=True)
         with request_params(decoded, wanted):
             count = await request.gateway.count_tokens(wanted.ask)

@@ -131,7 +131,7 @@ def test_a_text_file_is_read_and_another_is_refused_with_the_servers_sentence(pa
     ask(page, "What is in it?")
     assert "It is -3 degrees in Oslo." in finished(page)
     assert page.text(f"{LAST} .bubble .file") == "note.md"
-    page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File(['PK'], 'data.bin', {type: 'application/octet-stream'})); dispatchEvent(new DragEvent('drop', {cancelable: true, dataTransfer: transfer})); })()")  # fmt: skip
+    page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File([new Uint8Array([80, 75, 3, 4, 255, 254, 0, 1])], 'data.zip', {type: 'application/zip'})); dispatchEvent(new DragEvent('drop', {cancelable: true, dataTransfer: transfer})); })()")  # fmt: skip
     page.wait("document.querySelector('.chips li')")
     ask(page, "And this?")
     finished(page, 2)
@@ -274,10 +274,31 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     assert "completed" in page.text(".view")
     page.click("a[href='#/models']")
     page.wait("document.querySelectorAll('.tile').length === 2")
-    assert "ready" in page.text(".tile")
+    assert "loaded" in page.text(".tile")
     page.click("a[href='#/server']")
     page.wait("document.querySelector('.view table')")
     assert "scripted" in page.text(".view table")
+    assert page.messages == []
+
+
+def test_the_reference_of_the_api(page: Page, console: str) -> None:
+    page.open(f"{console}/docs")
+    page.wait("document.querySelectorAll('.operation').length > 20")
+    page.type("[type=search]", "post /v1/responses create")
+    page.run("document.querySelector('[type=search]').dispatchEvent(new Event('input'))")
+    page.wait("document.querySelectorAll('.operation').length < 5 || null")
+    page.type("[type=search]", "/v1/responses")
+    page.run(
+        "[...document.querySelectorAll('.operation')].find((each) => each.innerText.includes('POST') && each.querySelector('.path').innerText === '/v1/responses').open = true"
+    )
+    page.wait(
+        "document.querySelector('.operation .fields')?.innerText.includes('max_output_tokens')"
+    )
+    page.run(
+        "[...document.querySelectorAll('.nested')].find((each) => each.innerText.startsWith('reasoning')).open = true"
+    )
+    page.wait("document.querySelector('.nested[open] .fields')?.innerText.includes('effort')")
+    shot(page, "console-api")
     assert page.messages == []
 
 
@@ -384,9 +405,9 @@ def test_axe_finds_nothing_serious(page: Page, dark: bool) -> None:
     finished(page, 2)
     button(page, "Events")
     assert page.run(AXE) == []
-    for view in ("stored", "models", "server"):
+    for view in ("stored", "models", "server", "api"):
         page.run(f"location.hash = '#/{view}'")
-        page.wait("document.querySelector('.view :is(table, .tile)')")
+        page.wait("document.querySelector('.view :is(table, .tile, .operation)')")
         assert page.run(AXE) == []
 
 

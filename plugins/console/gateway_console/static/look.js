@@ -4,6 +4,7 @@ import { get, getBlob, post, remove } from "./api.js";
 import { append, fill, h, icon } from "./dom.js";
 import { itemView } from "./items.js";
 import { codeBlock } from "./markdown.js";
+import { reference } from "./reference.js";
 
 const path = encodeURIComponent;
 
@@ -102,6 +103,17 @@ function listed(items) {
     made.update(known, true);
     return h("li", {}, h("div", { class: "label" }, item.role || item.type), made.element);
   }));
+}
+
+export function referenceView() {
+  const body = h("div");
+  const filter = h("input", { type: "search", placeholder: "Filter by path or words", "aria-label": "Filter" });
+  shown(body, async () => {
+    const drawn = h("div", { class: "reference" });
+    await reference(drawn, filter);
+    return drawn;
+  });
+  return view("API", ["Each operation, with its types, from ", h("a", { href: "/openapi.json" }, "/openapi.json"), "."], filter, body);
 }
 
 export function serverView() {

@@ -4,7 +4,7 @@ import { ApiError, get, key } from "./api.js";
 import { Composer } from "./composer.js";
 import { announce, fill, h, icon, iconButton } from "./dom.js";
 import { CodePanel, EventsPanel, tabs } from "./inspector.js";
-import { modelsView, serverView, storedView } from "./look.js";
+import { modelsView, referenceView, serverView, storedView } from "./look.js";
 import { SettingsError } from "./request.js";
 import { Session } from "./session.js";
 import { Settings } from "./settings.js";
@@ -55,7 +55,7 @@ function replaced(input, text) {
 
 // The frame.
 
-const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/server": "Server" };
+const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/server": "Server", "#/api": "API" };
 const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: address }, name));
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
@@ -113,6 +113,7 @@ function route() {
   if (NARROW.matches) toggle("sidebar", false);
   if (name === "models") fill(main, modelsView());
   else if (name === "stored") fill(main, storedView(session, safelyDecoded(id)));
+  else if (name === "api") fill(main, referenceView());
   else if (name === "server") fill(main, serverView());
   else playground();
 }
@@ -256,6 +257,8 @@ async function connect() {
   }
 }
 
+// `/docs` is this page, with the reference first.
+if (location.pathname === "/docs") window.history.replaceState(null, "", "/#/api");
 arrange();
 await session.load();
 session.current = session.list.find((each) => each.id === preferences.get("conversation", null)) || null;

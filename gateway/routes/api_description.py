@@ -1,0 +1,352 @@
+"""`/openapi.json`: the description of the API, made of the types that decode requests and encode answers.
+
+The handlers read their bodies themselves, so Litestar's generator would see neither requests nor answers. Here, `_OPERATIONS` names
+their types, and msgspec describes these. A route that has no entry, as one of a plugin, is described by its docstring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar, get
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
+from litestar.types import ASGIApp
+from msgspec import Struct
+
+from gateway.protocols import Route
+from gateway.routes.answers import JsonAnswer
+from gateway.routes.apis import apis_in
+from gateway.routes.state import HttpRequest, services_of
+from gateway.wire.chat import ChatCompletion, ChatRequest
+from gateway.wire.completions import (
+    Completion,
+    CompletionRequest,
+    Detokenized,
+    DetokenizeRequest,
+    TokenizeOptions,
+    Tokens,
+)
+from gateway.wire.embeddings import EmbeddingList, EmbeddingsRequest
+from gateway.wire.events import AnyEvent
+from gateway.wire.items import Item
+from gateway.wire.listing import Deleted, Listing
+from gateway.wire.request import ConversationRequest, ResponseRequest
+from gateway.wire.response import (
+    CompactedResponse,
+    Conversation,
+    ErrorEnvelope,
+    InputTokens,
+    ModelList,
+    ModelObject,
+    Response,
+)
+from gateway.wire.scoring import RerankAnswer, RerankRequest, ScoreList, ScoreTextsRequest
+from gateway.wire.stored_chat import StoredChatCompletion
+
+JsonSchema = dict[str, Any]
+
+_PAGE: Final[tuple[JsonSchema, ...]] = (
+    {"name": "after", "schema": {"type": "string"}, "description": "The id after which the page begins."},
+    {"name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}},
+    {"name": "order", "schema": {"enum": ["asc", "desc"]}},
+)  # fmt: skip
+_INCLUDE: Final[JsonSchema] = {
+    "name": "include",
+    "schema": {"type": "array", "items": {"type": "string"}},
+    "description": "Further values in the items.",
+}
+_STREAM: Final[tuple[JsonSchema, ...]] = (
+    {"name": "stream", "schema": {"type": "boolean"}, "description": "Send the events of a background response."},
+    {"name": "starting_after", "schema": {"type": "integer"}, "description": "The number of the last event that is not sent again; with `stream`."},
+)  # fmt: skip
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """What one method on one path takes and answers."""
+
+    takes: Any = None
+    """The type of its body."""
+    answers: Any = None
+    """The type of its answer."""
+    streams: Any = None
+    """The type of the events that it answers with instead, if the request has `stream`."""
+    query: tuple[JsonSchema, ...] = ()
+    content_type: str = "application/json"
+    body_required: bool = True
+
+
+_RERANK: Final = Operation(takes=RerankRequest, answers=RerankAnswer)
+_SCORE: Final = Operation(takes=ScoreTextsRequest, answers=ScoreList)
+_RESPONSE: Final = "/v1/responses/{response_id}"
+_CONVERSATION: Final = "/v1/conversations/{conversation_id}"
+_CHAT: Final = "/v1/chat/completions/{completion_id}"
+_OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("POST", "/v1/responses"): Operation(takes=ResponseRequest, answers=Response, streams=AnyEvent),
+    ("GET", _RESPONSE): Operation(answers=Response, streams=AnyEvent, query=(_INCLUDE, *_STREAM)),
+    ("DELETE", _RESPONSE): Operation(answers=Deleted),
+    ("POST", f"{_RESPONSE}/cancel"): Operation(answers=Response),
+    ("GET", f"{_RESPONSE}/input_items"): Operation(answers=Listing, query=(*_PAGE, _INCLUDE)),
+    ("POST", "/v1/responses/input_tokens"): Operation(takes=ResponseRequest, answers=InputTokens),
+    ("POST", "/v1/responses/compact"): Operation(takes=ResponseRequest, answers=CompactedResponse),
+    ("POST", "/v1/conversations"): Operation(
+        takes=ConversationRequest, answers=Conversation, body_required=False
+    ),
+    ("GET", _CONVERSATION): Operation(answers=Conversation),
+    ("POST", _CONVERSATION): Operation(takes=ConversationRequest, answers=Conversation),
+    ("DELETE", _CONVERSATION): Operation(answers=Deleted),
+    ("POST", f"{_CONVERSATION}/items"): Operation(takes=ConversationRequest, answers=Listing),
+    ("GET", f"{_CONVERSATION}/items"): Operation(answers=Listing, query=(*_PAGE, _INCLUDE)),
+    ("GET", f"{_CONVERSATION}/items/{{item_id}}"): Operation(answers=Item, query=(_INCLUDE,)),
+    ("DELETE", f"{_CONVERSATION}/items/{{item_id}}"): Operation(answers=Conversation),
+    ("POST", "/v1/chat/completions"): Operation(takes=ChatRequest, answers=ChatCompletion),
+    ("GET", "/v1/chat/completions"): Operation(
+        answers=Listing, query=(*_PAGE, {"name": "model", "schema": {"type": "string"}})
+    ),
+    ("GET", _CHAT): Operation(answers=StoredChatCompletion),
+    ("POST", _CHAT): Operation(takes=dict[str, Any], answers=StoredChatCompletion),
+    ("DELETE", _CHAT): Operation(answers=Deleted),
+    ("GET", f"{_CHAT}/messages"): Operation(answers=Listing, query=_PAGE),
+    ("POST", "/v1/completions"): Operation(takes=CompletionRequest, answers=Completion),
+    ("POST", "/v1/embeddings"): Operation(takes=EmbeddingsRequest, answers=EmbeddingList),
+    **dict.fromkeys((("POST", path) for path in ("/v1/rerank", "/v2/rerank", "/rerank")), _RERANK),
+    **dict.fromkeys((("POST", path) for path in ("/v1/score", "/score")), _SCORE),
+    ("POST", "/tokenize"): Operation(takes=TokenizeOptions, answers=Tokens),
+    ("POST", "/detokenize"): Operation(takes=DetokenizeRequest, answers=Detokenized),
+    ("GET", "/v1/models"): Operation(answers=ModelList),
+    ("GET", "/v1/models/{model}"): Operation(answers=ModelObject),
+    ("GET", "/health"): Operation(answers=dict[str, Any]),
+    ("GET", "/ready"): Operation(answers=dict[str, Any]),
+    ("GET", "/metrics"): Operation(answers=str, content_type="text/plain"),
+}
+_REFERENCE: Final = "#/components/schemas/"
+_EVENT: Final = "ResponseStreamEvent"
+_STATUSES: Final = {
+    "400": "The request is invalid; `param` names the place.",
+    "401": "The API key is missing or wrong.",
+    "404": "There is no such model or object.",
+    "429": "A limit is reached, or the model's queue is full.",
+    "default": "Any other error, in the same form.",
+}
+
+
+@get("/openapi.json")
+async def openapi(request: HttpRequest) -> ASGIApp:
+    """This description."""
+    app = request.app
+    if "openapi" not in app.state:
+        keyed = bool(services_of(request).config.server.api_keys)
+        # Describing takes longer than a token may wait.
+        app.state["openapi"] = await asyncio.to_thread(
+            lambda: msgspec.json.encode(describe(app, keyed=keyed))
+        )
+    return JsonAnswer(app.state["openapi"], 200)
+
+
+def describe(app: Litestar, *, keyed: bool) -> JsonSchema:
+    """The OpenAPI 3.1 document of all HTTP routes of `app`, but the files of pages. `keyed`: whether requests need an API key."""
+    found = list(_routes(app))
+    named = _Components([operation for _, _, operation, _ in found])
+    paths: dict[str, JsonSchema] = {}
+    for method, path, operation, (text, tag, public) in found:
+        entry = _operation(operation, path, text, tag, named)
+        entry["operationId"] = _operation_id(method, path)
+        if keyed and not public:
+            entry["security"] = [{"bearer": []}]
+        paths.setdefault(path, {})[method.lower()] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Litegate",
+            "version": "1",
+            "description": "OpenAI's API in front of the models that this gateway serves. A request may also have fields that are "
+            "not described here; they are ignored.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": named.schemas,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_Facts = tuple[str, str, bool]
+"""A route's docstring, its tag, and whether it needs no API key."""
+
+
+def _routes(app: Litestar) -> Iterator[tuple[str, str, Operation, _Facts]]:
+    """All routes, with their paths in OpenAPI's form."""
+    plugged = {
+        (route.method, _plain(route.path)): (name, route) for name, route in apis_in(app).routes()
+    }
+    open_paths = {"/health", "/ready", "/metrics"}
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        path = _plain(route.path)
+        for method, (handler, _) in route.route_handler_map.items():
+            if method in ("OPTIONS", "HEAD"):
+                continue
+            key = (str(method), path)
+            if key in plugged:
+                if plugged[key][1].public and plugged[key][1].answers is None:
+                    continue  # a page's file
+                yield *key, _offered(plugged[key][1]), _facts(*plugged[key])
+            else:
+                facts = (_docstring(handler), _tag(path), path in open_paths)
+                yield *key, _OPERATIONS.get(key, Operation()), facts
+
+
+def _offered(route: Route) -> Operation:
+    return Operation(takes=route.takes, answers=route.answers)
+
+
+def _facts(name: str, route: Route) -> _Facts:
+    # Without a docstring, the name of the handler has to do.
+    words = getattr(route.handle, "__name__", "answer").strip("_").replace("_", " ").capitalize()
+    return inspect.getdoc(route.handle) or f"{words}.", name, route.public
+
+
+def _docstring(handler: HTTPRouteHandler) -> str:
+    return inspect.getdoc(handler.fn) or ""
+
+
+def _plain(path: str) -> str:
+    """A path as OpenAPI writes it: parameters without their types."""
+    return re.sub(r"\{(\w+):\w+\}", r"{\1}", path)
+
+
+def _tag(path: str) -> str:
+    parts = [part for part in path.split("/") if part not in ("", "v1", "v2")]
+    return parts[0] if parts else "gateway"
+
+
+def _operation_id(method: str, path: str) -> str:
+    words = re.findall(r"\w+", path.replace(".", "_"))
+    return "_".join([method.lower(), *words])
+
+
+def _operation(
+    operation: Operation, path: str, text: str, tag: str, named: _Components
+) -> JsonSchema:
+    summary, _, rest = text.partition("\n\n")
+    entry: JsonSchema = {"tags": [tag], "summary": " ".join(summary.split())}
+    if rest:
+        entry["description"] = inspect.cleandoc(rest)
+    parameters: list[JsonSchema] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+    parameters += ({"in": "query", **each} for each in operation.query)
+    if parameters:
+        entry["parameters"] = parameters
+    if operation.takes is not None:
+        content = {"application/json": {"schema": named.of(operation.takes)}}
+        entry["requestBody"] = {"required": operation.body_required, "content": content}
+    answered: JsonSchema = {}
+    if operation.answers is not None:
+        answered[operation.content_type] = {"schema": named.of(operation.answers)}
+    if operation.streams is not None:
+        answered["text/event-stream"] = {"schema": {"$ref": f"{_REFERENCE}{_EVENT}"}}
+    entry["responses"] = {
+        "200": {"description": "Success.", **({"content": answered} if answered else {})},
+        **{
+            status: {
+                "description": meaning,
+                "content": {"application/json": {"schema": named.of(ErrorEnvelope)}},
+            }
+            for status, meaning in _STATUSES.items()
+        },
+    }
+    return entry
+
+
+class _Components:
+    """The schemas of the types that operations name."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        wanted: dict[Any, None] = {ErrorEnvelope: None, AnyEvent: None, Item: None}
+        for operation in operations:
+            for each in (operation.takes, operation.answers, operation.streams):
+                if each is not None:
+                    wanted[each] = None
+        made, components = msgspec.json.schema_components(
+            list(wanted), ref_template=f"{_REFERENCE}{{name}}"
+        )
+        self._schemas: dict[Any, JsonSchema] = dict(zip(wanted, map(_normal, made), strict=True))
+        self.schemas: dict[str, JsonSchema] = {
+            _short(name): _normal(each) for name, each in components.items()
+        }
+        self.schemas[_EVENT] = self._schemas[AnyEvent]
+        self._loosen()
+
+    def of(self, wanted: Any) -> JsonSchema:
+        return self._schemas[wanted]
+
+    def _loosen(self) -> None:
+        """Add the forms that requests may have beside those of the types, which hold what the decoders make of them."""
+        self.schemas["EasyInputMessage"] = {
+            "title": "EasyInputMessage",
+            "description": "A message whose `type` may be left out, and whose content may be a text.",
+            "type": "object",
+            "properties": {
+                "type": {"enum": ["message"]},
+                "role": self.schemas["Message"]["properties"]["role"],
+                "content": {
+                    "anyOf": [{"type": "string"}, self.schemas["Message"]["properties"]["content"]]
+                },
+            },
+            "required": ["role", "content"],
+        }
+        item = {"anyOf": [{"$ref": f"{_REFERENCE}EasyInputMessage"}, self._schemas[Item]]}
+        items = {"type": "array", "items": item}
+        properties = self.schemas["ResponseRequest"]["properties"]
+        properties["input"] = {"anyOf": [{"type": "string"}, items, {"type": "null"}]}
+        self.schemas["ConversationRequest"]["properties"]["items"] = {
+            "anyOf": [items, {"type": "null"}]
+        }
+        chat = self.schemas["ChatRequest"]
+        chat["required"] = ["messages"]
+        messages = chat["properties"]["messages"]
+        messages["minItems"] = 1
+        del messages["default"]
+
+
+_RENAMED: Final = {
+    "gateway.wire.text.Reasoning": "ReasoningOptions",
+    "gateway.wire.structured.StreamOptions": "ChatStreamOptions",
+    "gateway.wire.chat_messages.CustomToolCall": "ChatCustomToolCall",
+}
+
+
+def _short(name: str) -> str:
+    """A component's name. If several types have one name, msgspec puts their modules before it; those of plugins keep them, so that
+    the names of the core's types do not depend on what is installed."""
+    if "." not in name or name.startswith("gateway."):
+        return _RENAMED.get(name, name.rpartition(".")[2])
+    parts = name.removeprefix("gateway_").split(".")
+    return "".join(word[:1].upper() + word[1:] for part in parts for word in part.split("_"))
+
+
+def _normal(schema: Any) -> Any:
+    """References by short names, and patterns as ECMA-262 writes them, which JSON Schema asks for."""
+    if isinstance(schema, dict):
+        return {key: _normal_value(key, value) for key, value in schema.items()}
+    if isinstance(schema, list):
+        return [_normal(each) for each in schema]
+    if isinstance(schema, str) and schema.startswith(_REFERENCE):
+        return _REFERENCE + _short(schema.removeprefix(_REFERENCE))
+    return schema
+
+
+def _normal_value(key: str, value: Any) -> Any:
+    if key == "pattern" and isinstance(value, str):
+        return value.replace(r"\A", "^").replace(r"\Z", "$")
+    return _normal(value)
