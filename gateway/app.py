@@ -36,6 +36,7 @@ from gateway.protocols import (
     ServicesUser,
     StoredResponse,
     ToolServer,
+    UsageCounters,
 )
 from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
@@ -83,6 +84,7 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
+from gateway.routes.usage import completions_usage, costs, embeddings_usage
 from gateway.routes.websocket import refuse_handshake, responses_socket
 from gateway.runtime.access import Authenticator, check_access, is_loopback, principal_of
 from gateway.runtime.callers import Caller, called_by
@@ -92,6 +94,7 @@ from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
+from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import slot_of
 from gateway.startup.plugin_services import PluginServices
@@ -234,7 +237,8 @@ def _app(
         create_chat_completion, list_chat_completions, retrieve_chat_completion,
         update_chat_completion, delete_chat_completion, list_chat_messages,
         create_completion, create_embeddings, create_rerank, create_scores, tokenize, detokenize,
-        list_models, retrieve_model, change_model, delete_model,
+        list_models, retrieve_model,
+        completions_usage, embeddings_usage, costs, change_model, delete_model,
         load_lora_adapter, unload_lora_adapter,
         health, ready, openapi,
     ]  # fmt: skip
@@ -320,6 +324,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         apis=apis,
         media=await _open_media(config, slots, stack),
         limiter=await _limiter(config.server, store, stack),
+        usage=await _usage(store, plugins, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
         routing=Routing(Routes(config.routes), routers),
     )
@@ -410,6 +415,14 @@ def _check_routes(config: Config, slots: ModelSlots) -> None:
             raise ConfigurationError(
                 f"{config.source}: routes.{name}: a model has that name already; rename one of them."
             )
+
+
+async def _usage(
+    store: ResponseStore | None, plugins: PluginSet, stack: AsyncExitStack
+) -> UsageMeter:
+    meter = UsageMeter(store if isinstance(store, UsageCounters) else None, plugins.hook)
+    await stack.enter_async_context(meter.maintenance())
+    return meter
 
 
 async def _open_media(

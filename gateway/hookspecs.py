@@ -58,6 +58,7 @@ from gateway.protocols import (
     Router,
     Tokenizer,
     ToolServer,
+    Used,
 )
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.response import Response, ResponseStatus
@@ -261,4 +262,13 @@ def gateway_chat_finished(
     completion has the choices that were finished; there may be none if it failed (with `error`) or its client
     disconnected. Must not block and must not change the completion; an exception is logged and ignored. A hook may omit
     arguments.
+    """
+
+
+@hookspec
+def gateway_usage(used: Used) -> None:
+    """Observe what one answer of a model has used, and who asked for it. For billing and audit.
+
+    Called once for each answer of every API that has begun, when it ends, however it ends: also for embeddings, rerankings,
+    turns of a WebSocket, background responses and APIs of plugins. Must not block; an exception is logged and ignored.
     """

@@ -21,6 +21,7 @@ from gateway.cli import (
     new,
     plugins,
     serve,
+    usage,
 )
 from gateway.errors import ConfigurationError
 
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         help="show the versions of the gateway and its plugins",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, chat, models, cache, config, plugins, install, doctor, new, key):
+    for module in (serve, chat, models, cache, config, plugins, install, doctor, new, key, usage):
         module.add_to(commands)
     completion.add_to(commands, _parser)
     return parser

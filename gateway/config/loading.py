@@ -33,7 +33,7 @@ LASTING_STORE: Final = "sqlite"
 """The store of a gateway with a configuration file that names none."""
 
 _MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
-_MODEL_TABLES = ("sampling", "chat_template_kwargs", "options")
+_MODEL_TABLES = ("sampling", "price", "chat_template_kwargs", "options")
 _KNOWN = {
     "server": tuple(field.name for field in msgspec.structs.fields(ServerConfig)),
     "models": _MODEL_KEYS,

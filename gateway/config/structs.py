@@ -150,6 +150,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     keys_file: Annotated[str, Meta(min_length=1)] | None = None
     """A TOML file with further keys, as tables `[[api_keys]]` with the keys of `[[server.api_keys]]`. Changes take effect within
     a second. A relative path is first looked up relative to the configuration file."""
+    currency: Annotated[str, Meta(pattern="^[a-z]{3}$")] = "usd"
+    """The currency of `[models.<name>.price]`, three small letters as in ISO 4217."""
     limits_timeout: Seconds = 1.0
     """Seconds that a store may take to count a request against the limits of its key."""
     limits_unavailable: Literal["refuse", "count_here"] = "refuse"
@@ -257,6 +259,17 @@ class SamplingDefaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seed that makes sampling reproducible, as far as the engine supports it."""
 
 
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[models.<name>.price]`: the prices of a million tokens, for `/v1/organization/costs` and `gateway usage`."""
+
+    input: Annotated[float, Meta(ge=0)] = 0.0
+    """The price of input tokens that the engine had not cached."""
+    cached: Annotated[float, Meta(ge=0)] | None = None
+    """The price of input tokens that the engine had cached. Default: that of `input`."""
+    output: Annotated[float, Meta(ge=0)] = 0.0
+    """The price of output tokens, reasoning included."""
+
+
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[models.<name>]`: a model to serve under that name."""
 
@@ -303,6 +316,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     tokens (`weight`); `fifo` serves in the order of arrival."""
     sampling: SamplingDefaults = SamplingDefaults()
     """The table `[models.<name>.sampling]`, below."""
+    price: Price | None = None
+    """The table `[models.<name>.price]`, below."""
     chat_template: Annotated[str, Meta(min_length=1)] | None = None
     """A Jinja chat template that replaces the model's own: a file, or the text itself."""
     chat_template_kwargs: dict[str, Any] = {}

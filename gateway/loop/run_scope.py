@@ -95,6 +95,7 @@ class RunScope:
         if self.error is not None:
             stats.error_code = self.error.code or self.error.type
         self._services.metrics.run_finished(stats)
+        self._services.usage.run_finished(stats, self.principal)
         self.settle(0 if usage is None else usage.total_tokens)
         if usage is not None and self._reservation is not None:
             self._reservation.used(usage.input_tokens, usage.output_tokens)

@@ -143,6 +143,7 @@ from gateway.protocols.tools import (
     ToolServer,
     ToolSession,
 )
+from gateway.protocols.usage import UsageCount, UsageCounters, Used
 
 __all__ = [
     "UNFINISHED",
@@ -262,5 +263,8 @@ __all__ = [
     "ToolSession",
     "TopLogprob",
     "Turn",
+    "UsageCount",
+    "UsageCounters",
+    "Used",
     "media_source",
 ]

@@ -40,6 +40,7 @@ from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.unknown_parameters import UnknownParameters
+from gateway.runtime.usage_meter import UsageMeter
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
@@ -105,6 +106,7 @@ class Services:
         apis: Sequence[NamedApi] = (),
         media: MediaReader | None = None,
         limiter: Limiter | None = None,
+        usage: UsageMeter | None = None,
         documents: FileReader | None = None,
         routing: Routing | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class Services:
         self.limiter = Limiter(None) if limiter is None else limiter
         self.content_policy = content_policy(config.server.log_content, hook)
         """Which texts are logged; None for none."""
+        self.usage = UsageMeter(None, hook) if usage is None else usage
         self.omitted_tools = OmittedTools(metrics)
         self.unknown_parameters = UnknownParameters(metrics)
         self.metrics = metrics

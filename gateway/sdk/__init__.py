@@ -177,6 +177,9 @@ from gateway.protocols import (
     ToolSession,
     TopLogprob,
     Turn,
+    UsageCount,
+    UsageCounters,
+    Used,
     media_source,
 )
 
@@ -343,6 +346,9 @@ __all__ = [
     "Turn",
     "Unsupported",
     "UnsupportedMediaType",
+    "UsageCount",
+    "UsageCounters",
+    "Used",
     "hookimpl",
     "hookspec",
     "media_source",

@@ -16,10 +16,12 @@ from gateway.packing import (
 from gateway.shared_values import (
     ValueTable,
 )
+from gateway.usage_table import UsageTable
 
 __all__ = [
     "LimitTable",
     "Unpacker",
+    "UsageTable",
     "ValueTable",
     "pack",
     "pack_json",

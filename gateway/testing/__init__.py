@@ -1,7 +1,7 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
 `ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
-`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`) are pytest classes: subclass
+`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`, `UsageCountersContract`) are pytest classes: subclass
 one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
 need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from gateway.testing.store_contract import ResponseStoreContract
     from gateway.testing.tool_contract import ToolServerContract
+    from gateway.testing.usage_contract import UsageCountersContract
 
 __all__ = [
     "EmbeddingContract",
@@ -44,6 +45,7 @@ __all__ = [
     "ScriptedEngine",
     "ScriptedTokenizer",
     "ToolServerContract",
+    "UsageCountersContract",
     "check_plugin",
     "load_plugins",
     "load_scenario",
@@ -60,6 +62,7 @@ _ORIGINS = {
     "ResponseStoreContract": "gateway.testing.store_contract",
     "ScoreContract": "gateway.testing.score_contract",
     "ToolServerContract": "gateway.testing.tool_contract",
+    "UsageCountersContract": "gateway.testing.usage_contract",
     "check_plugin": "gateway.testing.plugin_check",
     "load_plugins": "gateway.plugins",
     **dict.fromkeys(

@@ -21,11 +21,13 @@ from gateway.protocols import (
     EngineRequest,
     ModelInfo,
     ParserContext,
+    Principal,
     RoutingRequest,
     SessionContext,
     StoredResponse,
     ToolCall,
     Turn,
+    Used,
 )
 from gateway.runtime.content_policy import content_policy
 from gateway.startup.model_opening import open_model
@@ -83,7 +85,9 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
     assert set(
-        re.findall(r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+)", MANUAL)
+        re.findall(
+            r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+|usage)\b", MANUAL
+        )
     ) == set(HOOKS)
 
 
@@ -189,7 +193,17 @@ def test_the_profile_and_the_observer_are_called(
     chat = ChatCompletion(id="chatcmpl-1", created=0, model="m", choices=[], usage=usage)
     with caplog.at_level("INFO", "audit"):
         plugins.hook.gateway_chat_finished(completion=chat, status="failed", error=None)
-    assert caplog.messages == ["resp_1 m completed", "chatcmpl-1 failed 3 tokens"]
+    used = Used(
+        principal=Principal(name="ada"), request_id="req_1", response_id="resp_1", api="chat", model="m", status="completed",
+        seconds=1.0, input_tokens=3, output_tokens=4,
+    )  # fmt: skip
+    with caplog.at_level("INFO", "audit"):
+        plugins.hook.gateway_usage(used=used)
+    assert caplog.messages == [
+        "resp_1 m completed",
+        "chatcmpl-1 failed 3 tokens",
+        "ada used 7 tokens of m",
+    ]
 
 
 def test_the_redaction_of_the_manual_works(plugins: PluginSet) -> None:

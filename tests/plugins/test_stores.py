@@ -10,8 +10,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from gateway.protocols import LimitCounters, ResponseStore
-from gateway.testing import LimitCountersContract, ResponseStoreContract, check_plugin
+from gateway.protocols import LimitCounters, ResponseStore, UsageCounters
+from gateway.testing import (
+    LimitCountersContract,
+    ResponseStoreContract,
+    UsageCountersContract,
+    check_plugin,
+)
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
@@ -74,6 +79,16 @@ class TestLimitCounters(LimitCountersContract):
     ) -> AsyncIterator[LimitCounters]:
         async with opened(request.param, request, tmp_path) as store:
             assert isinstance(store, LimitCounters)
+            yield store
+
+
+class TestUsageCounters(UsageCountersContract):
+    @pytest.fixture(params=["memory", "redis-cluster", "redis"])
+    async def usage_store(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> AsyncIterator[UsageCounters]:
+        async with opened(request.param, request, tmp_path) as store:
+            assert isinstance(store, UsageCounters)
             yield store
 
 

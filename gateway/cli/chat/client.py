@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError
+
+T = TypeVar("T")
 
 SECONDS: Final = 600.0
 """Time limit for connecting, and for each read. As of OpenAI's SDK."""
@@ -85,12 +87,17 @@ class ApiClient:
 
     def models(self) -> list[ListedModel]:
         """The server's models. Raises `ChatError`."""
-        with self._answer("/models", None) as answer, self._failures():
+        return self.get("/models", _Models).data
+
+    def get(self, path: str, into: type[T]) -> T:
+        """The answer to a GET request, as `into`. Raises `ChatError`."""
+        with self._answer(path, None) as answer, self._failures():
             content = answer.read(MAX_BODY)
         try:
-            return msgspec.json.decode(content, type=_Models).data
+            return msgspec.json.decode(content, type=into)
         except msgspec.DecodeError:
-            raise ChatError(f"{self.url} is no API: its list of models cannot be read.") from None
+            what = path.partition("?")[0].lstrip("/")
+            raise ChatError(f"{self.url} is no API: its list of {what} cannot be read.") from None
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:

@@ -20,8 +20,9 @@ from gateway.sdk import (
     Order,
     SettledRequest,
     StoredResponse,
+    UsageCount,
 )
-from gateway.sdk.stores import LimitTable, ValueTable
+from gateway.sdk.stores import LimitTable, UsageTable, ValueTable
 from gateway.sdk.wire import Conversation, Item, ResponseStatus, encode, snapshot
 from gateway_memory.chain import Node, release
 from gateway_memory.completions import CompletionStore, CompletionTable
@@ -104,6 +105,7 @@ class MemoryStore(CompletionStore):
         )
         self._values = ValueTable(clock)
         self._limits = LimitTable()
+        self._usage = UsageTable()
         self._leases = LeaseTable(clock)
         self._responses_of_item: dict[tuple[str | None, str], dict[str, None]] = {}
         """Response ids by (owner, item id); the newest response is last."""
@@ -432,6 +434,12 @@ class MemoryStore(CompletionStore):
 
     async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
         await self._limits.renew_requests(running, seconds=seconds)
+
+    async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
+        await self._usage.add_usage(batch, counts)
+
+    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
+        return await self._usage.read_usage(first_day, last_day)
 
     def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
         self._expire()

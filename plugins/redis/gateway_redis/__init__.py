@@ -31,6 +31,8 @@ cluster, so that one script can write them.
     `litegate:values:{=owner}:sizes`, a hash: their sizes in bytes, and the total under an empty name.
 `litegate:limits:{name}`, a hash: what a principal has used. r requests, t tokens, at the times ra, ta (ms); dt tokens on the day d.
     `litegate:limits:{name}:running`, a sorted set: its running requests by the time until which they count.
+`litegate:usage:{day}`, a hash: sums by [API, principal, model, number], kept for 410 days; day counts from 1970.
+    `litegate:usage:{day}:batch:…`, a string: a batch that was added, for an hour.
 `litegate:completion:{chatcmpl-…}`, a hash: o owner, n model, k metadata, d the completion with its messages.
 `litegate:completions:=owner`, a sorted set: an owner's completions by time. Times are unique.
 

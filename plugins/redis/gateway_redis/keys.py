@@ -55,6 +55,11 @@ class Keys:
         own = f"{self._prefix}:limits:{{{_tag(principal)}}}"
         return [own, f"{own}:running"]
 
+    def usage(self, day: int, batch: str) -> list[str]:
+        """The sums of a day, and the mark of a batch that was added to them."""
+        own = f"{self._prefix}:usage:{{{day}}}"
+        return [own, f"{own}:batch:{batch}"]
+
     def wake(self, process: str) -> str:
         """The stream by which a process interrupts its own blocking read."""
         return f"{self._prefix}:{{wake}}:{process}"

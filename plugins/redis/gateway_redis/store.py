@@ -19,6 +19,7 @@ from gateway.sdk import (
     SettledRequest,
     StoredCompletion,
     StoredResponse,
+    UsageCount,
 )
 from gateway.sdk.wire import Conversation, Item, ResponseStatus
 from gateway_redis.completions import CompletionTable
@@ -33,6 +34,7 @@ from gateway_redis.limits import LimitCounterTable
 from gateway_redis.responses import ResponseRecords
 from gateway_redis.server import MOST_BYTES, Server
 from gateway_redis.tokens import Tokens
+from gateway_redis.usage import UsageCounterTable
 from gateway_redis.values import ValueTable
 
 
@@ -52,6 +54,7 @@ class RedisStore:
         self._completions = CompletionTable(server, keys, config, self._ledger)
         self._values = ValueTable(server, keys)
         self._limits = LimitCounterTable(server, keys)
+        self._usage = UsageCounterTable(server, keys)
 
     async def close(self) -> None:
         """Finish pending writes and stop waiting. The connections are not closed: the store does not own them."""
@@ -247,3 +250,9 @@ class RedisStore:
 
     async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
         await self._limits.renew(running, seconds)
+
+    async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
+        await self._usage.add(batch, counts)
+
+    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
+        return await self._usage.read(first_day, last_day)

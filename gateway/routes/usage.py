@@ -1,0 +1,252 @@
+"""/v1/organization: usage and costs, for keys with `admin`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from litestar import get
+from litestar.datastructures import MultiDict
+from litestar.types import ASGIApp
+from msgspec import Struct
+
+from gateway.config import Price
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import UsageCount
+from gateway.routes.answers import json_answer
+from gateway.routes.state import HttpRequest, services_of
+from gateway.runtime.services import Services
+from gateway.wire.decoding import missing, not_among
+from gateway.wire.usage import (
+    Amount,
+    Bucket,
+    BucketPage,
+    CompletionsUsage,
+    Costs,
+    EmbeddingsUsage,
+)
+
+DAY = 86_400
+_MOST_DAYS = 400
+"""How far back usage is kept."""
+_PER_TOKENS = 1_000_000
+_UNSUPPORTED = ("project_ids", "user_ids", "batch", "line_items", "api_source")
+_POOLED = ("embeddings", "rerank", "score")
+"""APIs that do not generate."""
+
+
+class _Query(Struct, frozen=True, kw_only=True):
+    """The parameters of a request."""
+
+    first: int
+    """The first day that is shown, counted from 1970."""
+    last: int
+    end: int
+    """The last day that was asked for."""
+    group_by: frozenset[str]
+    keys: frozenset[str]
+    models: frozenset[str]
+
+    def keeps(self, count: UsageCount) -> bool:
+        named = not self.keys or count.principal in self.keys
+        return named and (not self.models or count.model in self.models)
+
+
+@get("/v1/organization/usage/completions")
+async def completions_usage(request: HttpRequest) -> ASGIApp:
+    """What all APIs that generate have used, by day."""
+    services = _admitted(request)
+    query = _query(request.query_params, most=31, groups=("api_key_id", "model"))
+
+    def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
+        return CompletionsUsage(
+            input_tokens=sum(each.input_tokens for each in counts),
+            output_tokens=sum(each.output_tokens for each in counts),
+            input_cached_tokens=sum(each.cached_tokens for each in counts),
+            output_reasoning_tokens=sum(each.reasoning_tokens for each in counts),
+            num_model_requests=sum(each.requests for each in counts),
+            api_key_id=key,
+            model=model,
+        )
+
+    return await _grouped(services, query, lambda api: api not in _POOLED, result)
+
+
+@get("/v1/organization/usage/embeddings")
+async def embeddings_usage(request: HttpRequest) -> ASGIApp:
+    """What embeddings have used, by day."""
+    services = _admitted(request)
+    query = _query(request.query_params, most=31, groups=("api_key_id", "model"))
+
+    def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
+        return EmbeddingsUsage(
+            input_tokens=sum(each.input_tokens for each in counts),
+            num_model_requests=sum(each.requests for each in counts),
+            api_key_id=key,
+            model=model,
+        )
+
+    return await _grouped(services, query, lambda api: api == "embeddings", result)
+
+
+@get("/v1/organization/costs")
+async def costs(request: HttpRequest) -> ASGIApp:
+    """What was used, by day, at the prices of `[models.<name>.price]`."""
+    services = _admitted(request)
+    query = _query(request.query_params, most=180, groups=("api_key_id", "line_item"))
+    counts = [
+        each for each in await services.usage.read(query.first, query.last) if query.keeps(each)
+    ]
+    currency = services.config.server.currency
+
+    def of_day(day: int) -> list[Costs]:
+        sums: dict[tuple[str | None, str | None], float] = {}
+        for count in (each for each in counts if each.day == day):
+            for kind, value in _costs(count, _price(services, count.model)):
+                key = count.principal if "api_key_id" in query.group_by else None
+                item = f"{count.model}, {kind}" if "line_item" in query.group_by else None
+                sums[key, item] = sums.get((key, item), 0.0) + value
+        return [
+            Costs(
+                amount=Amount(value=round(value, 9), currency=currency),
+                api_key_id=key,
+                line_item=item,
+            )
+            for (key, item), value in sorted(sums.items(), key=lambda each: _order(each[0]))
+        ]
+
+    return json_answer(_page(query, of_day))
+
+
+def _price(services: Services, model: str) -> Price | None:
+    """The price of a model; adapters cost what their model does."""
+    served = services.models.get(model)
+    config = services.config.models.get(model) if served is None else served.config
+    return None if config is None else config.price
+
+
+def _costs(count: UsageCount, price: Price | None) -> Iterable[tuple[str, float]]:
+    if price is None:
+        return
+    cached_price = price.input if price.cached is None else price.cached
+    fresh = count.input_tokens - count.cached_tokens
+    yield "input_tokens", fresh * price.input / _PER_TOKENS
+    yield "input_cached_tokens", count.cached_tokens * cached_price / _PER_TOKENS
+    yield "output_tokens", count.output_tokens * price.output / _PER_TOKENS
+
+
+async def _grouped(
+    services: Services,
+    query: _Query,
+    shown: Callable[[str], bool],
+    result: Callable[[str | None, str | None, Sequence[UsageCount]], object],
+) -> ASGIApp:
+    counts = [
+        each
+        for each in await services.usage.read(query.first, query.last)
+        if shown(each.api) and query.keeps(each)
+    ]
+
+    def of_day(day: int) -> list[object]:
+        groups: dict[tuple[str | None, str | None], list[UsageCount]] = {}
+        for count in (each for each in counts if each.day == day):
+            key = count.principal if "api_key_id" in query.group_by else None
+            model = count.model if "model" in query.group_by else None
+            groups.setdefault((key, model), []).append(count)
+        return [result(*group, groups[group]) for group in sorted(groups, key=_order)]
+
+    return json_answer(_page(query, of_day))
+
+
+def _page(query: _Query, of_day: Callable[[int], Sequence[object]]) -> BucketPage:
+    more = query.last < query.end
+    return BucketPage(
+        data=[
+            Bucket(start_time=day * DAY, end_time=(day + 1) * DAY, results=of_day(day))
+            for day in range(query.first, query.last + 1)
+        ],
+        has_more=more,
+        next_page=f"page_{query.last + 1}" if more else None,
+    )
+
+
+def _order(group: tuple[str | None, str | None]) -> tuple[str, str]:
+    return group[0] or "", group[1] or ""
+
+
+def _admitted(request: HttpRequest) -> Services:
+    """The services, if the request's key has `admin`. Raises `PermissionDenied`."""
+    services = services_of(request)
+    services.authenticator.require_admin(request.scope["headers"])
+    return services
+
+
+def _query(query: MultiDict[str], *, most: int, groups: Collection[str]) -> _Query:
+    """Raises `InvalidRequest` with the wrong parameter."""
+    for name in _UNSUPPORTED:
+        if _values(query, name):
+            raise Unsupported(
+                f"Usage is not counted by '{name}' on this server. Leave it out.", param=name
+            )
+    width = query.get("bucket_width", "1d")
+    if width != "1d":
+        raise InvalidRequest(
+            f"Invalid 'bucket_width': '{width[:20]}'. Usage is counted by day on this server: '1d'.",
+            param="bucket_width",
+            code="invalid_value",
+        )
+    if "start_time" not in query:
+        raise missing("start_time", "It is a Unix time in seconds.")
+    today = int(time.time()) // DAY
+    start = max(_number(query, "start_time", 0, 0) // DAY, today - _MOST_DAYS)
+    until = _number(query, "end_time", (today + 1) * DAY, 1)
+    end = min((until - 1) // DAY, today)
+    limit = _number(query, "limit", 7, 1)
+    if limit > most:
+        raise InvalidRequest(
+            f"Invalid 'limit': {limit}. It is a whole number from 1 to {most}.",
+            param="limit",
+            code="integer_above_max_value",
+        )
+    if page := query.get("page"):
+        found = re.fullmatch(r"page_(\d{1,6})", page)
+        if found is None:
+            raise InvalidRequest(
+                f"Invalid 'page': '{page[:50]}'. Send the next_page of an earlier answer.",
+                param="page",
+                code="invalid_value",
+            )
+        start = max(start, int(found[1]))
+    group_by = _values(query, "group_by")
+    known = [*groups, "project_id", "user_id", "batch", "service_tier"]
+    for index, name in enumerate(group_by):
+        if name not in known:
+            raise not_among(("group_by", index), name, known)
+    return _Query(
+        first=start,
+        last=min(end, start + limit - 1),
+        end=end,
+        group_by=frozenset(group_by),
+        keys=frozenset(_values(query, "api_key_ids")),
+        models=frozenset(_values(query, "models")),
+    )
+
+
+def _values(query: MultiDict[str], name: str) -> list[str]:
+    """A list parameter. SDKs repeat `name` or `name[]`, or send indices."""
+    pattern = re.compile(rf"{name}(\[\d*\])?")
+    return [value for key, value in query.multi_items() if pattern.fullmatch(key)]
+
+
+def _number(query: MultiDict[str], name: str, default: int, least: int) -> int:
+    value = query.get(name)
+    if value is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,12}", value) or int(value) < least:
+        raise InvalidRequest(
+            f"Invalid '{name}': '{value[:50]}'. It is a whole number of at least {least}.",
+            param=name,
+            code="invalid_value",
+        )
+    return int(value)

@@ -1,0 +1,126 @@
+"""Counts what requests use, and writes the sums into the store in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from gateway.errors import StoreUnavailable
+from gateway.protocols import Principal, UsageCount, UsageCounters, Used
+from gateway.request_stats import RunStats
+from gateway.usage_table import Key, Numbers, UsageTable, add, counts_of
+from gateway.wire.ids import new_id
+
+logger = logging.getLogger("gateway.runtime.usage_meter")
+
+WRITE_SECONDS = 1.0
+"""Interval between writes to the store."""
+_DAY = 86_400
+
+
+class UsageMeter:
+    """The usage of one process until it is written. Counting a request neither waits nor fails."""
+
+    def __init__(
+        self,
+        counters: UsageCounters | None,
+        hook: Any = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`counters`: those of the store; None counts in this process. `hook`: the plugin manager's hook caller."""
+        self._counters: UsageCounters = UsageTable() if counters is None else counters
+        self._hook: Any = hook if hook is not None and hook.gateway_usage.get_hookimpls() else None
+        self._clock = clock
+        self._sums: dict[Key, Numbers] = {}
+        """What is not written yet."""
+        self._batch: tuple[str, Sequence[UsageCount]] | None = None
+        """What is being written; the same again, if the store did not answer."""
+        self._writing = asyncio.Lock()
+        self._away = False
+
+    def run_finished(self, run: RunStats, principal: Principal | None) -> None:
+        """Count a run that has ended, and tell the plugins of it."""
+        usage = run.usage
+        name = None if principal is None else principal.name
+        key = (int(self._clock() // _DAY), run.api, name, run.model)
+        if usage is None:
+            numbers: Numbers = (1, 0, 0, 0, 0)
+        else:
+            numbers = (
+                1,
+                usage.input_tokens,
+                usage.input_tokens_details.cached_tokens,
+                usage.output_tokens,
+                usage.output_tokens_details.reasoning_tokens,
+            )
+        add(self._sums, key, numbers)
+        if self._hook is not None and run.status is not None:
+            self._tell_plugins(run, principal, numbers)
+
+    def _tell_plugins(self, run: RunStats, principal: Principal | None, numbers: Numbers) -> None:
+        assert run.status is not None, "it has ended"
+        used = Used(
+            principal=principal,
+            request_id=run.request_id,
+            response_id=run.response_id,
+            api=run.api,
+            model=run.model,
+            status=run.status,
+            seconds=run.seconds,
+            input_tokens=numbers[1],
+            cached_tokens=numbers[2],
+            output_tokens=numbers[3],
+            reasoning_tokens=numbers[4],
+        )
+        try:
+            self._hook.gateway_usage(used=used)
+        except Exception:
+            # A hook's failure must not affect the client.
+            logger.exception("a gateway_usage hook failed")
+
+    async def read(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
+        """The sums of these days, with what this process has counted until now. Raises `StoreUnavailable`."""
+        await self._write()
+        return await self._counters.read_usage(first_day, last_day)
+
+    async def _write(self) -> None:
+        async with self._writing:
+            while self._batch is not None or self._sums:
+                if self._batch is None:
+                    sums, self._sums = self._sums, {}
+                    self._batch = (new_id("use_"), counts_of(sums.items()))
+                await self._counters.add_usage(*self._batch)
+                self._batch = None
+
+    @asynccontextmanager
+    async def maintenance(self) -> AsyncIterator[None]:
+        """While entered, the sums are written into the store."""
+        task = asyncio.create_task(self._maintain())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await self._write()
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            try:
+                await self._write()
+            except StoreUnavailable as error:
+                if not self._away:
+                    logger.warning("usage is written later: %s", error.message)
+                self._away = True
+            except Exception:
+                logger.exception("writing usage failed; it continues")
+            else:
+                self._away = False

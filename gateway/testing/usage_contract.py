@@ -1,0 +1,101 @@
+"""The contract of stores that count usage."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from gateway.protocols import UsageCount, UsageCounters
+
+
+class UsageCountersContract:
+    """Subclass it and give a fixture `usage_store` that returns the store."""
+
+    @pytest.fixture
+    def usage_store(self) -> UsageCounters:
+        """The store to test."""
+        raise NotImplementedError("give a fixture usage_store")
+
+    async def test_counts_are_added_per_day_api_principal_and_model(
+        self, usage_store: UsageCounters
+    ) -> None:
+        name = uuid.uuid4().hex
+        base = _count(name)
+        kinds = [
+            base,
+            _count(name, day=20_001),
+            _count(name, api="embeddings"),
+            _count(f'{name} "ü:{{}}'),
+            _count(name, model="m/2 :x"),
+        ]
+        for _ in range(3):
+            await usage_store.add_usage(uuid.uuid4().hex, kinds)
+        found = [
+            each
+            for each in await usage_store.read_usage(20_000, 20_001)
+            if (each.principal or "").startswith(name)
+        ]
+        assert len(found) == len(kinds)
+        for each in found:
+            assert (each.requests, each.input_tokens, each.cached_tokens) == (3, 30, 6)
+            assert (each.output_tokens, each.reasoning_tokens) == (15, 3)
+        assert {(each.day, each.api, each.principal, each.model) for each in found} == {
+            (each.day, each.api, each.principal, each.model) for each in kinds
+        }
+
+    async def test_a_batch_is_added_once(self, usage_store: UsageCounters) -> None:
+        """Its answer may have been lost on the way."""
+        name, batch = uuid.uuid4().hex, uuid.uuid4().hex
+        for _ in range(3):
+            await usage_store.add_usage(batch, [_count(name)])
+        [found] = [
+            each for each in await usage_store.read_usage(20_000, 20_000) if each.principal == name
+        ]
+        assert found.requests == 1
+
+    async def test_concurrent_batches_are_all_added(self, usage_store: UsageCounters) -> None:
+        name = uuid.uuid4().hex
+        await asyncio.gather(
+            *(usage_store.add_usage(uuid.uuid4().hex, [_count(name)]) for _ in range(50))
+        )
+        [found] = [
+            each for each in await usage_store.read_usage(20_000, 20_000) if each.principal == name
+        ]
+        assert found.requests == 50
+
+    async def test_nobody_is_not_one_without_a_name(self, usage_store: UsageCounters) -> None:
+        model = uuid.uuid4().hex
+        await usage_store.add_usage(
+            uuid.uuid4().hex, [_count(None, model=model), _count("", model=model)]
+        )
+        found = [
+            each for each in await usage_store.read_usage(20_000, 20_000) if each.model == model
+        ]
+        assert {each.principal for each in found} == {None, ""}
+
+    async def test_days_that_were_not_asked_for_are_left_out(
+        self, usage_store: UsageCounters
+    ) -> None:
+        name = uuid.uuid4().hex
+        days = [_count(name, day=day) for day in (20_000, 20_005, 20_010)]
+        await usage_store.add_usage(uuid.uuid4().hex, days)
+        found = await usage_store.read_usage(20_001, 20_009)
+        assert [each.day for each in found if each.principal == name] == [20_005]
+
+
+def _count(
+    principal: str | None, *, day: int = 20_000, api: str = "chat", model: str = "m"
+) -> UsageCount:
+    return UsageCount(
+        day=day,
+        api=api,
+        principal=principal,
+        model=model,
+        requests=1,
+        input_tokens=10,
+        cached_tokens=2,
+        output_tokens=5,
+        reasoning_tokens=1,
+    )
