@@ -30,6 +30,7 @@ _OFFERS: Final = {
     ("resource", "containers"): "litegate-container",
     ("resource", "files"): "litegate-files",
     ("store", "memory"): "litegate-memory",
+    ("store", "postgres"): "litegate-postgres",
     ("store", "redis"): "litegate-redis",
     ("store", "sqlite"): "litegate-sqlite",
     ("tool", "browser"): "litegate-browser",

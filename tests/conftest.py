@@ -27,6 +27,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.testing.hub_server import HubServer, run_hub
+from gateway.testing.postgres_process import PostgresProcess
 
 # How long an example takes says how busy the machine is. In CI the examples are the same in each run.
 settings.register_profile(
@@ -94,6 +95,19 @@ def state_folder(state_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = state_folders / f"{next(_NUMBERS)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_process() -> Iterator[PostgresProcess]:
+    """One PostgreSQL for all tests that do not hurt it. `LITEGATE_NEED_POSTGRES` forbids to skip them."""
+    try:
+        made = PostgresProcess()
+    except FileNotFoundError as error:
+        if "LITEGATE_NEED_POSTGRES" in os.environ:
+            raise
+        pytest.skip(str(error))
+    yield made
+    made.close()
 
 
 @pytest.fixture

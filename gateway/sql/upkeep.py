@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeAlias
 
@@ -22,6 +23,8 @@ _KINDS: Final[tuple[Kind, ...]] = ("responses", "conversations", "completions")
 _AT_ONCE = 100
 """Number of entries that one transaction removes."""
 _LONGEST_PAUSE = 60.0
+_SHORTEST_PAUSE = 0.05
+"""Seconds between two looks at what is to be removed."""
 _CANCELS_KEPT = 600.0
 _LEASES_KEPT = 86_400.0
 """Seconds for which requests to cancel, and expired leases, are kept."""
@@ -78,6 +81,7 @@ class Upkeep:
     async def run(self) -> None:
         """Endless."""
         pause = min(_LONGEST_PAUSE, max(self._bounds.ttl / 4, 0.05))
+        expires = 0.0
         while True:
             try:
                 async with asyncio.timeout(pause):
@@ -86,8 +90,11 @@ class Upkeep:
                 pass
             counts = self._due.is_set()
             self._due.clear()
+            now = time.monotonic()
             try:
-                await self.expire()
+                if now >= expires:
+                    await self.expire()
+                    expires = now + pause
                 if counts:
                     self._stored = self._bytes = 0
                     await self.make_room()
@@ -96,6 +103,7 @@ class Upkeep:
                 if counts:
                     self._due.set()
                 await asyncio.sleep(min(pause, 5.0))
+            await asyncio.sleep(_SHORTEST_PAUSE)
 
     async def expire(self) -> None:
         """Remove everything that has expired."""

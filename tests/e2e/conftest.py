@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from openai import OpenAI
+
+from gateway.testing.postgres_process import PostgresProcess
+from gateway.testing.redis_process import RedisProcess
 
 SCENARIO = Path(__file__).parent / "scenario.json"
 CONFIG = """
@@ -122,6 +128,68 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
         if server_.process.poll() is None:
             server_.process.kill()
             server_.process.wait()
+
+
+class SharedStore:
+    """A store that gateways of several processes share, with its server if it has one."""
+
+    def __init__(self, name: str, process: Any, address: str) -> None:
+        self.name = name
+        self.process = process
+        """A `RedisProcess` or `PostgresProcess`; None for a file."""
+        self._address = address
+
+    def table(self, **settings: float) -> str:
+        """`[stores.<name>]`. The settings are those of a store with a server."""
+        if self.process is None:
+            return f'[stores.{self.name}]\npath = "{self._address}"\n'
+        lines = "".join(f"{key} = {value}\n" for key, value in settings.items())
+        return f'[stores.{self.name}]\nurl = "{self._address}"\n{lines}'
+
+    def leases(self) -> int:
+        """How many leases there are."""
+        match self.process:
+            case RedisProcess():
+                return int((self.process.ask("ZCARD litegate:{leases}") or b":-1")[1:])
+            case PostgresProcess():
+                return int(self.process.ask("SELECT count(*) FROM litegate.leases"))
+            case _:
+                with closing(sqlite3.connect(self._address)) as file:
+                    return int(file.execute("SELECT count(*) FROM leases").fetchone()[0])
+
+
+@contextmanager
+def shared_store(name: str, folder: Path) -> Iterator[SharedStore]:
+    match name:
+        case "redis":
+            redis = RedisProcess(folder, "--appendonly", "yes", "--appendfsync", "always")
+            yield SharedStore(name, redis, redis.url)
+            redis.kill()
+        case "postgres":
+            try:
+                postgres = PostgresProcess()
+            except FileNotFoundError as error:
+                if "LITEGATE_NEED_POSTGRES" in os.environ:
+                    raise
+                pytest.skip(str(error))
+            yield SharedStore(name, postgres, postgres.url)
+            postgres.close()
+        case _:
+            yield SharedStore(name, None, str(folder / "store.sqlite"))
+
+
+@pytest.fixture(params=["redis", "postgres", "sqlite"])
+def any_shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedStore]:
+    """Each store that processes share."""
+    with shared_store(request.param, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def served_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedStore]:
+    """Each store with a server, which has all that it had when it comes back."""
+    with shared_store(request.param, tmp_path) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,17 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.redis_process import RedisProcess
 
 CONFIG = """
 [server]
 port = {port}
-store = "redis"
+store = "STORE"
 lease_seconds = 2
 grace_period = {grace}
 rerun_lost = RERUN
 {server}
 
-[stores.redis]
-url = "REDIS"
+TABLE
 
 [models.scripted]
 engine = "scripted"
@@ -44,17 +41,14 @@ RULES = [
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path)
-    yield made
-    made.kill()
-
-
-@pytest.fixture
-def config(redis: RedisProcess, tmp_path: Path) -> str:
+def config(any_shared_store: Any, tmp_path: Path) -> str:
     scenario = tmp_path / "reruns.json"
     scenario.write_text(json.dumps(RULES))
-    return CONFIG.replace("REDIS", redis.url).replace("SCENARIO", str(scenario))
+    return (
+        CONFIG.replace("STORE", any_shared_store.name)
+        .replace("TABLE", any_shared_store.table())
+        .replace("SCENARIO", str(scenario))
+    )
 
 
 def post(url: str, words: str, **more: Any) -> str:
@@ -195,9 +189,7 @@ def test_what_loses_every_owner_is_given_up(start_server: Any, config: str) -> N
     assert "owner_lost" in last["error"]["message"]
 
 
-def test_one_that_is_slow_and_not_dead_is_not_run_twice(
-    start_server: Any, config: str, redis: RedisProcess
-) -> None:
+def test_one_that_is_slow_and_not_dead_is_not_run_twice(start_server: Any, config: str) -> None:
     """It stops for longer than its leases last, and goes on: each response is made once, by one of the two."""
     configured = config.replace("RERUN", "true")
     first = start_server(configured)

@@ -21,13 +21,14 @@ from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
+from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
 from gateway_sqlite import SqliteConfig, open_sqlite
 
 pytestmark = pytest.mark.anyio
 
 Open: TypeAlias = Callable[..., Awaitable[ResponseStore]]
-SHARED = ["sqlite", "redis"]
+SHARED = ["sqlite", "redis", "postgres"]
 """Stores that several gateways share, and that keep what they have when a gateway stops."""
 
 
@@ -56,6 +57,12 @@ async def opened(
             )
             async with open_redis(config) as redis:
                 yield redis
+        case "postgres":
+            url = request.getfixturevalue("postgres_process").url
+            schema = f"test_{place.name}".replace("-", "_")
+            there = PostgresConfig(url=url, connect_timeout=30, schema=schema, **settings)
+            async with open_postgres(there) as postgres:
+                yield postgres
         case _:
             raise AssertionError(kind)
 

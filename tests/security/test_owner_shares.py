@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -23,6 +24,7 @@ from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
+from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
 from gateway_sqlite import SqliteConfig, open_sqlite
 
@@ -39,7 +41,9 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
     made.kill()
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(
+    params=["memory", "sqlite", "redis", pytest.param("postgres", marks=pytest.mark.slow)]
+)
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     """Open an empty store with some bounds."""
     async with AsyncExitStack() as stack:
@@ -50,6 +54,10 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
             if request.param == "sqlite":
                 config = SqliteConfig(path=str(tmp_path / "store.sqlite"), **bounds)
                 return await stack.enter_async_context(open_sqlite(config))
+            if request.param == "postgres":
+                url = request.getfixturevalue("postgres_process").url
+                there = PostgresConfig(url=url, schema=f"shares_{uuid.uuid4().hex[:12]}", **bounds)
+                return await stack.enter_async_context(open_postgres(there))
             url = request.getfixturevalue("redis").url
             async with Redis.from_url(url) as client:
                 await client.flushall()

@@ -1,4 +1,4 @@
-"""Redis goes and comes: what is answered meanwhile, and what becomes of what was running."""
+"""The server of the store goes and comes: what is answered meanwhile, and what becomes of what was running."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 CONFIG = """
 [server]
 port = {port}
-store = "redis"
+store = "STORE"
 lease_seconds = 2
 grace_period = {grace}
 {server}
 
-[stores.redis]
-url = "REDIS"
-connect_timeout = 1
-timeout = 1
-outage = OUTAGE
+TABLE
 
 [models.scripted]
 engine = "scripted"
@@ -42,7 +38,6 @@ RULES = [
     {"when": "at length", "delay_ms": 20, "repeat": 25, "pieces": [{"text": "slow words "}]},
     {"pieces": [{"text": "quick words"}]},
 ]
-KEEPS = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
@@ -53,14 +48,6 @@ def scenario(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lasting(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A Redis that has all that it had when it comes back."""
-    made = RedisProcess(tmp_path, *KEEPS)
-    yield made
-    made.kill()
-
-
-@pytest.fixture
 def forgetful(tmp_path: Path) -> Iterator[RedisProcess]:
     """A Redis that has nothing any more when it comes back."""
     made = RedisProcess(tmp_path)
@@ -68,11 +55,12 @@ def forgetful(tmp_path: Path) -> Iterator[RedisProcess]:
     made.kill()
 
 
-def configured(redis: RedisProcess, scenario: Path, *, outage: float) -> str:
+def configured(store: Any, scenario: Path, *, outage: float) -> str:
+    table = store.table(connect_timeout=1, timeout=1, outage=outage)
     return (
-        CONFIG.replace("REDIS", redis.url)
+        CONFIG.replace("STORE", store.name)
+        .replace("TABLE", table)
         .replace("SCENARIO", str(scenario))
-        .replace("OUTAGE", str(outage))
     )
 
 
@@ -92,14 +80,14 @@ def response_id(body: bytes) -> str:
 LONG = {"model": "scripted", "input": "at length", "background": True, "stream": True}
 
 
-async def test_without_redis_only_what_is_not_stored_is_served(
-    start_server: Any, lasting: RedisProcess, scenario: Path
+async def test_without_its_server_only_what_is_not_stored_is_served(
+    start_server: Any, served_store: Any, scenario: Path
 ) -> None:
-    server = start_server(configured(lasting, scenario, outage=0))
+    server = start_server(configured(served_store, scenario, outage=0))
     body: dict[str, Any] = {"model": "scripted", "input": "hello"}
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
         first = (await client.post("/v1/responses", json=body)).json()
-        lasting.kill()
+        served_store.process.kill()
         for request in (body, {**body, "stream": True}, {**body, "background": True}):
             begin = time.monotonic()
             answer = await client.post("/v1/responses", json=request)
@@ -111,7 +99,7 @@ async def test_without_redis_only_what_is_not_stored_is_served(
         for streamed in (False, True):
             request = {**body, "store": False, "stream": streamed}
             assert (await client.post("/v1/responses", json=request)).status_code == 200
-        lasting.start()
+        served_store.process.start()
         for _ in range(50):
             answer = await client.post("/v1/responses", json=body)
             if answer.status_code == 200:
@@ -122,16 +110,16 @@ async def test_without_redis_only_what_is_not_stored_is_served(
 
 
 async def test_a_short_absence_is_outlived(
-    start_server: Any, lasting: RedisProcess, scenario: Path
+    start_server: Any, served_store: Any, scenario: Path
 ) -> None:
-    """Redis restarts in mid-stream, and has lost nothing: all streams go on, without gap or duplicate."""
-    server = start_server(configured(lasting, scenario, outage=10))
+    """It restarts in mid-stream, and has lost nothing: all streams go on, without gap or duplicate."""
+    server = start_server(configured(served_store, scenario, outage=10))
     async with httpx.AsyncClient(timeout=60) as client:
         reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
         await asyncio.sleep(1)
-        lasting.kill()
+        served_store.process.kill()
         await asyncio.sleep(0.3)
-        lasting.start()
+        served_store.process.start()
         async with asyncio.timeout(30):
             bodies = await asyncio.gather(*reading)
         for body in bodies:
@@ -142,16 +130,16 @@ async def test_a_short_absence_is_outlived(
 
 
 async def test_a_long_absence_ends_in_failed_responses(
-    start_server: Any, lasting: RedisProcess, scenario: Path
+    start_server: Any, served_store: Any, scenario: Path
 ) -> None:
-    """Nothing hangs; when Redis is back, each response has one end, and its readers see it."""
-    server = start_server(configured(lasting, scenario, outage=0.2))
+    """Nothing hangs; when it is back, each response has one end, and its readers see it."""
+    server = start_server(configured(served_store, scenario, outage=0.2))
     async with httpx.AsyncClient(timeout=60) as client:
         reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
         await asyncio.sleep(1)
-        lasting.kill()
+        served_store.process.kill()
         await asyncio.sleep(3)
-        lasting.start()
+        served_store.process.start()
         async with asyncio.timeout(30):
             bodies = await asyncio.gather(*reading)
         for body in bodies:
@@ -159,14 +147,16 @@ async def test_a_long_absence_ends_in_failed_responses(
             assert final["status"] == "failed"
             got = await client.get(f"{server.url}/v1/responses/{final['id']}")
             assert got.json() == final
-    assert lasting.ask("ZCARD litegate:{leases}") == b":0"
+    assert served_store.leases() == 0
 
 
 async def test_what_redis_forgot_is_gone(
     start_server: Any, forgetful: RedisProcess, scenario: Path
 ) -> None:
     """Readers are ended, not left waiting; what they read of is a 404."""
-    server = start_server(configured(forgetful, scenario, outage=10))
+    table = f'[stores.redis]\nurl = "{forgetful.url}"\n'
+    config = CONFIG.replace("STORE", "redis").replace("TABLE", table)
+    server = start_server(config.replace("SCENARIO", str(scenario)))
     async with httpx.AsyncClient(timeout=60) as client:
         reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
         await asyncio.sleep(1)
@@ -179,32 +169,33 @@ async def test_what_redis_forgot_is_gone(
             assert got.status_code == 404
 
 
-async def test_a_redis_that_hangs_is_one_that_is_away(
-    start_server: Any, lasting: RedisProcess, scenario: Path
+async def test_a_server_that_hangs_is_one_that_is_away(
+    start_server: Any, served_store: Any, scenario: Path
 ) -> None:
-    server = start_server(configured(lasting, scenario, outage=10))
+    server = start_server(configured(served_store, scenario, outage=10))
     body = {"model": "scripted", "input": "hello"}
     async with httpx.AsyncClient(timeout=60) as client:
         reading = asyncio.create_task(stream(client, server.url, LONG))
         await asyncio.sleep(0.5)
-        lasting.pause()
+        served_store.process.pause()
         answer = await client.post(f"{server.url}/v1/responses", json=body)
         assert answer.status_code == 503
-        lasting.resume()
+        served_store.process.resume()
         async with asyncio.timeout(30):
             final = fold(parse_sse(await reading))
         assert final["status"] == "completed"
 
 
-@pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
-def test_a_start_without_redis_is_one_sentence(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster", "postgres"])
+def test_a_start_without_its_server_is_one_sentence(tmp_path: Path, kind: str) -> None:
+    store = kind.partition("+")[0]
     path = "/mymaster" if kind == "redis+sentinel" else ""
     file = tmp_path / "gateway.toml"
     file.write_text(
         f"""
 [server]
-store = "redis"
-[stores.redis]
+store = "{store}"
+[stores.{store}]
 url = "{kind}://ada:secret@127.0.0.1:{free_port()}{path}"
 [models.a]
 engine = "scripted"
@@ -221,7 +212,7 @@ engine = "scripted"
     assert done.returncode == 2
     assert time.monotonic() - begin < 30  # not minutes of time-outs; the rest is a busy machine
     told = "".join(line for line in done.stderr.splitlines(True) if "INFO" not in line)
-    assert "[stores.redis]" in told
+    assert f"[stores.{store}]" in told
     assert "127.0.0.1" in told
     assert "secret" not in told
     assert "Traceback" not in told

@@ -1,0 +1,149 @@
+"""The database: transactions on a pool of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, TypeVar
+
+import asyncpg  # type: ignore[import-untyped]
+
+from gateway.sdk.sql import Operation, Statement
+from gateway_postgres.config import PostgresConfig
+from gateway_postgres.failures import FAILURES, is_away, is_temporary, shown, unavailable
+from gateway_postgres.notifications import Notifications
+
+T = TypeVar("T")
+
+_TRIES: Final = 5
+"""How often a transaction is run that others have made impossible."""
+
+
+class PostgresDatabase:
+    """Satisfies `gateway.sdk.sql.Database` for all gateways with one schema."""
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self._config = config
+        self._address = shown(config.url)
+        self._pool: asyncpg.Pool | None = None
+        self._offset = time.time() - time.monotonic()
+        self._writes: set[asyncio.Task[Any]] = set()
+        self._notifications: Notifications | None = None
+
+    async def open(self) -> None:
+        """Open the connections."""
+        config = self._config
+        self._pool = await asyncpg.create_pool(
+            **connection_settings(config),
+            command_timeout=config.timeout,
+            min_size=1,
+            max_size=config.max_connections,
+            init=self._synchronize,
+        )
+
+    async def listen(self, heard: Callable[[Collection[str]], None]) -> None:
+        """Call `heard` with the names that other gateways announce; an empty collection means any."""
+        self._notifications = Notifications(self._config, heard, self._notify)
+        await self._notifications.start()
+
+    async def close(self) -> None:
+        """Waits for running operations."""
+        if self._writes:
+            await asyncio.gather(*self._writes, return_exceptions=True)
+        if self._notifications is not None:
+            await self._notifications.close()
+        if self._pool is not None:
+            try:
+                async with asyncio.timeout(self._config.timeout):
+                    await self._pool.close()
+            except (*FAILURES, asyncio.CancelledError):
+                self._pool.terminate()
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        return await self._run(operation, isolation="repeatable_read", readonly=True)
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        # A caller that is cancelled does not stop it.
+        task = asyncio.create_task(self._run(operation, isolation="read_committed", readonly=False))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    def now(self) -> float:
+        return time.monotonic() + self._offset
+
+    def announce(self, names: Collection[str]) -> None:
+        if self._notifications is not None:
+            self._notifications.announce(names)
+
+    async def health(self) -> None:
+        await self._with_connection(lambda connection: connection.execute("SELECT 1"))
+
+    async def _run(
+        self, operation: Callable[[], Operation[T]], *, isolation: Any, readonly: bool
+    ) -> T:
+        async def work(connection: Any) -> T:
+            async with connection.transaction(isolation=isolation, readonly=readonly):
+                return await _drive(connection, operation())
+
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._with_connection(work)
+            except FAILURES as error:
+                if not is_temporary(error):
+                    raise
+        return await self._with_connection(work)
+
+    async def _with_connection(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        assert self._pool is not None, "it is open"
+        try:
+            async with self._pool.acquire(timeout=self._config.timeout) as connection:
+                return await work(connection)
+        except FAILURES as error:
+            if is_away(error):
+                raise unavailable(self._address, error) from error
+            raise
+
+    async def _notify(self, channel: str, message: str) -> None:
+        await self._with_connection(
+            lambda connection: connection.execute("SELECT pg_notify($1, $2)", channel, message)
+        )
+
+    async def _synchronize(self, connection: Any) -> None:
+        """Learn the server's time: the clocks of gateways may differ."""
+        before = time.monotonic()
+        there = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        self._offset = there - (before + time.monotonic()) / 2
+
+
+def connection_settings(config: PostgresConfig) -> dict[str, Any]:
+    """Arguments of asyncpg for each connection."""
+    settings: dict[str, Any] = {
+        "dsn": config.url,
+        "timeout": config.connect_timeout,
+        "server_settings": {"search_path": f'"{config.schema}"', "application_name": "litegate"},
+    }
+    if config.username is not None:
+        settings["user"] = config.username
+    if config.password is not None:
+        settings["password"] = config.password
+    return settings
+
+
+async def _drive(connection: Any, operation: Operation[T]) -> T:
+    """Run an operation within the open transaction."""
+    try:
+        statement: Statement = next(operation)
+        while True:
+            if statement.each:
+                await connection.executemany(statement.sql, statement.parameters)
+                statement = operation.send([])
+            else:
+                rows = await connection.fetch(statement.sql, *statement.parameters)
+                statement = operation.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        operation.close()

@@ -1,0 +1,58 @@
+"""Which errors mean that the database does not answer, and which that a transaction has to be run again."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+import asyncpg  # type: ignore[import-untyped]
+
+from gateway.sdk import StoreUnavailable
+
+_AWAY: Final = ("08", "25006", "28", "3D", "42501", "42P01", "53", "55P03", "57", "58", "XX")
+"""SQLSTATEs, or their classes: connections, read-only servers, rights, a missing database or table, resources, locks,
+shutdown, the operating system, internal errors."""
+_AGAIN: Final = ("40001", "40P01")
+"""Serialization failures and deadlocks: the server has rolled the transaction back."""
+
+FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What asyncpg raises."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether `error` says that the database does not answer; otherwise it is a mistake in the program."""
+    if isinstance(error, asyncpg.PostgresError):
+        return str(getattr(error, "sqlstate", "") or "").startswith(_AWAY)
+    return isinstance(error, FAILURES)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the transaction can be run again at once."""
+    # After a migration by another process, a prepared statement is out of date.
+    return isinstance(error, asyncpg.InvalidCachedStatementError) or (
+        isinstance(error, asyncpg.PostgresError) and getattr(error, "sqlstate", None) in _AGAIN
+    )
+
+
+def reason_of(error: BaseException | None) -> str:
+    """The reason of a failure, for messages."""
+    return re.sub(r"\s+", " ", str(error or "")).rstrip(". ") or "no answer"
+
+
+def shown(url: str) -> str:
+    """The URL without user, password and options, for messages."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    except ValueError:
+        return "the configured URL"
+
+
+def unavailable(address: str, error: BaseException) -> StoreUnavailable:
+    """The error that the gateway understands."""
+    failure = StoreUnavailable(
+        f"The store does not answer (PostgreSQL at {address}: {reason_of(error)}). Retry, or send store: false."
+    )
+    failure.__cause__ = error
+    return failure

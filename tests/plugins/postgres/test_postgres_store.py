@@ -1,0 +1,225 @@
+"""The PostgreSQL store: its schema, its clock, and a server that goes and comes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+import asyncpg
+import pytest
+
+from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.sdk.sql import VERSIONS
+from gateway.testing import check_plugin
+from gateway.testing.postgres_process import PostgresProcess
+from gateway.testing.store_records import message, record
+from gateway_postgres import PostgresConfig, open_postgres
+from gateway_postgres.schema import prepare
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def config(postgres_process: PostgresProcess) -> PostgresConfig:
+    """Of a schema that is this test's own."""
+    return PostgresConfig(
+        url=postgres_process.url, schema=f"t_{uuid.uuid4().hex[:12]}", connect_timeout=30
+    )
+
+
+@pytest.fixture
+async def connection(config: PostgresConfig) -> AsyncIterator[Any]:
+    made = await asyncpg.connect(config.url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresProcess]:
+    """A server that may be hurt."""
+    try:
+        made = PostgresProcess()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    yield made
+    made.close()
+
+
+def test_it_is_an_installed_plugin() -> None:
+    assert check_plugin("postgres").offers == ["store postgres"]
+
+
+async def test_gateways_that_start_at_once_create_the_tables_once(config: PostgresConfig) -> None:
+    async with AsyncExitStack() as stack:
+        stores = await asyncio.gather(
+            *(stack.enter_async_context(open_postgres(config)) for _ in range(5))
+        )
+        kept = record()
+        await stores[0].put(kept)
+        for store in stores:
+            assert await store.get(kept.id) is not None
+
+
+async def test_a_newer_schema_is_refused(config: PostgresConfig, connection: Any) -> None:
+    await prepare(connection, config.schema, (*VERSIONS, ("CREATE TABLE more (x INTEGER)",)))
+    with pytest.raises(ConfigurationError, match="written by a newer release"):
+        async with open_postgres(config):
+            pass
+
+
+async def test_an_older_schema_is_migrated_once(config: PostgresConfig, connection: Any) -> None:
+    kept = record()
+    async with open_postgres(config) as store:
+        await store.put(kept)
+        later = (*VERSIONS, ("ALTER TABLE responses ADD COLUMN further TEXT",))
+        for _ in range(2):
+            await prepare(connection, config.schema, later)
+        assert await store.get(kept.id) is not None, "a running gateway is not disturbed"
+        await store.put(record(response_id=kept.id))
+
+
+async def test_a_migration_that_fails_changes_nothing(
+    config: PostgresConfig, connection: Any
+) -> None:
+    async with open_postgres(config):
+        pass
+    broken = (*VERSIONS, ("CREATE TABLE more (x INTEGER)", "ALTER TABLE nothing ADD COLUMN x TEXT"))
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await prepare(connection, config.schema, broken)
+    async with open_postgres(config):
+        pass
+
+
+async def test_the_time_is_the_servers(
+    config: PostgresConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of this machine may be wrong by days."""
+    before = time.time()
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    async with open_postgres(config) as store:
+        assert abs(store._database.now() - before) < 60  # type: ignore[attr-defined]  # no other door
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://[bad/x", "http://127.0.0.1/x"])
+async def test_a_bad_url_is_one_sentence(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"\[stores.postgres\]"):
+        async with open_postgres(PostgresConfig(url=url, password="hidden", connect_timeout=1)):
+            pass
+
+
+async def test_a_missing_database_is_told(config: PostgresConfig) -> None:
+    url = config.url.rpartition("/")[0] + "/nowhere"
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        async with open_postgres(PostgresConfig(url=url)):
+            pass
+
+
+async def test_notifications_that_are_too_long_are_heard_too(config: PostgresConfig) -> None:
+    """Hundreds of logs grow with one transaction; the others are told to look at everything."""
+    async with open_postgres(config) as one, open_postgres(config) as other:
+        kept = [record(status="in_progress", streamed=True) for _ in range(400)]
+        await asyncio.gather(*(one.put(each) for each in kept))
+
+        async def follow(response_id: str) -> list[bytes]:
+            async with aclosing(other.read_events(response_id)) as log:
+                return [event async for batch in log for event in batch]
+
+        following = [asyncio.create_task(follow(each.id)) for each in kept]
+        for number in range(3):
+            await asyncio.gather(
+                *(one.append_events(each.id, [b"%d" % number], last=number == 2) for each in kept)
+            )
+        async with asyncio.timeout(60):
+            assert await asyncio.gather(*following) == [[b"0", b"1", b"2"]] * 400
+
+
+async def test_a_lost_listener_comes_back_and_misses_nothing(
+    config: PostgresConfig, connection: Any
+) -> None:
+    async with open_postgres(config) as one, open_postgres(config) as other:
+        kept = record(status="in_progress", streamed=True)
+        await one.put(kept)
+        await one.append_events(kept.id, [b"0"])
+        async with asyncio.timeout(30), aclosing(other.read_events(kept.id)) as log:
+            assert list(await anext(log)) == [b"0"]
+            rest = asyncio.ensure_future(anext(log))
+            await asyncio.sleep(0.05)
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+            )
+            await one.append_events(kept.id, [b"1"], last=True)
+            assert list(await rest) == [b"1"]
+
+
+@pytest.mark.slow
+async def test_a_server_that_restarts_loses_nothing_and_doubles_nothing(
+    own_server: PostgresProcess,
+) -> None:
+    """Killed again and again, while logs grow: what is repeated was not applied before."""
+    there = PostgresConfig(url=own_server.url, outage=30, connect_timeout=30, timeout=5)
+    async with open_postgres(there) as store:
+        kept = [record(status="in_progress", streamed=True) for _ in range(20)]
+        for each in kept:
+            await store.put(each)
+
+        async def write(response_id: str) -> None:
+            for number in range(40):
+                await store.append_events(response_id, [b"%d" % number])
+                await asyncio.sleep(0.05)
+            ended = record(
+                response_id=response_id, streamed=True, output=[message("assistant", "x")]
+            )
+            assert await store.advance(ended, expected=("in_progress",))
+            await store.append_events(response_id, [b"40"], last=True)
+
+        writing = [asyncio.create_task(write(each.id)) for each in kept]
+        for _ in range(3):
+            await asyncio.sleep(0.7)
+            await asyncio.to_thread(own_server.kill)
+            await asyncio.to_thread(own_server.start)
+        async with asyncio.timeout(120):
+            await asyncio.gather(*writing)
+        for each in kept:
+            async with aclosing(store.read_events(each.id)) as log:
+                events = [event async for batch in log for event in batch]
+            assert events == [b"%d" % number for number in range(41)]
+
+
+@pytest.mark.slow
+async def test_a_server_that_is_away_is_told(own_server: PostgresProcess) -> None:
+    there = PostgresConfig(url=own_server.url, outage=0, connect_timeout=2, timeout=1)
+    async with open_postgres(there) as store:
+        await store.health()
+        await asyncio.to_thread(own_server.kill)
+        for call in (store.health(), store.put(record()), store.get("resp_x")):
+            with pytest.raises(StoreUnavailable):
+                await call
+        await asyncio.to_thread(own_server.start)
+        for _ in range(100):
+            try:
+                await store.put(record())
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)
+        await store.health()
+
+
+async def test_a_database_that_may_not_be_written_is_one_that_is_away(
+    config: PostgresConfig, connection: Any
+) -> None:
+    async with open_postgres(config):
+        pass
+    name = f"reader_{uuid.uuid4().hex[:8]}"
+    await connection.execute(f"CREATE ROLE {name} LOGIN")
+    await connection.execute(f"GRANT USAGE ON SCHEMA {config.schema} TO {name}")
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {config.schema} TO {name}")
+    reader = PostgresConfig(url=config.url, username=name, schema=config.schema, outage=0)
+    async with open_postgres(reader) as store:
+        with pytest.raises(StoreUnavailable):
+            await store.put(record())
