@@ -189,6 +189,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         default_factory=lambda: ["reasoning_content", "reasoning"]
     )
     """The fields in which chat completions show reasoning; `[]` hides it."""
+    compatibility: Literal["lenient", "strict"] = "lenient"
+    """Whether requests that OpenAI's server rejects are rejected too, with its errors: `strict`. This includes all parameters
+    that OpenAI does not know. `lenient` accepts what has a meaning here, and reports parameters without effect."""
     chat_tools: list[str] = []
     """Tool servers, by their names in `[tools.<name>]`, that chat completions may use. Their calls run without being
     shown to the client. `mcp` selects all MCP servers with `offer`, `mcp.<label>` a single one."""

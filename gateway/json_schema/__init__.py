@@ -1,7 +1,7 @@
 """Reading JSON schemas: references, types, subschemas, intersections, sizes.
 
-The schemas come from clients, and may be malformed, recursive or large. `measure` is neither recursive nor follows
-references; requests beyond the configured limits are rejected with it. The other functions follow a limited number of
+The schemas come from clients, and may be malformed, recursive or large. `measure` and the functions of `validity` are neither
+recursive nor follow references; requests beyond the configured limits, or with invalid schemas, are rejected with them. The other functions follow a limited number of
 references, and call themselves at most as deeply as the schema is nested.
 """
 
@@ -22,6 +22,7 @@ from gateway.json_schema.types import (
     listed_types,
     type_of,
 )
+from gateway.json_schema.validity import SchemaProblem, invalid_place, strict_problem
 
 __all__ = [
     "ANNOTATIONS",
@@ -29,6 +30,7 @@ __all__ = [
     "KEYWORDS_OF_TYPE",
     "JsonType",
     "SchemaNode",
+    "SchemaProblem",
     "SchemaSize",
     "UnresolvedReferenceError",
     "dereferenced",
@@ -36,8 +38,10 @@ __all__ = [
     "has_type",
     "implied_types",
     "intersection",
+    "invalid_place",
     "listed_types",
     "measure",
+    "strict_problem",
     "subschemas",
     "target",
     "type_of",

@@ -1,4 +1,5 @@
-"""Size limits on the schemas, patterns and grammars of a request, checked before anything else processes them.
+"""Size limits on the schemas, patterns and grammars of a request, and whether its schemas are JSON Schema, checked before
+anything else processes them.
 
 The checks are linear and not recursive: a schema with nesting, references or repetition is measured as written. The
 time to compile it is limited by the engine (`gateway.engines.compiling`).
@@ -13,8 +14,8 @@ import msgspec
 
 from gateway.config import SchemaLimits
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, OneOf, Regex
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.json_schema import measure
+from gateway.errors import InvalidRequest, ParamPath, param_text
+from gateway.json_schema import invalid_place, measure
 from gateway.loop.param_paths import TEXT_SCHEMA
 from gateway.protocols import ToolDefinition, Turn
 
@@ -34,10 +35,14 @@ def check_limits(
     size = 0
     if structure is not None:
         size += _check(structure, limits, TEXT_SCHEMA)
+        if isinstance(structure, JsonSchema):
+            _check_validity(structure.schema, TEXT_SCHEMA, "invalid_json_schema")
     elif turn.text_format.schema is not None:
         size += _check(JsonSchema(turn.text_format.schema), limits, TEXT_SCHEMA)
+        _check_validity(turn.text_format.schema, TEXT_SCHEMA, "invalid_json_schema")
     for tool in turn.tools:
-        size += _check_tool(tool, limits, tool_params.get(tool.name, ("tools",)))
+        param = tool_params.get(tool.name)
+        size += _check_tool(tool, limits, param or ("tools",), own=param is not None)
         if size > limits.max_bytes:
             raise _too_large(
                 "All schemas, patterns and grammars of the request together", "bytes", size,
@@ -45,11 +50,14 @@ def check_limits(
             )  # fmt: skip
 
 
-def _check_tool(tool: ToolDefinition, limits: SchemaLimits, param: ParamPath) -> int:
+def _check_tool(tool: ToolDefinition, limits: SchemaLimits, param: ParamPath, *, own: bool) -> int:
+    """`own`: the tool comes from the request. Schemas of tool servers are used as they are."""
     try:
         size = 0
         if tool.parameters:
             size += _check(JsonSchema(tool.parameters), limits, param)
+            if own:
+                _check_validity(tool.parameters, param, "invalid_function_parameters")
         if tool.grammar is not None:
             size += _check(tool.grammar, limits, param)
     except InvalidRequest as error:
@@ -112,6 +120,16 @@ def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamP
     if size > limits.max_bytes:
         raise _too_large("The JSON schema", "bytes", size, limits.max_bytes, "max_bytes", param)
     return size
+
+
+def _check_validity(schema: Mapping[str, Any], param: ParamPath, code: str) -> None:
+    """Raise `InvalidRequest`, naming the place, for a schema that is no JSON Schema."""
+    if (found := invalid_place(schema)) is not None:
+        raise InvalidRequest(
+            f"Invalid schema: at '{param_text(found.path)}', {found.problem}",
+            param=(*param, *found.path),
+            code=code,
+        )
 
 
 def _too_large(

@@ -15,7 +15,7 @@ from gateway.protocols import (
     StoredResponse,
 )
 from gateway.responses.context_management import without_trigger
-from gateway.responses.input_checks import check_ids, check_outputs
+from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
 from gateway.runtime.sealing import open_items
 from gateway.runtime.services import Services
 from gateway.tools.requested import items_without_credentials
@@ -47,6 +47,8 @@ async def conversation_of(
     own = await resolve_references(own, history, services.store, owner)
     if request.conversation is not None:
         check_room([*history, *own], services.conversation_bounds)
+    if services.strict:
+        check_pairs(own, history)
     check_outputs(own, history)
     return history, own
 

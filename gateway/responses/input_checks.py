@@ -50,6 +50,34 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
             )
 
 
+def check_pairs(own: Sequence[items.Item], history: Sequence[items.Item]) -> None:
+    """Raise as OpenAI does for an output without its call, and for a call of the client's tools without its output."""
+    made: set[str] = set()
+    for item in (*history, *own):
+        made |= _made_by(item)
+    answered = {call for item in (*history, *own) if (call := _answers(item)) is not None}
+    for item in own:
+        if (call := _answers(item)) is not None and call not in made:
+            raise InvalidRequest(
+                f"No tool call found for function call output with call_id {call[:100]}.",
+                param="input",
+            )
+    for item in (*history, *own):
+        ids = _made_by(item)
+        if ids and not ids & answered and _is_clients(item):
+            raise InvalidRequest(
+                f"No tool output found for function call {min(ids)[:100]}.", param="input"
+            )
+
+
+def _is_clients(item: items.Item) -> bool:
+    """Whether the client answers the call. The gateway runs some searches and shell calls itself."""
+    return isinstance(
+        item,
+        items.FunctionCall | items.CustomToolCall | items.LocalShellCall | items.ApplyPatchCall,
+    )
+
+
 def _made_by(item: items.Item) -> set[str]:
     """The ids by which an output can refer to this call; empty for other items."""
     match item:

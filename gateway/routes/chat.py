@@ -24,7 +24,7 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     """Create a chat completion, streaming or not."""
     services = services_of(request)
     body = await read_body(request)
-    decoded = decode_chat_request(body)
+    decoded = decode_chat_request(body, strict=services.strict)
     take_rank(request, decoded)
     note_unknown(request, "/v1/chat/completions", decoded.unknown)
     owner = owner_of(request)

@@ -23,7 +23,7 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     """Complete raw prompts, streaming or not."""
     services = services_of(request)
     body = await read_body(request)
-    decoded = decode_completion_request(body)
+    decoded = decode_completion_request(body, strict=services.strict)
     take_rank(request, decoded)
     note_unknown(request, "/v1/completions", decoded.unknown)
     owner = owner_of(request)

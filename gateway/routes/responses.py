@@ -42,7 +42,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     """Create a response: streaming, non-streaming, or in the background."""
     services = services_of(request)
     body = await read_body(request)
-    decoded = decode_response_request(body)
+    decoded = decode_response_request(body, strict=services.strict)
     take_rank(request, decoded)
     note_unknown(request, "/v1/responses", decoded.unknown)
 
@@ -166,7 +166,7 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
     body = await read_body(request)
-    decoded = decode_response_request(body, require_input=False)
+    decoded = decode_response_request(body, require_input=False, strict=services.strict)
     async with loaded(request, decoded.model):
         plan = await make_plan(
             msgspec.structs.replace(decoded, background=None, stream=None),
@@ -192,7 +192,7 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     """Compact a conversation: returns the items that replace it in the next request."""
     services = services_of(request)
     body = await read_body(request)
-    decoded = decode_response_request(body, require_input=False)
+    decoded = decode_response_request(body, require_input=False, strict=services.strict)
     async with loaded(request, decoded.model):
         plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
         run = ResponseRun(plan, services, quiet=True)

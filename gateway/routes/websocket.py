@@ -215,7 +215,7 @@ class _Connection:
         raw = decode_object(data)
         del raw["type"]
         raw.pop("stream_id", None)
-        request = convert_response_request(raw)
+        request = convert_response_request(raw, strict=self._services.strict)
         if request.background:
             raise Unsupported(
                 "A response over a WebSocket does not run in the background. Send it to POST /v1/responses.",

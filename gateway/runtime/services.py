@@ -114,6 +114,8 @@ class Services:
         keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
         `documents` reads the files of requests; without it, the renderers refuse them."""
         self.config = config
+        self.strict = config.server.compatibility == "strict"
+        """Whether what OpenAI rejects is rejected."""
         self.slots = slots
         self.store = store
         self.tool_tables = tool_tables

@@ -27,6 +27,7 @@ from gateway.wire.decoding import convert, decode_object, missing
 from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier
 from gateway.wire.sampling import Count
+from gateway.wire.strict import check_chat
 from gateway.wire.structured import StructuredParameters
 from gateway.wire.tools import Tool, ToolChoice, UserLocation
 
@@ -98,9 +99,13 @@ _KNOWN = {
 } - WITHOUT_EFFECT
 
 
-def decode_chat_request(body: bytes) -> ChatRequest:
-    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
-    return convert_chat_request(decode_object(body))
+def decode_chat_request(body: bytes, *, strict: bool = False) -> ChatRequest:
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter. `strict` rejects what OpenAI
+    rejects."""
+    raw = decode_object(body)
+    if strict:
+        check_chat(raw)
+    return convert_chat_request(raw)
 
 
 def convert_chat_request(raw: JsonObject) -> ChatRequest:

@@ -12,6 +12,7 @@ from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object, missing, wrong_type
 from gateway.wire.sampling import MAX_INT, Natural
+from gateway.wire.strict import check_completion
 from gateway.wire.structured import StructuredParameters
 
 Prompt: TypeAlias = str | list[int]
@@ -36,9 +37,12 @@ _KNOWN = {
 } - {"prompts"}
 
 
-def decode_completion_request(body: bytes) -> CompletionRequest:
-    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
+def decode_completion_request(body: bytes, *, strict: bool = False) -> CompletionRequest:
+    """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter. `strict` rejects what OpenAI
+    rejects."""
     raw = decode_object(body)
+    if strict:
+        check_completion(raw)
     given = {key: value for key, value in raw.items() if value is not None}
     sent = given.pop("prompt", None)
     given.pop("prompts", None)  # not a parameter of the API

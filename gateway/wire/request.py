@@ -20,6 +20,7 @@ from gateway.wire.items import Item, decode_items
 from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count
+from gateway.wire.strict import check_response
 from gateway.wire.text import Reasoning, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 
@@ -113,17 +114,23 @@ WITHOUT_EFFECT = {
 _KNOWN = {field.encode_name for field in msgspec.structs.fields(ResponseRequest)} - WITHOUT_EFFECT
 
 
-def decode_response_request(body: bytes, *, require_input: bool = True) -> ResponseRequest:
+def decode_response_request(
+    body: bytes, *, require_input: bool = True, strict: bool = False
+) -> ResponseRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter.
 
-    `require_input` is False for endpoints whose input is optional.
+    `require_input` is False for endpoints whose input is optional. `strict` rejects what OpenAI rejects.
     """
-    return convert_response_request(decode_object(body), require_input=require_input)
+    return convert_response_request(decode_object(body), require_input=require_input, strict=strict)
 
 
-def convert_response_request(raw: dict[str, Any], *, require_input: bool = True) -> ResponseRequest:
+def convert_response_request(
+    raw: dict[str, Any], *, require_input: bool = True, strict: bool = False
+) -> ResponseRequest:
     """Like `decode_response_request`, from plain JSON, for the WebSocket, which removes `type` first. `raw` is not
     modified."""
+    if strict:
+        check_response(raw, requires_input=require_input)
     given = {key: value for key, value in raw.items() if value is not None}
     sent_input = given.pop("input", None)
     sent_tools = given.pop("tools", None)

@@ -1,0 +1,140 @@
+"""What is wrong with a schema: places that are no JSON Schema, and what OpenAI's strict mode requires.
+
+The checks are linear and not recursive. They look at the keywords that engines and formats read; unknown keywords are
+allowed, and so are references, which are not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_ONE = ("additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems",
+        "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NUMBERS = ("minimum", "maximum", "multipleOf")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_STRINGS = ("pattern", "$ref", "format", "title", "description")
+
+
+class SchemaProblem(Struct, frozen=True):
+    """One place of a schema that is wrong."""
+
+    path: Path
+    """The place: keywords, names and indices from the root."""
+    problem: str
+    """What is wrong there, in the words of OpenAI's answers."""
+
+
+def invalid_place(schema: Any) -> SchemaProblem | None:
+    """The first place where `schema` is no JSON Schema, or None."""
+    todo: list[tuple[Any, Path]] = [(schema, ())]
+    while todo:
+        value, path = todo.pop()
+        if type(value) is bool:
+            continue
+        if type(value) is not dict:
+            return SchemaProblem(path, f"{_shown(value)} is not of type 'object', 'boolean'.")
+        for found in _own_problems(value, path):
+            return found
+        todo.extend(_below(value, path))
+    return None
+
+
+def strict_problem(schema: Mapping[str, Any]) -> SchemaProblem | None:
+    """The first object of `schema` that OpenAI's strict mode rejects, or None: each has `additionalProperties: false` and
+    requires all its properties."""
+    todo: list[tuple[Any, Path]] = [(schema, ())]
+    while todo:
+        value, path = todo.pop()
+        if type(value) is not dict:
+            continue
+        properties = value.get("properties")
+        if value.get("type") == "object" or type(properties) is dict:
+            if value.get("additionalProperties") is not False:
+                return SchemaProblem(
+                    path, "'additionalProperties' is required to be supplied and to be false."
+                )
+            required = value.get("required")
+            for name in properties if type(properties) is dict else ():
+                if type(required) is not list or name not in required:
+                    return SchemaProblem(
+                        path,
+                        "'required' is required to be supplied and to be an array including every key in properties. "
+                        f"Missing '{name[:100]}'.",
+                    )
+        todo.extend(_below(value, path))
+    return None
+
+
+def _below(schema: dict[str, Any], path: Path) -> Iterator[tuple[Any, Path]]:
+    """The schemas directly inside `schema`. Values of the wrong type are left out."""
+    for keyword in _ONE:
+        if keyword in schema:
+            yield schema[keyword], (*path, keyword)
+    for keyword in _NAMED:
+        named = schema.get(keyword)
+        if type(named) is dict:
+            for name, each in named.items():
+                yield each, (*path, keyword, name)
+    for keyword in _LISTED:
+        listed = schema.get(keyword)
+        if type(listed) is list:
+            for index, each in enumerate(listed):
+                yield each, (*path, keyword, index)
+    items = schema.get("items")
+    if type(items) is list:
+        for index, each in enumerate(items):
+            yield each, (*path, "items", index)
+    elif "items" in schema:
+        yield items, (*path, "items")
+
+
+def _own_problems(schema: dict[str, Any], path: Path) -> Iterator[SchemaProblem]:
+    kind = schema.get("type")
+    if "type" in schema:
+        kinds = kind if type(kind) is list and kind else [kind]
+        if not all(type(each) is str and each in _TYPES for each in kinds):
+            yield SchemaProblem(
+                (*path, "type"), f"{_shown(kind)} is not valid under any of the given schemas."
+            )
+    for keyword in _NAMED:
+        if keyword in schema and type(schema[keyword]) is not dict:
+            yield _not_of_type(schema, path, keyword, "object")
+    for keyword in _LISTED:
+        if keyword in schema and (type(schema[keyword]) is not list or not schema[keyword]):
+            yield _not_of_type(schema, path, keyword, "array")
+    if "enum" in schema and type(schema["enum"]) is not list:
+        yield _not_of_type(schema, path, "enum", "array")
+    if "required" in schema:
+        required = schema["required"]
+        if type(required) is not list or any(type(name) is not str for name in required):
+            yield _not_of_type(schema, path, "required", "array")
+    for keyword in _NUMBERS:
+        if keyword in schema and type(schema[keyword]) not in (int, float):
+            yield _not_of_type(schema, path, keyword, "number")
+    for keyword in _COUNTS:
+        if keyword in schema and not _is_count(schema[keyword]):
+            yield _not_of_type(schema, path, keyword, "integer")
+    for keyword in _STRINGS:
+        if keyword in schema and type(schema[keyword]) is not str:
+            yield _not_of_type(schema, path, keyword, "string")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) in (int, float) and value >= 0 and value == int(value)
+
+
+def _not_of_type(schema: dict[str, Any], path: Path, keyword: str, kind: str) -> SchemaProblem:
+    return SchemaProblem((*path, keyword), f"{_shown(schema[keyword])} is not of type '{kind}'.")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if type(value) in (str, int, float, bool) or value is None else str(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"

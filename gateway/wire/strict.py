@@ -1,0 +1,209 @@
+"""What OpenAI's own server rejects and this one accepts by default: the checks of `compatibility = "strict"`.
+
+They read plain JSON, before it is converted; what has the wrong type is left to the conversion. Status, type, `param`,
+`code` and wording are those of OpenAI's answers as clients report them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from gateway.errors import InvalidRequest, ParamPath
+from gateway.json_schema import strict_problem
+from gateway.wire.decoding import listed, missing, shortened
+
+RESPONSES = frozenset(
+    {
+        "access_programs", "background", "background_options", "client_metadata", "context_management", "conversation",
+        "generate", "image", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+        "model", "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+        "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store",
+        "stream", "stream_id", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
+        "truncation", "user",
+    }
+)  # fmt: skip
+CHAT = frozenset(
+    {
+        "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens",
+        "max_tokens", "messages", "metadata", "modalities", "model", "moderation", "n", "parallel_tool_calls",
+        "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+        "reasoning_effort", "response_format", "safety_identifier", "seed", "service_tier", "stop", "store", "stream",
+        "stream_options", "temperature", "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity",
+        "web_search_options",
+    }
+)  # fmt: skip
+COMPLETIONS = frozenset(
+    {
+        "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "model", "n",
+        "presence_penalty", "prompt", "seed", "stop", "stream", "stream_options", "suffix", "temperature", "top_p",
+        "user",
+    }
+)  # fmt: skip
+
+_MOVED = {
+    "function_call": "tool_choice",
+    "functions": "tools",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "verbosity": "text.verbosity",
+}
+"""Parameters of Chat Completions, and where the Responses API has them."""
+_PARTS = ["input_text", "input_image", "output_text", "refusal", "input_file", "input_audio", "computer_screenshot",
+          "summary_text"]  # fmt: skip
+_SAID = ["output_text", "refusal"]
+MAX_STOPS = 4
+
+
+def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
+    """Raise `InvalidRequest` for a request to the Responses API that OpenAI rejects."""
+    for name in sorted(raw.keys() - RESPONSES):
+        if (moved := _MOVED.get(name)) is not None:
+            raise InvalidRequest(
+                f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{moved}'. "
+                "Try again with the new parameter.",
+                param=name,
+                code="unsupported_parameter",
+            )
+        raise InvalidRequest(
+            f"Unknown parameter: '{shortened(name)}'.",
+            param=shortened(name),
+            code="unknown_parameter",
+        )
+    if raw.get("model") is None:
+        raise missing("model")
+    if requires_input and raw.get("input") == [] and not _continues(raw):
+        raise InvalidRequest(
+            "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
+            param="input",
+            code="missing_required_parameter",
+        )
+    _check_stream_options(raw)
+    _check_parts(raw.get("input"))
+    text = raw.get("text")
+    wanted = text.get("format") if isinstance(text, dict) else None
+    if isinstance(wanted, dict) and wanted.get("strict") is True:
+        _check_format(wanted, ("text", "format", "schema"), "invalid_json_schema")
+    for param, tool in _tools(raw.get("tools"), ("tools",)):
+        if tool.get("type") == "function" and tool.get("strict") is True:
+            _check_function(tool, (*param, "parameters"))
+
+
+def check_chat(raw: dict[str, Any]) -> None:
+    """Raise `InvalidRequest` for a request to Chat Completions that OpenAI rejects."""
+    _check_arguments(raw, CHAT)
+    _check_stops(raw)
+    _check_stream_options(raw)
+    wanted = raw.get("response_format")
+    described = wanted.get("json_schema") if isinstance(wanted, dict) else None
+    if isinstance(described, dict) and described.get("strict") is True:
+        _check_format(described, ("response_format",), None)
+    for param, tool in _tools(raw.get("tools"), ("tools",)):
+        function = tool.get("function")
+        if isinstance(function, dict) and function.get("strict") is True:
+            _check_function(function, (*param, "function", "parameters"))
+
+
+def check_completion(raw: dict[str, Any]) -> None:
+    """Raise `InvalidRequest` for a request to Completions that OpenAI rejects."""
+    _check_arguments(raw, COMPLETIONS)
+    _check_stops(raw)
+    _check_stream_options(raw)
+    n, best_of = raw.get("n") or 1, raw.get("best_of")
+    if type(n) is int and type(best_of) is int and best_of < n:
+        raise InvalidRequest(
+            "You requested that the server return more choices than it will generate (HINT: you must set 'n' (currently "
+            f"{n}) to be at most 'best_of' (currently {best_of}), or omit either parameter if you don't specifically "
+            "want to use them.)",
+            param="best_of",
+        )
+
+
+def _continues(raw: dict[str, Any]) -> bool:
+    return any(raw.get(name) is not None for name in ("previous_response_id", "conversation", "prompt"))  # fmt: skip
+
+
+def _check_arguments(raw: dict[str, Any], known: Collection[str]) -> None:
+    unknown = sorted(name for name in raw if name not in known)
+    if unknown:
+        names = ", ".join(shortened(name) for name in unknown[:16])
+        raise InvalidRequest(
+            f"Unrecognized request argument{'s' if len(unknown) > 1 else ''} supplied: {names}"
+        )
+    if raw.get("model") is None:
+        raise InvalidRequest("you must provide a model parameter")
+
+
+def _check_stops(raw: dict[str, Any]) -> None:
+    stop = raw.get("stop")
+    if isinstance(stop, list) and len(stop) > MAX_STOPS:
+        raise InvalidRequest(
+            f"Invalid 'stop': array too long. Expected an array with maximum length {MAX_STOPS}, but got an array with "
+            f"length {len(stop)} instead.",
+            param="stop",
+            code="array_above_max_length",
+        )
+
+
+def _check_stream_options(raw: dict[str, Any]) -> None:
+    if raw.get("stream_options") is not None and raw.get("stream") is not True:
+        raise InvalidRequest(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            param="stream_options",
+        )
+
+
+def _check_parts(sent: Any) -> None:
+    """The parts of messages, each of a type that its role may have."""
+    for index, item in enumerate(sent if isinstance(sent, list) else ()):
+        if not isinstance(item, dict) or item.get("type", "message") != "message":
+            continue
+        content = item.get("content")
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if not isinstance(kind, str):
+                continue
+            place: ParamPath = ("input", index, "content", number)
+            if item.get("role") == "assistant":
+                if kind not in _SAID:
+                    raise _invalid_value(kind, _SAID, place)
+            elif kind not in _PARTS:
+                raise _invalid_value(kind, _PARTS, (*place, "type"))
+
+
+def _invalid_value(kind: str, supported: list[str], place: ParamPath) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value: '{shortened(kind)}'. Supported values are: {listed(supported)}.",
+        param=place,
+        code="invalid_value",
+    )
+
+
+def _tools(raw: Any, param: ParamPath) -> Iterator[tuple[ParamPath, dict[str, Any]]]:
+    for index, tool in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(tool, dict):
+            yield (*param, index), tool
+
+
+def _check_function(function: dict[str, Any], param: ParamPath) -> None:
+    schema = function.get("parameters")
+    if isinstance(schema, dict) and (found := strict_problem(schema)) is not None:
+        raise InvalidRequest(
+            f"Invalid schema for function '{shortened(function.get('name'))}': In context={found.path}, {found.problem}",
+            param=param,
+            code="invalid_function_parameters",
+        )
+
+
+def _check_format(described: dict[str, Any], param: ParamPath, code: str | None) -> None:
+    schema = described.get("schema")
+    if isinstance(schema, dict) and (found := strict_problem(schema)) is not None:
+        raise InvalidRequest(
+            f"Invalid schema for response_format '{shortened(described.get('name'))}': In context={found.path}, "
+            f"{found.problem}",
+            param=param,
+            code=code,
+        )

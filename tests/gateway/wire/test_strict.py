@@ -1,0 +1,110 @@
+"""What OpenAI rejects, with its answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from openai.types import completion_create_params
+from openai.types.chat import completion_create_params as chat_params
+from openai.types.responses import response_create_params
+
+from gateway.errors import GatewayError
+from gateway.wire import strict
+from gateway.wire.chat import decode_chat_request
+from gateway.wire.completions import decode_completion_request
+from gateway.wire.request import decode_response_request
+
+DECODE = {
+    "responses": decode_response_request,
+    "chat": decode_chat_request,
+    "completions": decode_completion_request,
+}
+BASES: dict[str, dict[str, Any]] = {
+    "responses": {"model": "m", "input": "x"},
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "x"}]},
+    "completions": {"model": "m", "prompt": "x"},
+}
+LOOSE = {"type": "object", "properties": {"a": {"type": "object", "properties": {}}}, "required": ["a"], "additionalProperties": False}  # fmt: skip
+OPTIONAL = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+NO_MORE = "'additionalProperties' is required to be supplied and to be false."
+NEEDED = "'required' is required to be supplied and to be an array including every key in properties. Missing 'a'."
+
+
+def part(kind: str, role: str = "user") -> dict[str, Any]:
+    return {"input": [{"role": role, "content": [{"type": kind, "text": "a"}]}]}
+
+
+def function(schema: Any) -> dict[str, Any]:
+    return {"name": "f", "strict": True, "parameters": schema}
+
+
+# name: (api, changes, message, param, code)
+CASES: dict[str, tuple[str, dict[str, Any], str, str | None, str | None]] = {
+    "unknown": ("responses", {"top_k": 3}, "Unknown parameter: 'top_k'.", "top_k", "unknown_parameter"),
+    "misplaced": ("responses", {"response_format": {}}, "Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to 'text.format'. Try again with the new parameter.", "response_format", "unsupported_parameter"),
+    "no model": ("responses", {"model": None}, "Missing required parameter: 'model'.", "model", "missing_required_parameter"),
+    "empty input": ("responses", {"input": []}, "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.", "input", "missing_required_parameter"),
+    "chat's part": ("responses", part("text"), "Invalid value: 'text'. Supported values are: 'input_text', 'input_image', 'output_text', 'refusal', 'input_file', 'input_audio', 'computer_screenshot', and 'summary_text'.", "input[0].content[0].type", "invalid_value"),
+    "an assistant's input": ("responses", part("input_text", "assistant"), "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.", "input[0].content[0]", "invalid_value"),
+    "options without stream": ("responses", {"stream_options": {}}, "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options", None),
+    "loose format": ("responses", {"text": {"format": {"type": "json_schema", "name": "n", "strict": True, "schema": LOOSE}}}, f"Invalid schema for response_format 'n': In context=('properties', 'a'), {NO_MORE}", "text.format.schema", "invalid_json_schema"),
+    "loose function": ("responses", {"tools": [{"type": "function", **function({"type": "object"})}]}, f"Invalid schema for function 'f': In context=(), {NO_MORE}", "tools[0].parameters", "invalid_function_parameters"),
+    "unknown to chat": ("chat", {"top_k": 3}, "Unrecognized request argument supplied: top_k", None, None),
+    "two unknown to chat": ("chat", {"top_k": 3, "min_p": 0}, "Unrecognized request arguments supplied: min_p, top_k", None, None),
+    "chat without model": ("chat", {"model": None}, "you must provide a model parameter", None, None),
+    "five stops": ("chat", {"stop": ["a", "b", "c", "d", "e"]}, "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5 instead.", "stop", "array_above_max_length"),
+    "chat's options": ("chat", {"stream_options": {"include_usage": True}}, "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options", None),
+    "chat's function": ("chat", {"tools": [{"type": "function", "function": function(OPTIONAL)}]}, f"Invalid schema for function 'f': In context=(), {NEEDED}", "tools[0].function.parameters", "invalid_function_parameters"),
+    "chat's format": ("chat", {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": OPTIONAL}}}, f"Invalid schema for response_format 'n': In context=(), {NEEDED}", "response_format", None),
+    "fewer than n": ("completions", {"n": 2, "best_of": 1}, "You requested that the server return more choices than it will generate (HINT: you must set 'n' (currently 2) to be at most 'best_of' (currently 1), or omit either parameter if you don't specifically want to use them.)", "best_of", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_rejected_only_if_strict(name: str) -> None:
+    api, changes, message, param, code = CASES[name]
+    body = msgspec.json.encode({**BASES[api], **changes})
+    with pytest.raises(GatewayError) as caught:
+        DECODE[api](body, strict=True)
+    error = caught.value
+    assert (error.status, error.type, error.message, error.param, error.code) == (
+        400,
+        "invalid_request_error",
+        message,
+        param,
+        code,
+    )
+    DECODE[api](body)
+
+
+@pytest.mark.parametrize("api", BASES)
+def test_what_openai_takes_passes(api: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}  # fmt: skip
+    more: dict[str, dict[str, Any]] = {
+        "responses": {
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+                {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+                {"role": "assistant", "content": "a"},
+            ],
+            "tools": [{"type": "function", **function(schema)}],
+            "client_metadata": {"a": "b"},
+        },
+        "chat": {"stop": ["a"] * 4, "stream": True, "stream_options": {"include_usage": True}},
+        "completions": {"n": 2, "best_of": 2},
+    }
+    DECODE[api](msgspec.json.encode({**BASES[api], **more[api]}), strict=True)
+
+
+def test_every_parameter_of_the_sdk_is_known() -> None:
+    for base, known in (
+        (response_create_params.ResponseCreateParamsBase, strict.RESPONSES),
+        (response_create_params.ResponseCreateParamsStreaming, strict.RESPONSES),
+        (chat_params.CompletionCreateParamsBase, strict.CHAT),
+        (chat_params.CompletionCreateParamsStreaming, strict.CHAT),
+        (completion_create_params.CompletionCreateParamsBase, strict.COMPLETIONS),
+        (completion_create_params.CompletionCreateParamsStreaming, strict.COMPLETIONS),
+    ):
+        assert set(base.__annotations__) <= known
