@@ -101,7 +101,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Whether such a response is run again instead, if none of its output was visible. Requests are then stored with
     their responses, except those that contain credentials of MCP servers."""
     max_body_bytes: Positive = 32 * 1024 * 1024
-    """Maximum size of a request body in bytes. Larger ones are rejected with 413."""
+    """Maximum size of a request body in bytes, also when it is decompressed. Larger ones are rejected with 413."""
     max_websocket_bytes: Positive = 64 * 1024 * 1024
     """Maximum number of bytes that one WebSocket connection may hold: its queued and running requests, and its
     histories that are not stored. Beyond it, requests are rejected with an error event, 429."""

@@ -10,6 +10,7 @@ from litestar.types import Receive
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.request_stats import current_request
+from gateway.routes.compressed import CODINGS, decompressed
 from gateway.routes.state import HttpRequest, services_of
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
@@ -24,9 +25,9 @@ class BodyTimeout(GatewayError):
 
 
 async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> bytes:
-    """The whole, undecoded body of a JSON request.
+    """The whole, undecoded body of a JSON request; decompressed, if it is compressed.
 
-    Limited to `server.max_body_bytes` bytes and `server.body_timeout` seconds.
+    Limited to `server.max_body_bytes` bytes, compressed and not, and to `server.body_timeout` seconds.
     """
     headers = dict(request.scope["headers"])
     media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -37,13 +38,18 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
             "'content-type: application/json'."
         )
     config = services_of(request).config.server
-    _check_headers(headers, config.max_body_bytes)
+    coding = _coding(headers)
+    if coding is not None and coding not in CODINGS:
+        raise _unsupported(coding, "gzip, zstd")
+    _check_length(headers, config.max_body_bytes)
     # One timeout for the whole body: a timeout per part costs several times as much.
     try:
         async with asyncio.timeout(config.body_timeout):
             body = await _whole(request.receive, config.max_body_bytes)
     except TimeoutError:
         raise _too_slow(config.body_timeout) from None
+    if coding is not None and body:
+        body = await decompressed(body, coding, config.max_body_bytes)
     stats = current_request()
     if stats is not None and stats.content is not None:
         stats.content.read(body)
@@ -68,7 +74,10 @@ async def _whole(receive: Receive, limit: int) -> bytes:
 async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes, None]:
     """A body of any type as it arrives: at most `limit` bytes, within `server.body_timeout` seconds."""
     seconds = services_of(request).config.server.body_timeout
-    _check_headers(dict(request.scope["headers"]), limit)
+    headers = dict(request.scope["headers"])
+    if (coding := _coding(headers)) is not None:
+        raise _unsupported(coding, "identity")
+    _check_length(headers, limit)
     deadline = asyncio.get_running_loop().time() + seconds
     receive = request.receive
     size = 0
@@ -86,13 +95,25 @@ async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes,
             yield part
 
 
-def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Reject by its headers a body that is compressed, or longer than `limit`."""
-    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
-    if encoding not in ("", "identity"):
-        raise UnsupportedMediaType(
-            f"The content encoding '{encoding}' is not supported. Send the body uncompressed."
-        )
+def _coding(headers: Mapping[bytes, bytes]) -> str | None:
+    """The content coding of the body; None if it is not compressed."""
+    sent = headers.get(b"content-encoding")
+    if sent is None:
+        return None
+    coding = sent.decode("latin-1").strip().lower()
+    return None if coding in ("", "identity") else coding
+
+
+def _unsupported(coding: str, supported: str) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        f"The content encoding '{coding[:100]}' is not supported. Send the body uncompressed"
+        f"{'' if supported == 'identity' else ', or with one of: ' + supported}.",
+        headers={"accept-encoding": supported},
+    )
+
+
+def _check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """Reject by its headers a body that is longer than `limit`."""
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)

@@ -161,8 +161,8 @@ def test_nul_bytes_in_text_are_text(http: httpx.Client) -> None:
     assert answer.json()["output"][0]["content"][0]["text"] == "a\x00b"
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate"])
-def test_compressed_bodies_are_refused_unread(http: httpx.Client, encoding: str) -> None:
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
+def test_other_codings_of_bodies_are_refused_unread(http: httpx.Client, encoding: str) -> None:
     headers = {"content-type": "application/json", "content-encoding": encoding}
     answer = http.post("/v1/responses", content=b"\x1f\x8b" + b"\x00" * 1000, headers=headers)
     assert (answer.status_code, envelope(answer)["code"]) == (415, "unsupported_media_type")
