@@ -308,6 +308,10 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         await stack.enter_async_context(offer.make(router_config))
         for offer, router_config in selection.routers
     ]
+    policies = [
+        await stack.enter_async_context(offer.make(policy_config))
+        for offer, policy_config in selection.policies
+    ]
     _check_routes(config, slots)
     services = Services(
         config=config,
@@ -327,8 +331,15 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         usage=await _usage(store, plugins, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
         routing=Routing(Routes(config.routes), routers),
+        policies=policies,
     )
-    plugged = (*resources.values(), *(each.api for each in apis), *servers.values(), *routers)
+    plugged = (
+        *resources.values(),
+        *(each.api for each in apis),
+        *servers.values(),
+        *routers,
+        *policies,
+    )
     for user in plugged:
         if isinstance(user, ServicesUser):
             user.use(PluginServices(services))

@@ -53,6 +53,7 @@ from gateway.protocols import (
     ModelProfile,
     NoConfig,
     OutputFormat,
+    Policy,
     PromptRenderer,
     ResponseStore,
     Router,
@@ -97,6 +98,7 @@ OpenTool: TypeAlias = Callable[..., AbstractAsyncContextManager[ToolServer]]
 OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore]]
 OpenApiPlugin: TypeAlias = Callable[..., AbstractAsyncContextManager[Api]]
 OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+OpenPolicy: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Policy]]
 OpenRouter: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Router]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
@@ -209,6 +211,17 @@ def gateway_register_resources(register: Register[OpenResource]) -> None:
     be an identifier. `[resources.<name>]` is its config. Its type is agreed between the distributions: the one that
     needs it depends on the one that registers it. State shared between processes, such as a folder, is the resource's
     own responsibility.
+    """
+
+
+@hookspec
+def gateway_register_policies(register: Register[OpenPolicy]) -> None:
+    """Register policies, which decide what may reach a model and what of its output may be shown: `make(config)` is an
+    async context manager that yields a `Policy`.
+
+    Called once, at start-up. A table `[policies.<name>]` in `gateway.toml` selects it, and is its config. Policies are
+    applied in the order of their tables, each to what the one before has returned. If a policy has the method `use`
+    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do.
     """
 
 

@@ -23,6 +23,7 @@ _OFFERS: Final = {
     ("parser", "native"): "litegate-openai",
     ("parser", "openai"): "litegate-harmony",
     ("parser", "openai_gptoss"): "litegate-harmony",
+    ("policy", "redact"): "litegate-redact",
     ("renderer", "chat_template"): "litegate-chat-template",
     ("renderer", "gpt_oss"): "litegate-harmony",
     ("renderer", "harmony"): "litegate-harmony",

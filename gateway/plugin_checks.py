@@ -19,7 +19,7 @@ from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig, ToolServer
 
 Kind: TypeAlias = Literal[
-    "engine", "renderer", "parser", "tool", "store", "api", "resource", "router"
+    "engine", "renderer", "parser", "tool", "store", "api", "resource", "router", "policy"
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")

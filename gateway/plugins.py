@@ -19,6 +19,7 @@ from gateway.hookspecs import (
     Offer,
     OpenApiPlugin,
     OpenEngine,
+    OpenPolicy,
     OpenResource,
     OpenRouter,
     OpenStore,
@@ -40,6 +41,8 @@ logger = logging.getLogger("gateway.plugins")
 GROUP = "gateway"
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+PLURALS = {"policy": "policies"}
+"""Plurals, in names of hooks, that are not formed with an s."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -124,6 +127,9 @@ class PluginSet:
 
     def resource(self, name: str, where: str = "") -> Offer[OpenResource]:
         return self._find("resource", name, where)
+
+    def policy(self, name: str, where: str = "") -> Offer[OpenPolicy]:
+        return self._find("policy", name, where)
 
     def router(self, name: str, where: str = "") -> Offer[OpenRouter]:
         return self._find("router", name, where)
@@ -259,7 +265,9 @@ class _Loader:
         try:
             for kind in KINDS:
                 register = Registrar(kind, info, offers)
-                getattr(own.hook, f"gateway_register_{kind}s")(register=register)
+                getattr(own.hook, f"gateway_register_{PLURALS.get(kind, f'{kind}s')}")(
+                    register=register
+                )
         except ConfigurationError as error:
             reason = str(error).rstrip(".")
             self.failures.append(Failure(plugin=info, reason=reason, fatal=True))

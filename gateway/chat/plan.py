@@ -116,6 +116,7 @@ async def make_chat_plan(
             request,
             model,
             services,
+            api="chat",
             sampling=sampling,
             owner=owner,
             size=size,

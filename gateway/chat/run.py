@@ -230,6 +230,8 @@ async def prepare_chat(plan: ChatPlan, services: Services) -> PreparedChat:
     status."""
     with plan.request_params():
         first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
+    if plan.settings.policies is not None:
+        plan.settings.policies.check_shown(plan.settings.sampling, token_ids=plan.style.token_ids)
     if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
         raise Unsupported(
             "The engine of this model keeps its tokens to itself.", param="return_token_ids"

@@ -177,6 +177,9 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
     for name in config.routers:
         with suppress(ConfigurationError):
             chosen.append(plugins.router(name))
+    for name in config.policies:
+        with suppress(ConfigurationError):
+            chosen.append(plugins.policy(name))
     with suppress(ConfigurationError):
         chosen += (offer for offer, _ in resolve_apis(config, plugins))
         chosen += (offer for offer, _ in resolve_resources(config, plugins))

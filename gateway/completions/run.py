@@ -25,11 +25,13 @@ from gateway.loop.generation import (
     GenerationSettings,
     Generator,
     generation_id,
+    refused_generation,
     variant,
 )
 from gateway.loop.hints import hints_of
 from gateway.loop.observer import OutputObserver
 from gateway.loop.param_paths import locate_fault
+from gateway.loop.policies import Policies, policies_for
 from gateway.loop.rendering import IN_THREAD
 from gateway.loop.request_settings import check_engine_parameters, request_id_of
 from gateway.loop.sampling import sampling_of
@@ -39,6 +41,7 @@ from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import (
     EngineRequest,
+    Refusal,
     RenderedPrompt,
     Sampling,
     Tokenizer,
@@ -71,6 +74,7 @@ class CompletionChoice:
         tokenizer: Tokenizer,
         *,
         counts_prompt: bool,
+        policies: Policies | None,
     ) -> None:
         options = request.stream_options
         logprobs = request.logprobs is not None
@@ -108,7 +112,7 @@ class CompletionChoice:
         self._first = first
         self.generator = Generator(
             model,
-            GenerationSettings(sampling=first.request.sampling, raw_stops=True),
+            GenerationSettings(sampling=first.request.sampling, raw_stops=True, policies=policies),
             services.metrics,
             aligner=aligner,
             observer=self.watch,
@@ -133,6 +137,7 @@ class PreparedCompletion(Struct, frozen=True):
     model: ServedModel
     generations: Sequence[Generation]
     tokenizer: Tokenizer
+    policies: Policies | None = None
 
 
 class CompletionRun(ChoicesRun[PreparedCompletion]):
@@ -168,6 +173,7 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
                 self._head,
                 prepared.tokenizer,
                 counts_prompt=index == 0,
+                policies=prepared.policies,
             )
             for number, generation in enumerate(prepared.generations)
             for index in range(n)
@@ -226,7 +232,16 @@ async def prepare_completion(
         if structure is not None:
             check_limits(Turn(items=()), structure, {}, model.schema_limits)
         generations = []
+        policies = policies_for(services.policies, api="completions", model=model.name, owner=owner)
+        if policies is not None:
+            policies.check_shown(sampling, token_ids=bool(request.return_token_ids))
         for prompt in request.prompts:
+            if policies is not None:
+                decided = await _decided(prompt, policies, tokenizer)
+                if isinstance(decided, Refusal):
+                    generations.append(refused_generation(Turn(items=()), decided, sampling))
+                    continue
+                prompt = decided
             token_ids = await _token_ids(prompt, request, tokenizer, size)
             token_ids = _truncated(token_ids, request, model)
             rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
@@ -253,7 +268,7 @@ async def prepare_completion(
                 raise
             generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
         raw = msgspec.structs.replace(model, output_format=_RAW)
-        return PreparedCompletion(raw, generations, tokenizer)
+        return PreparedCompletion(raw, generations, tokenizer, policies)
 
 
 def _request_params(request: CompletionRequest) -> AbstractContextManager[None]:
@@ -318,6 +333,17 @@ def _structure(request: CompletionRequest, model: ServedModel) -> Constraint | N
             return JsonObject()
         case _:
             return structure_of(request, model.engine.capabilities)
+
+
+async def _decided(prompt: Prompt, policies: Policies, tokenizer: Tokenizer) -> Prompt | Refusal:
+    """The prompt as the policies let it pass. Token ids are shown to them as text."""
+    text = (
+        prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special_tokens=False)
+    )
+    decided = await policies.texts([text])
+    if isinstance(decided, Refusal):
+        return decided
+    return prompt if decided[0] == text else decided[0]
 
 
 async def _token_ids(

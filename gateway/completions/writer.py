@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import UNSET
 
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.deltas import Delta, TextDelta
+from gateway.deltas import Delta, RefusalDelta, TextDelta
 from gateway.loop.chunks import SSE_END
 from gateway.protocols import FinishReason, TokenLogprob
 from gateway.wire import completions as wire
@@ -78,6 +78,8 @@ class CompletionWriter:
         """Write more text. Returns the bytes to send."""
         out = b"" if self._begun else self._begin_text()
         for delta in deltas:
+            if isinstance(delta, RefusalDelta):
+                continue  # the API has no place for it; the finish reason tells
             if not isinstance(delta, TextDelta):
                 raise TypeError("raw output is text alone")
             out += self._write(delta)

@@ -123,7 +123,16 @@ class _Layers:
                 raise self.mistake(TableError((section,), problem))
             if not isinstance(table, dict):
                 raise self.mistake(TableError((section,), f"expected a table [{section}]"))
-        for section in ("models", "routes", "tools", "stores", "apis", "resources", "routers"):
+        for section in (
+            "models",
+            "routes",
+            "tools",
+            "stores",
+            "apis",
+            "resources",
+            "routers",
+            "policies",
+        ):
             for name, table in self.tables.get(section, {}).items():
                 if not isinstance(table, dict):
                     problem = f"expected a table [{section}.<name>]"
@@ -256,6 +265,7 @@ class _Layers:
                 models=models,
                 routes=routes,
                 routers=copy.deepcopy(self.tables.get("routers", {})),
+                policies=copy.deepcopy(self.tables.get("policies", {})),
                 tools=copy.deepcopy(self.tables.get("tools", {})),
                 stores=copy.deepcopy(self.tables.get("stores", {})),
                 apis=copy.deepcopy(self.tables.get("apis", {})),

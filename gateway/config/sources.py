@@ -22,6 +22,7 @@ SECTIONS = (
     "apis",
     "resources",
     "routers",
+    "policies",
     "plugins",
     "media",
     "documents",

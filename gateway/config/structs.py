@@ -453,6 +453,8 @@ class Config(Struct, frozen=True, kw_only=True):
     routes: dict[str, RouteConfig] = {}
     routers: dict[str, dict[str, Any]] = {}
     """`[routers.<name>]` selects the router of that name, and is its configuration."""
+    policies: dict[str, dict[str, Any]] = {}
+    """`[policies.<name>]` selects the policy of that name, and is its configuration."""
     plugins: PluginsConfig = PluginsConfig()
     media: MediaConfig = MediaConfig()
     documents: DocumentsConfig = DocumentsConfig()

@@ -21,6 +21,7 @@ from gateway.errors import (
     param_text,
 )
 from gateway.loop.generation import CONTEXT_LENGTH_EXCEEDED
+from gateway.loop.policies import policies_for
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.rendering import IN_THREAD
 from gateway.loop.run_scope import RunScope
@@ -144,6 +145,7 @@ async def prepare_embeddings(
     size: int,
     trace_headers: Mapping[str, str] | None = None,
     model_name: str | None = None,
+    owner: str | None = None,
 ) -> EmbeddingRun:
     """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises what a client must be told by HTTP status.
 
@@ -154,6 +156,9 @@ async def prepare_embeddings(
     _check_dimensions(request.dimensions, info, model.name)
     tokenizer = model.engine.tokenizer
     inputs: Sequence[EmbeddingInput] = request.inputs
+    policies = policies_for(services.policies, api="embeddings", model=model.name, owner=owner)
+    if policies is not None:
+        inputs = await policies.inputs(inputs, tokenizer, "input")
     if tokenizer is not None:
         special = request.add_special_tokens is not False
         if size > IN_THREAD:

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeAlias, TypeVar
 
 from gateway.errors import GatewayError, InvalidRequest, ServerShuttingDown, StoreUnavailable
+from gateway.loop.policies import Rerouted
 from gateway.metrics import Metrics
 
 logger = logging.getLogger("gateway.loop.attempts")
@@ -15,6 +16,8 @@ logger = logging.getLogger("gateway.loop.attempts")
 PlanT = TypeVar("PlanT")
 Hold: TypeAlias = Callable[[str | None], AbstractAsyncContextManager[object]]
 
+_MOST_REROUTES = 4
+"""Maximum number of times that policies may send a request to another model."""
 _OF_THE_MODEL = ("context_length_exceeded", "invalid_encrypted_content")
 """Codes of invalid requests that another model may accept."""
 
@@ -47,6 +50,7 @@ class Attempts(Generic[PlanT]):
         self._reason: Exception | None = None
         """The last error that moved on to another model."""
         self._tried: str | None = None
+        self._reroutes = 0
 
     async def __aenter__(self) -> Attempts[PlanT]:
         """Within the context, the model of the last plan stays loaded, until the run has a place in its queue."""
@@ -93,15 +97,29 @@ class Attempts(Generic[PlanT]):
         Raises the error if no model is left or if another would not help.
         """
         while True:
-            if not _may_differ(error):
+            if isinstance(error, Rerouted):
+                self._reroutes += 1
+                if self._reroutes > _MOST_REROUTES:
+                    raise error
+                self._left.insert(0, error.model)
+            elif not _may_differ(error):
                 if self._reason is None:
                     raise error
                 # The request was valid for an earlier model: that one's failure is the answer.
                 error = self._reason
-            self._reason = error
+            failed, routed = self._tried, isinstance(error, Rerouted)
+            if not routed:
+                self._reason = error
             if not self._left:
                 raise error
-            failed, self._tried = self._tried, self._left.pop(0)
+            self._tried = self._left.pop(0)
+            if routed:
+                logger.info("a policy sends a request for %s to %s", failed, self._tried)
+                try:
+                    return await self._plan(self._tried)
+                except GatewayError as failure:
+                    error = failure
+                    continue
             logger.warning(
                 "the model %s did not answer, trying %s: %s",
                 failed,

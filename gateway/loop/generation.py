@@ -14,10 +14,11 @@ import msgspec
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.constraints import Constraint, Triggered
-from gateway.deltas import CallEnded, Delta
+from gateway.deltas import CallEnded, Delta, RefusalDelta
 from gateway.errors import EngineError, GatewayError, InvalidRequest, ParamPath
 from gateway.loop.media import check_media
 from gateway.loop.param_paths import locate_fault
+from gateway.loop.policies import OutputFilters, Policies
 from gateway.loop.rendering import render_parts
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.sinks import ACCEPTED, HeldSink
@@ -33,6 +34,7 @@ from gateway.protocols import (
     EngineRequest,
     FinishReason,
     ParserContext,
+    Refusal,
     RenderedPrompt,
     Sampling,
     TokensPrompt,
@@ -52,6 +54,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Without the images, sounds and documents; `request.turn` has them."""
     rendered: RenderedPrompt
     request: EngineRequest
+    refusal: Refusal | None = None
+    """The whole output, if a policy refused the prompt. The engine then gets no request."""
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +80,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The client's own id of the request."""
     vllm_xargs: Mapping[str, Any] = {}
     data_parallel_rank: int | None = None
+    policies: Policies | None = None
+    """What is applied to prompts and output; None if there are no policies."""
     raw_stops: bool = False
     """Whether stop strings are matched by the engine in the raw output, instead of in the answer's text only (see
     `gateway.loop.text_stops`)."""
@@ -118,6 +124,8 @@ class Generator:
         """Length of the last generation in tokens, prompt and output together."""
         self.began = False
         """Whether an engine has given any output for the answer."""
+        self._asked_policies = False
+        """Whether the policies have seen a prompt of the answer."""
         self._settings = settings
         self._checked: Turn | None = None
         """The last turn whose schemas were checked against the limits."""
@@ -144,7 +152,26 @@ class Generator:
         )
 
     async def prepare(self, turn: Turn) -> Generation:
-        """Create the engine request for `turn`."""
+        """Create the engine request for `turn`, as the policies let it pass."""
+        decided = await self._decided(turn)
+        if isinstance(decided, Refusal):
+            return refused_generation(turn, decided, self._settings.sampling)
+        return await self._prepare(decided)
+
+    async def _decided(self, turn: Turn) -> Turn | Refusal:
+        """The turn as the policies let it pass."""
+        policies = self._settings.policies
+        if policies is None:
+            return turn
+        first, self._asked_policies = not self._asked_policies, True
+        return await policies.turn(turn, first=first)
+
+    async def accept(self, generation: Generation) -> None:
+        """Let the engine check the generation. Raises what it raises."""
+        if generation.refusal is None:
+            await self.model.engine.check(generation.request)
+
+    async def _prepare(self, turn: Turn) -> Generation:
         settings = self._settings
         last = self._checked
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
@@ -189,9 +216,12 @@ class Generator:
 
     async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
         """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed."""
-        generation: Generation | None = None
+        decided = await self._decided(turn)
+        if isinstance(decided, Refusal):
+            return refused_generation(turn, decided, self._settings.sampling)
+        turn, generation = decided, None
         try:
-            generation = await self.prepare(turn)
+            generation = await self._prepare(turn)
             await self.model.engine.check(generation.request)
         except InvalidRequest as error:
             if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
@@ -222,7 +252,7 @@ class Generator:
 
     async def _if_it_fits(self, turn: Turn) -> Generation | None:
         try:
-            generation = await self.prepare(turn)
+            generation = await self._prepare(turn)
             await self.model.engine.check(generation.request)
         except InvalidRequest as error:
             if error.code != CONTEXT_LENGTH_EXCEEDED:
@@ -259,8 +289,23 @@ class Generator:
     ) -> None:
         """Run the generation. Its output goes through `writer` to `sink`. Raises `GatewayError` if the engine fails,
         after all its output was written."""
+        if generation.refusal is not None:
+            await self._refuse(generation.refusal, writer, sink)
+            return
         # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
         await asyncio.create_task(self._run(generation, writer, sink))
+
+    async def _refuse(
+        self, refusal: Refusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
+    ) -> None:
+        """Write a policy's refusal in place of the output."""
+        self.began = True
+        if isinstance(sink, HeldSink):
+            sink = await sink.release()
+        if refusal.text and (out := writer.feed([RefusalDelta(refusal.text)])):
+            await sink(out)
+        if out := writer.end((), "content_filter"):
+            await sink(out)
 
     async def _run(
         self,
@@ -293,7 +338,7 @@ class Generator:
         kept: Sequence[Delta] | None = None
         one_call = bool(turn.tools) and not turn.parallel_tool_calls
         sampling = self._settings.sampling
-        stops = (
+        in_text = (
             TextStops(
                 sampling.stop,
                 included=sampling.include_stop_str_in_output,
@@ -302,6 +347,9 @@ class Generator:
             if self._stops_in_text
             else None
         )
+        stops: TextStops | OutputFilters | None = in_text
+        if self._settings.policies is not None and (filters := self._settings.policies.filters()):
+            stops = OutputFilters(filters, in_text)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
         try:
@@ -326,8 +374,8 @@ class Generator:
                     if stops is not None:
                         searching = generated >= (sampling.min_tokens or 0)
                         deltas = stops.read(deltas, searching=searching)
-                        if stops.matched is not None:
-                            kept, finish = deltas, "stop"
+                        if stops.ended is not None:
+                            kept, finish = deltas, stops.ended
                     if (out := write(deltas)) and (taken := sink(out)) is not ACCEPTED:
                         await taken
                     if finish is not None:
@@ -348,8 +396,10 @@ class Generator:
             held = () if kept is not None else parser.finish(finish)
             if stops is not None:
                 held = [*stops.read(held), *stops.rest()]
+                if stops.ended is not None:
+                    finish = stops.ended
                 if stops.matched is not None:
-                    finish, self.stop_reason = "stop", stops.matched
+                    self.stop_reason = stops.matched
             if content is not None:
                 content.see(held)
             if out := writer.end(held, finish):
@@ -418,6 +468,15 @@ def generation_id(request_id: str | None) -> str:
     log."""
     own = new_id("gen_")
     return own if request_id is None else f"{own}-{request_id}"
+
+
+def refused_generation(turn: Turn, refusal: Refusal, sampling: Sampling) -> Generation:
+    """The generation of a prompt that a policy has refused."""
+    nothing = RenderedPrompt(prompt=TokensPrompt(token_ids=()), tail="text")
+    request = EngineRequest(
+        request_id=new_id("gen_"), prompt=nothing.prompt, sampling=sampling, tail="text"
+    )
+    return Generation(turn=turn, rendered=nothing, request=request, refusal=refusal)
 
 
 def variant(first: Generation, index: int) -> Generation:

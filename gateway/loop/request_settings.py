@@ -9,6 +9,7 @@ from gateway.config import EngineParameter
 from gateway.errors import InvalidRequest, ParamPath, Unsupported
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.media import part_resolver
+from gateway.loop.policies import policies_for
 from gateway.loop.text_format import structure_of
 from gateway.protocols import Sampling
 from gateway.runtime.served_model import ServedModel
@@ -23,6 +24,7 @@ def settings_of(
     model: ServedModel,
     services: Services,
     *,
+    api: str,
     sampling: Sampling,
     owner: str | None,
     size: int,
@@ -31,8 +33,12 @@ def settings_of(
     tool_params: Mapping[str, ParamPath] = {},
 ) -> GenerationSettings:
     """The settings for `request`. Raises `Unsupported`, naming the parameter, for what the engine cannot do or the
-    model's configuration does not allow."""
+    model's configuration does not allow. `api` is the short name of the API."""
+    policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
+    if policies is not None:
+        policies.check_shown(sampling)
     return GenerationSettings(
+        policies=policies,
         sampling=sampling,
         cache_salt=request.cache_salt,
         owner=services.authenticator.tag(owner),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.deltas import Delta, TextDelta
 from gateway.engines.stopping import StopStrings
+from gateway.protocols import FinishReason
 
 
 class TextStops:
@@ -24,6 +25,8 @@ class TextStops:
         text is cut, text is held back until its whole token is decided."""
         self.matched: str | None = None
         """The stop string that was found; no text follows it."""
+        self.ended: FinishReason | None = None
+        """`stop`, once a stop string was found."""
         self._strings = StopStrings(stops)
         self._included = included
         self._aligner = aligner
@@ -63,7 +66,7 @@ class TextStops:
             self._free -= (settled := self._releasable())
             self._release(settled, out)
             return
-        self.matched = stop
+        self.matched, self.ended = stop, "stop"
         if self._included:
             self._free += len(stop)
         if self._aligner is not None and (end := self._place(self._free)) >= 0:

@@ -77,7 +77,7 @@ class TurnLoop(Generic[OutT]):
     async def _prepare(self, turn: Turn, sink: Sink[OutT]) -> Generation:
         """A generation of `turn`, accepted by the engine. May write to `sink`."""
         generation = await self._generator.prepare(turn)
-        await self._generator.model.engine.check(generation.request)
+        await self._generator.accept(generation)
         return generation
 
     def _context(self, first: Turn) -> Sequence[Item]:

@@ -198,6 +198,7 @@ async def make_plan(
             request,
             model,
             services,
+            api="responses",
             sampling=sampling,
             owner=owner,
             size=size,

@@ -153,7 +153,7 @@ class ApiGateway:
 
     async def _prepare(self, ask: GenerationRequest, model: ServedModel) -> PreparedGeneration:
         services = self._services
-        settings = _settings(ask, model, services)
+        settings = _settings(ask, model, services, self._api)
         generator = Generator(model, settings, services.metrics)
         toolset = await api_toolset(ask, model, services)
         with _request_params(ask):
@@ -174,7 +174,7 @@ class ApiGateway:
     async def _counted(self, ask: GenerationRequest) -> int:
         services = self._services
         model = services.model(ask.model)
-        generator = Generator(model, _settings(ask, model, services), services.metrics)
+        generator = Generator(model, _settings(ask, model, services, self._api), services.metrics)
         toolset = await api_toolset(ask, model, services)
         with _request_params(ask):
             prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
@@ -219,7 +219,9 @@ def _listed_slot(slot: ModelSlot) -> ListedModel:
     )
 
 
-def _settings(ask: GenerationRequest, model: ServedModel, services: Services) -> GenerationSettings:
+def _settings(
+    ask: GenerationRequest, model: ServedModel, services: Services, api: str
+) -> GenerationSettings:
     parameters = _parameters(ask)
     refuse(parameters, "further")
     check_engine_parameters(parameters, model)
@@ -227,6 +229,7 @@ def _settings(ask: GenerationRequest, model: ServedModel, services: Services) ->
         parameters,
         model,
         services,
+        api=api,
         sampling=with_defaults(with_parameters(ask.sampling, parameters), model),
         owner=ask.owner,
         size=ask.size,

@@ -35,6 +35,7 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
             size=len(body),
             trace_headers=trace_headers(request),
             model_name=model,
+            owner=owner_of(request),
         )
 
     names = await services.candidates(

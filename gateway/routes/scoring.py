@@ -34,8 +34,10 @@ async def create_rerank(request: HttpRequest) -> ASGIApp:
     note_unknown(request, "/v1/rerank", decoded.unknown)
 
     async def prepare(model: str | None) -> ScoringRun:
-        headers = trace_headers(request)
-        return prepare_rerank(decoded, services, trace_headers=headers, model_name=model)
+        headers, owner = trace_headers(request), owner_of(request)
+        return await prepare_rerank(
+            decoded, services, trace_headers=headers, model_name=model, owner=owner
+        )
 
     async def make(run: ScoringRun) -> object:
         return await run.answer(partial(reranked, decoded, run.model.name))
@@ -64,8 +66,10 @@ async def create_scores(request: HttpRequest) -> ASGIApp:
     note_unknown(request, "/v1/score", decoded.unknown)
 
     async def prepare(model: str | None) -> ScoringRun:
-        headers = trace_headers(request)
-        return prepare_scores(decoded, services, trace_headers=headers, model_name=model)
+        headers, owner = trace_headers(request), owner_of(request)
+        return await prepare_scores(
+            decoded, services, trace_headers=headers, model_name=model, owner=owner
+        )
 
     async def make(run: ScoringRun) -> object:
         return await run.answer(partial(score_list, run.model.name))

@@ -24,6 +24,7 @@ from gateway.protocols import (
     ConversationBounds,
     EmbeddingEngine,
     ModelLoad,
+    Policy,
     ResponseStore,
     RoutingRequest,
     ScoringEngine,
@@ -109,6 +110,7 @@ class Services:
         usage: UsageMeter | None = None,
         documents: FileReader | None = None,
         routing: Routing | None = None,
+        policies: Sequence[Policy] = (),
     ) -> None:
         """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
         keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
@@ -135,6 +137,7 @@ class Services:
         self.apis = apis
         self.media = media
         self.documents = documents
+        self.policies = policies
         self.routing = routing or Routing(Routes({}))
         self.conversation_bounds = ConversationBounds(
             config.server.max_conversation_items, config.server.max_conversation_bytes

@@ -10,9 +10,17 @@ from typing import TypeVar
 from msgspec import UNSET
 
 from gateway.errors import EngineError, ParamPath, Unsupported
+from gateway.loop.policies import Policies, policies_for, refused
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.run_scope import RunScope
-from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, ScoringInfo, TextPair
+from gateway.protocols import (
+    Refusal,
+    ScoreRequest,
+    ScoreResult,
+    ScoringEngine,
+    ScoringInfo,
+    TextPair,
+)
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.ids import new_id
@@ -82,26 +90,30 @@ def _check(result: ScoreResult, wanted: int) -> None:
         raise EngineError("The engine gave a score that is not a number.")
 
 
-def prepare_rerank(
+async def prepare_rerank(
     request: RerankRequest,
     services: Services,
     *,
     trace_headers: Mapping[str, str] | None = None,
     model_name: str | None = None,
+    owner: str | None = None,
 ) -> ScoringRun:
     """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises
     what a client must be told by HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
     places = _Places(("query", "documents"), (False, True), one_query=True)
-    return _prepare(request, pairs, services, places, trace_headers, model_name, api="rerank")
+    return await _prepare(
+        request, pairs, services, places, trace_headers, model_name, owner, api="rerank"
+    )
 
 
-def prepare_scores(
+async def prepare_scores(
     request: ScoreTextsRequest,
     services: Services,
     *,
     trace_headers: Mapping[str, str] | None = None,
     model_name: str | None = None,
+    owner: str | None = None,
 ) -> ScoringRun:
     """Like `prepare_rerank`, for the score API."""
     queries, documents = request.queries, request.documents
@@ -110,7 +122,9 @@ def prepare_scores(
 
     pairs = list(zip(queries, documents, strict=True))
     places = _Places(request.names, request.several, one_query=len(request.queries) == 1)
-    return _prepare(request, pairs, services, places, trace_headers, model_name, api="score")
+    return await _prepare(
+        request, pairs, services, places, trace_headers, model_name, owner, api="score"
+    )
 
 
 class _Places:
@@ -145,18 +159,22 @@ class _Places:
         return (name, index) if self._several[side] else (name,)
 
 
-def _prepare(
+async def _prepare(
     request: ScoringParameters,
     pairs: Sequence[TextPair],
     services: Services,
     rename: Callable[[ParamPath], ParamPath],
     trace_headers: Mapping[str, str] | None,
     model_name: str | None,
+    owner: str | None,
     *,
     api: str,
 ) -> ScoringRun:
     model, engine = services.scoring_model(model_name or request.model)
     _check_truncation(request, engine.scoring, model.name)
+    policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
+    if policies is not None:
+        pairs = await _decided(pairs, policies, rename)
     asked = ScoreRequest(
         request_id=new_id("score_"),
         pairs=pairs,
@@ -168,6 +186,18 @@ def _prepare(
         trace_headers=trace_headers,
     )
     return ScoringRun(asked, model, engine, services, rename, api=api)
+
+
+async def _decided(
+    pairs: Sequence[TextPair], policies: Policies, rename: Callable[[ParamPath], ParamPath]
+) -> Sequence[TextPair]:
+    """The pairs as the policies let them pass. Each text is shown to them once."""
+    distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
+    decided = await policies.texts(distinct)
+    if isinstance(decided, Refusal):
+        raise refused(decided, rename(("pairs",)))
+    changed = dict(zip(distinct, decided, strict=True))
+    return [(changed[query], changed[document]) for query, document in pairs]
 
 
 def _check_truncation(request: ScoringParameters, info: ScoringInfo, model: str) -> None:

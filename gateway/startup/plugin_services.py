@@ -113,7 +113,7 @@ class ServedReranker:
         asked = RerankRequest(model=self.model, query=query, documents=list(documents))
         with by_the_gateway():
             async with self._services.loaded(self.model, "reranks", waits_for_room=False):
-                run = prepare_rerank(asked, self._services)
+                run = await prepare_rerank(asked, self._services)
                 scores = await run.scores()
         if scores is None:
             raise run.scope.error or EngineError("The scoring failed.")

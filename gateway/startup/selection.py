@@ -13,6 +13,7 @@ from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
     Offer,
     OpenApiPlugin,
+    OpenPolicy,
     OpenResource,
     OpenRouter,
     OpenStore,
@@ -36,6 +37,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     resources: list[tuple[Offer[OpenResource], Struct]]
     """The resources that the tools and APIs need, each once."""
     routers: list[tuple[Offer[OpenRouter], Struct]] = []
+    policies: list[tuple[Offer[OpenPolicy], Struct]] = []
 
 
 def select(config: Config, plugins: PluginSet) -> Selection:
@@ -49,6 +51,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
             apis=resolve_apis(config, plugins),
             resources=resolve_resources(config, plugins),
             routers=[resolve_router(name, config, plugins) for name in config.routers],
+            policies=[resolve_policy(name, config, plugins) for name in config.policies],
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
@@ -68,6 +71,15 @@ def resolve_router(
     where = dotted(("routers", name))
     offer = plugins.router(name, where)
     return offer, plugins.decode_config(offer, config.routers[name], where)
+
+
+def resolve_policy(
+    name: str, config: Config, plugins: PluginSet
+) -> tuple[Offer[OpenPolicy], Struct]:
+    """The policy selected by `[policies.<name>]`, with its config."""
+    where = dotted(("policies", name))
+    offer = plugins.policy(name, where)
+    return offer, plugins.decode_config(offer, config.policies[name], where)
 
 
 def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore], Struct] | None:

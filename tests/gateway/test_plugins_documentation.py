@@ -15,13 +15,16 @@ import pytest
 import gateway.testing
 from gateway import hookspecs, sdk
 from gateway.config import ModelConfig
+from gateway.deltas import TextDelta
 from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import (
     EngineRequest,
     ModelInfo,
     ParserContext,
+    PolicyRequest,
     Principal,
+    Refusal,
     RoutingRequest,
     SessionContext,
     StoredResponse,
@@ -97,7 +100,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store", "api", "resource", "router",
+        "engine", "renderer", "parser", "tool", "store", "api", "resource", "router", "policy",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -136,6 +139,21 @@ async def test_the_router_works(plugins: PluginSet) -> None:
         assert await router.candidates(asked) == ["s", "l"]
         assert await router.candidates(msgspec.structs.replace(asked, size=11)) == ["l"]
         assert await router.candidates(msgspec.structs.replace(asked, model="s")) is None
+
+
+async def test_the_policy_works(plugins: PluginSet) -> None:
+    offer = plugins.policy("house_rules")
+    config = plugins.decode_config(offer, {"word": "war", "max_chars": 5}, "policies.house_rules")
+    about = PolicyRequest(api="completions", model="m", owner=None, texts=["peace"])
+    async with offer.make(config) as policy:
+        assert await policy.check(about) is about
+        refused = await policy.check(msgspec.structs.replace(about, texts=["war and peace"]))
+        assert isinstance(refused, Refusal)
+        limiting = policy.output(about)
+        assert limiting is not None
+        assert limiting.feed([TextDelta("abc")]) == [TextDelta("abc")]
+        assert limiting.feed([TextDelta("def"), TextDelta("g")]) == [TextDelta("de")]
+        assert limiting.ended == "content_filter"
 
 
 async def test_the_store_works(plugins: PluginSet, tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""Applying policies: to what reaches a model, and to its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.deltas import Delta
+from gateway.errors import GatewayError, InvalidRequest, ParamPath, Unsupported
+from gateway.loop.text_stops import TextStops
+from gateway.protocols import (
+    FinishReason,
+    OutputFilter,
+    Policy,
+    PolicyRequest,
+    Refusal,
+    Sampling,
+    Tokenizer,
+    Turn,
+)
+
+
+class Rerouted(GatewayError):
+    """A policy sends the request to another model. Handled by `gateway.loop.attempts`; no client sees it."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__("A policy of this server sent the request in a circle.")
+        self.model = model
+
+
+class Policies:
+    """The policies, for one request to one model."""
+
+    def __init__(
+        self, policies: Sequence[Policy], *, api: str, model: str, owner: str | None
+    ) -> None:
+        self._policies = policies
+        self._about = PolicyRequest(api=api, model=model, owner=owner)
+
+    async def turn(self, turn: Turn, *, first: bool) -> Turn | Refusal:
+        """The turn as the model may read it. `first`: nothing was generated yet. Raises `Rerouted`."""
+        decided = await self._check(msgspec.structs.replace(self._about, turn=turn), first=first)
+        if isinstance(decided, Refusal):
+            return decided
+        return turn if decided.turn is None else decided.turn
+
+    async def texts(self, texts: Sequence[str]) -> Sequence[str] | Refusal:
+        """The texts as the model may read them. Raises `Rerouted`."""
+        decided = await self._check(msgspec.structs.replace(self._about, texts=texts), first=True)
+        if isinstance(decided, Refusal):
+            return decided
+        if len(decided.texts) != len(texts):
+            raise RuntimeError("a policy has changed the number of texts")
+        return decided.texts
+
+    async def inputs(
+        self, inputs: Sequence[str | Sequence[int]], tokenizer: Tokenizer | None, param: str
+    ) -> list[str | Sequence[int]]:
+        """Texts or token ids, as the model may read them. Raises `Rerouted`, and `InvalidRequest` for a refusal."""
+        written: list[str] = []
+        for each in inputs:
+            if isinstance(each, str):
+                written.append(each)
+            elif tokenizer is None:
+                raise Unsupported(
+                    "The policies of this server read texts, and token ids cannot be decoded for this model. Send text.",
+                    param=param,
+                )
+            else:
+                written.append(tokenizer.decode(each, skip_special_tokens=False))
+        decided = await self.texts(written)
+        if isinstance(decided, Refusal):
+            raise refused(decided, param)
+        return [
+            each if new == old else new
+            for each, old, new in zip(inputs, written, decided, strict=True)
+        ]
+
+    def filters(self) -> list[OutputFilter]:
+        """The filters of one generation's output."""
+        made = (policy.output(self._about) for policy in self._policies)
+        return [each for each in made if each is not None]
+
+    def check_shown(self, sampling: Sampling, *, token_ids: bool = False) -> None:
+        """Raise `Unsupported` for what would show the output before the filters."""
+        for shown, param in (
+            (sampling.logprobs is not None, "logprobs"),
+            (token_ids, "return_token_ids"),
+        ):
+            if shown and self.filters():
+                raise Unsupported(
+                    "The output of this server is filtered, so its tokens are not shown. Leave the parameter out.",
+                    param=param,
+                )
+
+    async def _check(self, request: PolicyRequest, *, first: bool) -> PolicyRequest | Refusal:
+        for policy in self._policies:
+            decided = await policy.check(request)
+            if isinstance(decided, Refusal):
+                return decided
+            request = decided
+        if first and request.model != self._about.model:
+            raise Rerouted(request.model)
+        return request
+
+
+def policies_for(
+    policies: Sequence[Policy], *, api: str, model: str, owner: str | None
+) -> Policies | None:
+    """The policies for one request; None if there are none."""
+    return Policies(policies, api=api, model=model, owner=owner) if policies else None
+
+
+def refused(refusal: Refusal, param: str | ParamPath) -> InvalidRequest:
+    """The error of a refused request, for APIs whose answers cannot have a refusal."""
+    return InvalidRequest(refusal.text, param=param, code="content_filter")
+
+
+class OutputFilters:
+    """The filters of one generation, after the search for stop strings. Used like `TextStops`."""
+
+    def __init__(self, filters: Sequence[OutputFilter], stops: TextStops | None) -> None:
+        self.matched: str | None = None
+        """The stop string that was found."""
+        self.ended: FinishReason | None = None
+        """Why the output has ended early."""
+        self._filters = list(filters)
+        self._stops = stops
+
+    def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
+        stops = self._stops
+        if stops is not None:
+            deltas = stops.read(deltas, searching=searching)
+            self.matched, self.ended = stops.matched, stops.ended
+        return self._through(deltas)
+
+    def rest(self) -> list[Delta]:
+        """What is held back at the end of the output."""
+        held = [] if self._stops is None else self._stops.rest()
+        out = [*self._through(held)] if held else []
+        while self._filters:
+            last = self._filters.pop(0).finish()
+            out += self._through(last) if last else ()
+        return out
+
+    def _through(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        for index, each in enumerate(self._filters):
+            deltas = each.feed(deltas)
+            if each.ended is not None:
+                self.matched, self.ended = None, each.ended
+                rest = self._filters[index + 1 :]
+                self._filters = []
+                # What came before the end still passes the later filters; they give what they hold with it.
+                for later in rest:
+                    deltas = [*later.feed(deltas), *later.finish()]
+                    if later.ended is not None:
+                        self.ended = later.ended
+                return deltas
+        return deltas
