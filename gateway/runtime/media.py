@@ -25,6 +25,11 @@ def media_kinds(engine: Engine, renderer: PromptRenderer) -> frozenset[MediaKind
     )
 
 
+def media_capabilities(engine: Engine) -> frozenset[Capability]:
+    """The engine's capabilities for media."""
+    return engine.capabilities & frozenset(CAPABILITIES.values())
+
+
 def sees_images(engine: Engine, kinds: frozenset[MediaKind]) -> bool:
     """Whether a model with this engine sees images. `kinds` are its `media_kinds`."""
     return "image" in kinds or (

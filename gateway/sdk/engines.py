@@ -28,6 +28,9 @@ from gateway.engines.hugging_face import (
 from gateway.engines.locate_error import (
     locate_error,
 )
+from gateway.engines.media_text import (
+    MediaText,
+)
 from gateway.engines.origins import (
     Origin,
     OriginEncoder,
@@ -69,6 +72,7 @@ __all__ = [
     "EmbeddingOnly",
     "Enforcement",
     "HfTokenizer",
+    "MediaText",
     "Origin",
     "OriginEncoder",
     "Part",

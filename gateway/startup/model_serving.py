@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -11,11 +12,13 @@ import msgspec
 from gateway.config import SchemaLimits
 from gateway.loop.adapters import with_adapters
 from gateway.protocols import FormatAwareEngine
-from gateway.runtime.media import media_kinds
+from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
 from gateway.runtime.model_slots import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import ModelPlan
+
+logger = logging.getLogger("gateway.startup")
 
 
 def slot_of(
@@ -36,6 +39,14 @@ def slot_of(
 def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:
     if isinstance(opened.engine, FormatAwareEngine):
         opened.engine.speak(opened.output_format)
+    kinds = media_kinds(opened.engine, opened.renderer)
+    if unused := media_capabilities(opened.engine) - shown_capabilities(opened.engine, kinds):
+        logger.warning(
+            "model %s: the engine takes %s, but the prompts of its renderer show none: the model's chat template has no "
+            "place for them, or the renderer is of another family. Set chat_template or renderer.",
+            opened.name,
+            " and ".join(sorted(unused)),
+        )
     return ServedModel(
         name=opened.name,
         config=slot.config,
@@ -46,6 +57,6 @@ def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> Serv
         info=opened.info,
         created=int(time.time()),
         why=opened.why,
-        media_kinds=media_kinds(opened.engine, opened.renderer),
+        media_kinds=kinds,
         schema_limits=schemas,
     )

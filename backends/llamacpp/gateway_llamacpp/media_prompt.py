@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from gateway.sdk import InvalidRequest, Media, PlacedMedia
+from gateway.sdk import Media, PlacedMedia
+from gateway.sdk.engines import MediaText
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 
-_BREAK = "\u2060"
-"""Word joiner. It is put into texts that spell a control token, so that they are not read as one."""
 _COUNTS = 1024
 
 
@@ -42,12 +40,10 @@ class MediaPrompts:
     def __init__(self, tokenizer: LlamaCppTokenizer, vocabulary: Vocabulary, marker: str) -> None:
         """`marker` is llama.cpp's own, random for each process."""
         self._tokenizer = tokenizer
-        self._vocabulary = vocabulary
         self._marker = marker
-        added = tokenizer.added_tokens
-        self._added = frozenset(token.id for token in added.values())
-        longest_first = sorted(filter(None, added), key=len, reverse=True)
-        self._spelled = re.compile("|".join(map(re.escape, longest_first))) if added else None
+        self._texts = MediaText(
+            tokenizer.added_tokens, encode=tokenizer.encode, decode=vocabulary.decode
+        )
         self._tokens = lru_cache(maxsize=_COUNTS)(self._count)
         self._without = 0
 
@@ -60,25 +56,11 @@ class MediaPrompts:
 
         With media, llama.cpp takes text alone and reads control tokens in it.
         """
-        read = self._tokenizer.encode(self.text(ids, media))
-        if [token for token in read if token in self._added] != [
-            token for token in ids if token in self._added
-        ]:
-            raise InvalidRequest(
-                "The text of this prompt cannot be told apart from the model's control tokens. Remove them from the text,"
-                " or send it without images and sounds.",
-                param="input",
-            )
+        self._texts.check(ids, media, self._marker)
 
     def text(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> str:
         """The prompt as text, with a marker for each image and sound."""
-        parts: list[str] = []
-        start = 0
-        for placed in media:
-            parts += self._text(ids[start : placed.at]), self._marker
-            start = placed.at
-        parts.append(self._text(ids[start:]))
-        return "".join(parts)
+        return self._texts.write(ids, media, self._marker)
 
     def body(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> Any:
         """The field `prompt` of a completion."""
@@ -88,23 +70,6 @@ class MediaPrompts:
             "prompt_string": self.text(ids, media),
             "multimodal_data": [placed.media.data for placed in media],
         }
-
-    def _text(self, ids: Sequence[int]) -> str:
-        """The text of tokens. What is not an added token spells none."""
-        parts: list[str] = []
-        start = 0
-        for place, token in enumerate(ids):
-            if token in self._added:
-                parts += self._ordinary(ids[start:place]), self._vocabulary.text_of[token]
-                start = place + 1
-        parts.append(self._ordinary(ids[start:]))
-        return "".join(parts)
-
-    def _ordinary(self, ids: Sequence[int]) -> str:
-        text = self._vocabulary.decode(ids)
-        if self._spelled is None:
-            return text
-        return self._spelled.sub(lambda found: found[0][0] + _BREAK + found[0][1:], text)
 
     def _count(self, cached: Cached) -> int:
         if not self._without:

@@ -24,7 +24,7 @@ from gateway_remote.client import Client, StreamedReply, UndeliveredError
 from gateway_remote.config import PoolConfig
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
 from gateway_remote.pool import Lease, Pool
-from gateway_remote.replica import Outcome, Replica
+from gateway_remote.replica import Endpoint, Outcome, Replica
 
 logger = logging.getLogger("gateway.remote")
 
@@ -45,6 +45,8 @@ class EncodedRequest(Struct, frozen=True, eq=False):
     """0 if only the server counts them."""
     chain: list[int]
     """Hashes of the prompt's prefixes; see `gateway_remote.prefix`."""
+    body_for: Callable[[Endpoint], Awaitable[bytes]] | None = None
+    """Makes the body for one replica, if it depends on the replica; `body` is then empty."""
 
 
 class ReplyStream(Protocol):
@@ -239,7 +241,10 @@ class Dispatcher:
         """The first output from one replica."""
         replica = lease.replica
         async with self._patience(replica):
-            reply = await self._client.start(replica.endpoint, call.path, call.body, call.headers)
+            where, body = replica.endpoint, call.body
+            if call.body_for is not None:
+                body = await call.body_for(where)
+            reply = await self._client.start(where, call.path, body, call.headers)
             begun: _StartedStream | None = None
             try:
                 stream = self._language.read(call, reply)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 
-from gateway.sdk import Capability, EngineRequest, ModelInfo
+from gateway.sdk import Capability, EngineRequest, ModelInfo, PlacedMedia, Prompt, TokensPrompt
 from gateway_remote.adapter_loading import AdapterLoading
 from gateway_remote.client import Client, StreamedReply
 from gateway_remote.config import RemoteConfig
@@ -12,9 +15,11 @@ from gateway_remote.connecting import PooledEngine
 from gateway_remote.dialects import Dialect
 from gateway_remote.dispatch import Dispatcher, EncodedRequest
 from gateway_remote.generation import RemoteGeneration
+from gateway_remote.media import LlamaServerMedia
 from gateway_remote.output import OutputBuilder
 from gateway_remote.pool import Pool
 from gateway_remote.prefix import prefix_chain
+from gateway_remote.replica import Endpoint
 from gateway_remote.tokenizer import JsonTokenizer
 
 
@@ -31,7 +36,8 @@ class RemoteEngine(PooledEngine):
         client: Client,
         pool: Pool,
     ) -> None:
-        language = TokenLanguage(dialect, tokenizer, pool, config.affinity_block)
+        self._media = LlamaServerMedia(client, pool, tokenizer)
+        language = TokenLanguage(dialect, tokenizer, pool, config.affinity_block, self._media)
         super().__init__(info, pool, Dispatcher(config, client, pool, language))
         self._dialect = dialect
         self._tokenizer = tokenizer
@@ -63,28 +69,50 @@ class RemoteEngine(PooledEngine):
         prompt = self._dialect.prompt(request)
         await self._dialect.prepare(request)
         self._dialect.body(request, prompt)
+        if media := media_of(request.prompt):
+            await asyncio.to_thread(self._media.check, prompt, media)
+            length = len(prompt) + await self._media.count(media)
+            self._dialect.room(request.sampling, length)
         await self._dispatcher.ready()
+
+    async def count(self, prompt: TokensPrompt) -> int:
+        """The length of `prompt` in tokens. Asks a server for those of images and sounds."""
+        return len(prompt.token_ids) + await self._media.count(prompt.media)
 
 
 class TokenLanguage:
     """Encodes prompts and decodes outputs as token ids, in a server's dialect."""
 
     def __init__(
-        self, dialect: Dialect, tokenizer: JsonTokenizer, pool: Pool, affinity_block: int
+        self,
+        dialect: Dialect,
+        tokenizer: JsonTokenizer,
+        pool: Pool,
+        affinity_block: int,
+        media: LlamaServerMedia,
     ) -> None:
         self._dialect = dialect
         self._tokenizer = tokenizer
         self._pool = pool
         self._affinity_block = affinity_block
+        self._media = media
         self._encode = msgspec.json.Encoder().encode
 
     async def prepare(self, request: EngineRequest) -> None:
         await self._dialect.prepare(request)
+        if media := media_of(request.prompt):
+            await self._media.count(media)
 
     def call(self, request: EngineRequest) -> EncodedRequest:
         dialect = self._dialect
         prompt = dialect.prompt(request)
-        body = self._encode(dialect.body(request, prompt))
+        fields = dialect.body(request, prompt)
+        media = media_of(request.prompt)
+        length = len(prompt)
+        if media:
+            length += self._media.counted(media)
+            fields["n_predict"] = dialect.room(request.sampling, length)
+        body = b"" if media else self._encode(fields)
         chain: list[int] = []
         if len(self._pool.replicas) > 1:
             seed = (request.prefix_salt, request.adapter)
@@ -92,7 +120,20 @@ class TokenLanguage:
         headers = {"X-Request-Id": request.request_id, **(request.trace_headers or {})}
         if request.data_parallel_rank is not None:
             headers["X-data-parallel-rank"] = str(request.data_parallel_rank)
-        return EncodedRequest(request, dialect.path, body, headers, len(prompt), chain)
+
+        async def body_for(where: Endpoint) -> bytes:
+            own = {**fields, "prompt": await self._media.prompt(where, prompt, media)}
+            return await asyncio.to_thread(self._encode, own)
+
+        return EncodedRequest(
+            request,
+            dialect.path,
+            body,
+            headers,
+            length,
+            chain,
+            body_for if media else None,
+        )
 
     def read(self, call: EncodedRequest, reply: StreamedReply) -> RemoteGeneration[OutputBuilder]:
         builder = OutputBuilder(
@@ -102,3 +143,8 @@ class TokenLanguage:
             prompt_tokens=call.prompt_tokens,
         )
         return RemoteGeneration(reply, self._dialect.read, builder)
+
+
+def media_of(prompt: Prompt) -> Sequence[PlacedMedia]:
+    """The images and sounds of a prompt."""
+    return prompt.media if isinstance(prompt, TokensPrompt) else ()

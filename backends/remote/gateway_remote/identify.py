@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 from msgspec import Struct
 
+from gateway.sdk import Capability
 from gateway_remote.client import Client
 from gateway_remote.config import DialectName
 from gateway_remote.failures import ReplicaFailure
+from gateway_remote.media import counts_media
 from gateway_remote.replica import Endpoint
 
 _TIMEOUT = 10.0
+logger = logging.getLogger("gateway.remote")
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -29,6 +34,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
+    media: frozenset[Capability] = frozenset()
+    """`images` and `audio`, if the model takes them."""
 
 
 class _Card(Struct):
@@ -47,6 +54,11 @@ class _Settings(Struct, frozen=True):
     n_ctx: int | None = None
 
 
+class _Modalities(Struct, frozen=True):
+    vision: bool = False
+    audio: bool = False
+
+
 class _Props(Struct):
     """llama-server's /props."""
 
@@ -55,6 +67,7 @@ class _Props(Struct):
     chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
+    modalities: _Modalities = _Modalities()
 
 
 class _SglangModel(Struct):
@@ -152,7 +165,21 @@ async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) 
         chat_template=props.chat_template,
         bos_token=props.bos_token,
         eos_token=props.eos_token,
+        media=await _media(client, where, props.modalities),
     )
+
+
+async def _media(client: Client, where: Endpoint, modalities: _Modalities) -> frozenset[Capability]:
+    taken: dict[Capability, bool] = {"images": modalities.vision, "audio": modalities.audio}
+    found = frozenset(name for name, takes in taken.items() if takes)
+    if found and not await counts_media(client, where):
+        logger.warning(
+            "%s takes %s, but does not count their tokens: they are not used. Update llama-server.",
+            where,
+            " and ".join(sorted(found)),
+        )
+        return frozenset()
+    return found
 
 
 async def _of_sglang(client: Client, where: Endpoint, identity: Identity) -> Identity:

@@ -202,7 +202,10 @@ def _dialect(
     }
     structures = PreparedStructures(identity.dialect, settings, seconds=context.compile_seconds)
     stack.push_async_callback(structures.compiler.close)
-    return kind(served, assets.tokenizer, structures, tokens_only=config.tokens_only)
+    dialect = kind(served, assets.tokenizer, structures, tokens_only=config.tokens_only)
+    if not config.tokens_only:  # prompts with images are text
+        dialect.capabilities |= identity.media
+    return dialect
 
 
 def _info(
@@ -221,4 +224,5 @@ def _info(
         eos_token_ids=assets.eos_token_ids,
         description=f"{dialect.title}: {identity.model}",
         adapters=identity.adapters,
+        placeholders="none" if identity.dialect == "llamacpp" else "template",
     )

@@ -114,24 +114,37 @@ class Dialect(ABC):
             )
         length = self.served.max_model_len
         if length is not None and len(ids) >= length:
-            raise InvalidRequest(
-                f"The input has {len(ids)} tokens, and the model's context is {length} tokens for input and output "
-                "together. Shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
+            raise self._too_long(len(ids))
         return ids
+
+    def _too_long(self, prompt_length: int) -> InvalidRequest:
+        return InvalidRequest(
+            f"The input has {prompt_length} tokens, and the model's context is {self.served.max_model_len} tokens for "
+            "input and output together. Shorten the input.",
+            param="input",
+            code="context_length_exceeded",
+        )
+
+    def room(self, sampling: Sampling, prompt_length: int) -> int:
+        """Like `limit`, for a prompt of `prompt_length` tokens; -1 if unknown."""
+        limit = self._limit(sampling, prompt_length)
+        return -1 if limit is None else limit
 
     def limit(self, sampling: Sampling, prompt: list[int]) -> int | None:
         """Maximum number of tokens to generate: the requested limit, capped by the remaining context. None if
         unknown."""
+        return self._limit(sampling, len(prompt))
+
+    def _limit(self, sampling: Sampling, prompt_length: int) -> int | None:
         wanted = sampling.max_tokens
         if wanted is not None and wanted < 1:
             raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
         length = self.served.max_model_len
         if length is None:
             return wanted
-        room = length - len(prompt)
+        if prompt_length >= length:
+            raise self._too_long(prompt_length)
+        room = length - prompt_length
         return room if wanted is None else min(wanted, room)
 
     def model(self, request: EngineRequest) -> str:

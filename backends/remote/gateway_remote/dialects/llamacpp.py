@@ -84,12 +84,11 @@ class LlamaCppDialect(Dialect):
     def body(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
         self.refuse(request, ("prompt_logprobs", "bad_words", "min_tokens", "priority", "adapter"))
         sampling = request.sampling
-        limit = self.limit(sampling, prompt)
         body: dict[str, Any] = {
             "prompt": prompt,
             "stream": True,
             "return_tokens": True,
-            "n_predict": -1 if limit is None else limit,
+            "n_predict": self.room(sampling, len(prompt)),
             # Prefixes must not be shared across salts or owners, and llama-server has no salts. A seeded request must
             # be repeatable, and a cached prefix changes the last bits of the logits.
             "cache_prompt": request.prefix_salt is None and sampling.seed is None,
