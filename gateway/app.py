@@ -137,6 +137,8 @@ class GatewayApp(Litestar):
         services = services_if_open(self)
         scope[SERVICES] = services
         caller = Caller()
+        if services is not None and services.tracer is not None:
+            stats.span = services.tracer.begin(stats.method, scope["headers"])
         if services is not None and services.content_policy is not None:
             stats.content = services.content_policy.content()
 
@@ -155,6 +157,7 @@ class GatewayApp(Litestar):
         try:
             await self._answer(scope, receive, send_with_id, added, stats, caller)
         finally:
+            stats.end_span()
             if services is not None:
                 log_request(stats, line=services.config.server.access_log)
 
@@ -266,6 +269,9 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     authenticator = await _authenticator(config.server, stack)
     sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
+    tracer = plugins.hook.gateway_open_tracer()
+    if tracer is not None:
+        tracer = await stack.enter_async_context(tracer)
     store = background = None
     # Before loading any weights: an unavailable store stops the start at once.
     if selection.store is not None:
@@ -327,6 +333,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         approvals=approvals,
         apis=apis,
         media=await _open_media(config, slots, stack),
+        tracer=tracer,
         limiter=await _limiter(config.server, store, stack),
         usage=await _usage(store, plugins, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),

@@ -59,6 +59,7 @@ from gateway.protocols import (
     Router,
     Tokenizer,
     ToolServer,
+    Tracer,
     Used,
 )
 from gateway.wire.chat import ChatCompletion
@@ -251,6 +252,14 @@ def gateway_response_finished(response: Response) -> None:
 
     Called once per response, after it is stored and before its terminal event is sent. Must not block and must not
     change the response; an exception is logged and ignored.
+    """
+
+
+@hookspec(firstresult=True)
+def gateway_open_tracer() -> AbstractAsyncContextManager[Tracer] | None:
+    """Return a context manager that yields a `Tracer`, or None if this plugin traces nothing now.
+
+    Called once, at start-up; the first result that is not None is used. The context is left after the last request.
     """
 
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from gateway.deltas import Delta
+from gateway.protocols import Span
 from gateway.wire.response import ResponseStatus, Usage
 
 _current: ContextVar[RequestStats | None] = ContextVar("gateway_request", default=None)
@@ -50,6 +51,7 @@ class RunStats:
         "queued",
         "request_id",
         "response_id",
+        "span",
         "started",
         "status",
         "usage",
@@ -82,6 +84,8 @@ class RunStats:
         self.request_id = "" if request is None else request.id
         self.content: Content | None = None
         """The texts of the request, if they are logged."""
+        self.span = None if request is None else request.span
+        """The span of the request, if it is traced."""
         if request is not None and request.run is None:
             request.run = self
             self.started = request.started
@@ -129,6 +133,7 @@ class RequestStats:
         "owner",
         "route",
         "run",
+        "span",
         "started",
         "status",
     )
@@ -147,6 +152,8 @@ class RequestStats:
         self.client_left = False
         self.content: Content | None = None
         """The texts of the request, if they are logged."""
+        self.span: Span | None = None
+        """The span of the request, if it is traced."""
         self.run: RunStats | None = None
         """The request's first run, if it has one."""
 
@@ -154,6 +161,31 @@ class RequestStats:
     def seconds(self) -> float:
         """Time since its arrival."""
         return clock() - self.started
+
+    def end_span(self) -> None:
+        """End the span, if the request is traced."""
+        if self.span is None:
+            return
+        attributes: dict[str, str | int | float | bool | list[str]] = {
+            "gateway.request_id": self.id
+        }
+        name = None
+        if self.method:
+            name = f"{self.method} {self.route}"
+            attributes |= {"http.request.method": self.method, "http.route": self.route}
+        if self.status:
+            attributes["http.response.status_code"] = self.status
+        error = self.error_code
+        if (run := self.run) is not None:
+            attributes["gateway.api"] = run.api
+            if run.response_id:
+                attributes["gen_ai.response.id"] = run.response_id
+            if run.status is not None:
+                attributes["gateway.run.status"] = run.status
+            error = run.error_code or error
+        if self.client_left:
+            attributes["gateway.client_left"] = True
+        self.span.end(attributes, name=name, error=error)
 
     def enter(self) -> None:
         """Make this the current request of the calling task, and of tasks that it starts from now on."""
@@ -166,4 +198,7 @@ def background_request(run: RunStats, request_id: str, owner: str | None) -> Req
     stats = RequestStats(run.request_id or request_id, route="background")
     stats.owner, stats.run, stats.content = owner, run, run.content
     stats.started = run.started
+    if run.span is not None:
+        # The span of the client's request ends with its answer.
+        stats.span = run.span = run.span.child("background")
     return stats

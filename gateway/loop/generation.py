@@ -22,6 +22,7 @@ from gateway.loop.policies import OutputFilters, Policies
 from gateway.loop.rendering import render_parts
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.sinks import ACCEPTED, HeldSink
+from gateway.loop.span_attributes import generation_attributes, span_name
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.truncation import turn_starts, without_oldest
@@ -37,10 +38,11 @@ from gateway.protocols import (
     Refusal,
     RenderedPrompt,
     Sampling,
+    Span,
     TokensPrompt,
     Turn,
 )
-from gateway.request_stats import Content, RunStats, clock
+from gateway.request_stats import Content, RunStats, clock, current_request
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.ids import new_id
 
@@ -177,9 +179,14 @@ class Generator:
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
             check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)
             self._checked = turn
+        current = current_request()
+        span = None if current is None else current.span
+        began = 0.0 if span is None else clock()
         shown, rendered = await render_parts(
             self.model.renderer, turn, settings.parts, size=settings.size
         )
+        if span is not None:
+            span.record("render", began, clock())
         if isinstance(rendered.prompt, TokensPrompt) and rendered.prompt.media:
             check_media(rendered.prompt.media, self.model.engine)
         output_format = self.model.output_format
@@ -319,6 +326,10 @@ class Generator:
         if content is not None:
             write = _seen(content, write)
         request, rendered = generation.request, generation.rendered
+        span: Span | None = None
+        if self.stats is not None and self.stats.span is not None:
+            span = self.stats.span.child(span_name(self.stats.api, self.model), kind="client")
+            request = msgspec.structs.replace(request, trace_headers=span.headers)
         turn = generation.turn
         parser = self.model.output_format.parser(
             ParserContext(
@@ -418,6 +429,14 @@ class Generator:
             if self.stats is not None:
                 self.stats.generated(first.at, generated)
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
+            if span is not None and self.stats is not None:
+                if first.at:
+                    span.event("first_token", first.at)
+                attributes = generation_attributes(
+                    self.stats, self.model, sampling, count, generated, finish
+                )
+                unfinished = finish is None or finish in ("error", "abort")
+                span.end(attributes, error="unfinished" if unfinished else None)
             if parser.recoveries:
                 self._metrics.parser_recovered(self.model.name, parser.recoveries)
 

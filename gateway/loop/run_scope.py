@@ -212,7 +212,10 @@ class _Turn:
         scope = self._scope
         await scope.admit()
         await self._reservation.__aenter__()
-        scope.stats.admitted = clock()
+        stats = scope.stats
+        stats.admitted = clock()
+        if stats.span is not None:
+            stats.span.record("queue", stats.queued, stats.admitted)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._reservation.__aexit__(*exc_info)

@@ -144,6 +144,7 @@ from gateway.protocols.tools import (
     ToolServer,
     ToolSession,
 )
+from gateway.protocols.tracing import Attributes, Span, SpanKind, Tracer
 from gateway.protocols.usage import UsageCount, UsageCounters, Used
 
 __all__ = [
@@ -156,6 +157,7 @@ __all__ = [
     "Api",
     "Append",
     "AsgiApp",
+    "Attributes",
     "AvailableTool",
     "BufferedAppends",
     "BuiltinToolRenderer",
@@ -250,6 +252,8 @@ __all__ = [
     "SharedValues",
     "ShellDetails",
     "Source",
+    "Span",
+    "SpanKind",
     "StoredCompletion",
     "StoredResponse",
     "Tail",
@@ -268,6 +272,7 @@ __all__ = [
     "ToolServer",
     "ToolSession",
     "TopLogprob",
+    "Tracer",
     "Turn",
     "UsageCount",
     "UsageCounters",

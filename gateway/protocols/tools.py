@@ -55,6 +55,8 @@ class ToolCall(Struct, frozen=True):
     """Reports that the call is making progress. A stream then repeats the event of the call's state: `searching`,
     `interpreting`, or `in_progress` of an mcp_call; at most one a second. To be called in the event loop. Does not
     extend the tool's time limit."""
+    trace_headers: Mapping[str, str] | None = None
+    """The W3C trace context of the call, if the request is traced: for what the tool asks of other services."""
 
 
 class ToolSession(Protocol):

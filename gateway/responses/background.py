@@ -194,6 +194,7 @@ class BackgroundRuns:
             del self._running[response_id]
             self._writers.pop(response_id, None)
             live.end()
+            stats.end_span()
             log_request(stats, line=run.services.config.server.access_log)
 
     async def _renew(self) -> None:

@@ -346,7 +346,10 @@ class ResponseRun:
             logger.warning("response %s could not be stored: %s", self.response.id, error.message)
             self._fail_after_end(error, f"Not stored: {error.message}")
         finally:
-            self.services.metrics.stored(clock() - began, failed=failed)
+            ended = clock()
+            self.services.metrics.stored(ended - began, failed=failed)
+            if (span := self.scope.stats.span) is not None:
+                span.record("store", began, ended)
         return True
 
     async def _keep_in_conversation(self, store: ResponseStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.errors import InvalidRequest
+from gateway.request_stats import current_request
 from gateway.routes.state import HttpRequest
 from gateway.wire.parameters import SharedParameters
 
@@ -11,7 +12,10 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 
 def trace_headers(request: HttpRequest) -> dict[str, str] | None:
-    """The W3C trace context, if the client sent one."""
+    """The W3C trace context: that of the request's span if it is traced, otherwise the client's, if it sent one."""
+    current = current_request()
+    if current is not None and current.span is not None:
+        return dict(current.span.headers)
     sent = dict(request.scope["headers"])
     return {
         name.decode(): value.decode("latin-1")

@@ -197,6 +197,7 @@ class _Connection:
                 raise
             finally:
                 self._bytes.give_back(len(data))
+                stats.end_span()
                 log_request(stats, line=self._services.config.server.access_log)
         lane.task = None
 
@@ -207,6 +208,8 @@ class _Connection:
         if self._services.content_policy is not None:
             stats.content = self._services.content_policy.content()
             stats.content.read(data)
+        if self._services.tracer is not None:
+            stats.span = self._services.tracer.begin(stats.method, self._socket.scope["headers"])
         stats.enter()
         return stats
 

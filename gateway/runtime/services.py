@@ -29,6 +29,7 @@ from gateway.protocols import (
     RoutingRequest,
     ScoringEngine,
     StoredResponse,
+    Tracer,
 )
 from gateway.runtime.access import Authenticator
 from gateway.runtime.callers import current_principal, names_model
@@ -108,6 +109,7 @@ class Services:
         media: MediaReader | None = None,
         limiter: Limiter | None = None,
         usage: UsageMeter | None = None,
+        tracer: Tracer | None = None,
         documents: FileReader | None = None,
         routing: Routing | None = None,
         policies: Sequence[Policy] = (),
@@ -125,6 +127,8 @@ class Services:
         self.content_policy = content_policy(config.server.log_content, hook)
         """Which texts are logged; None for none."""
         self.usage = UsageMeter(None, hook) if usage is None else usage
+        self.tracer = tracer
+        """Begins the spans of requests; None if nothing is traced."""
         self.omitted_tools = OmittedTools(metrics)
         self.unknown_parameters = UnknownParameters(metrics)
         self.metrics = metrics

@@ -15,13 +15,16 @@ import msgspec
 
 from gateway.metrics import Metrics
 from gateway.protocols import (
+    Attributes,
     CallRecord,
+    Span,
     ToolCall,
     ToolImage,
     ToolResult,
     ToolSession,
     Turn,
 )
+from gateway.request_stats import current_request
 from gateway.tools.available import BoundTool
 from gateway.tools.earlier import earlier_calls
 from gateway.tools.output import cut, seen_images, with_notes
@@ -215,6 +218,11 @@ class ToolCalls:
     ) -> ToolResult:
         started = time.monotonic()
         seconds = entry.tool.time_limit
+        current = current_request()
+        span: Span | None = None
+        if current is not None and current.span is not None:
+            span = current.span.child(f"execute_tool {name}")
+            call = msgspec.structs.replace(call, trace_headers=span.headers)
         try:
             async with asyncio.timeout(seconds):
                 result = await session.call(call)
@@ -226,6 +234,13 @@ class ToolCalls:
             # Tools are third-party code: a failure is reported to the model and does not end the response.
             logger.warning("tool %s failed", name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
+        except asyncio.CancelledError:
+            if span is not None:
+                span.end(_span_attributes(name, entry), error="cancelled")
+            raise
+        if span is not None:
+            error = "tool_failed" if result.failed else None
+            span.end(_span_attributes(name, entry), error=error)
         text = result.text
         seen: Sequence[ToolImage] = ()
         shown: Sequence[InputImage] = ()
@@ -242,6 +257,15 @@ class ToolCalls:
             seconds=time.monotonic() - started,
         )
         return result
+
+
+def _span_attributes(name: str, entry: BoundTool) -> Attributes:
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.type": "extension",
+        "gateway.tool.server": entry.server.label,
+    }
 
 
 def _session_key(tool: BoundTool) -> _SessionKey:

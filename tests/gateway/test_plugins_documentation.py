@@ -89,7 +89,8 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
     assert set(
         re.findall(
-            r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+|usage)\b", MANUAL
+            r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+|usage|open_tracer)\b",
+            MANUAL,
         )
     ) == set(HOOKS)
 
@@ -222,6 +223,16 @@ def test_the_profile_and_the_observer_are_called(
         "chatcmpl-1 failed 3 tokens",
         "ada used 7 tokens of m",
     ]
+
+
+async def test_the_tracer_of_the_manual_works(
+    plugins: PluginSet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with plugins.hook.gateway_open_tracer() as tracer:
+        span = tracer.begin("POST", [])
+        span.record("queue", 1.0, 2.5)
+        span.end(name="POST /v1/responses", error="server_error")
+    assert capsys.readouterr().out == "POST > queue: 1.500 s\nPOST /v1/responses server_error\n"
 
 
 def test_the_redaction_of_the_manual_works(plugins: PluginSet) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import anyio
 import httpx2
@@ -19,6 +19,7 @@ from mcp.types import (
     INVALID_REQUEST,
     CallToolResult,
     Implementation,
+    RequestParamsMeta,
     Tool,
     ToolListChangedNotification,
 )
@@ -127,7 +128,12 @@ class Connection:
 
         client = self._ready.result()
         return await self._ask(
-            client.call_tool(call.name, call.arguments, progress_callback=progressed)
+            client.call_tool(
+                call.name,
+                call.arguments,
+                progress_callback=progressed,
+                meta=cast("RequestParamsMeta | None", call.trace_headers),
+            )
         )
 
     async def close(self) -> None:

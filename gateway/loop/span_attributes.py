@@ -1,0 +1,46 @@
+"""Names and attributes of spans, by OpenTelemetry's semantic conventions for generative AI (1.41)."""
+
+from __future__ import annotations
+
+from gateway.loop.usage import PromptCount
+from gateway.protocols import Attributes, FinishReason, Sampling
+from gateway.request_stats import RunStats
+from gateway.runtime.served_model import ServedModel
+
+
+def span_name(api: str, model: ServedModel) -> str:
+    """The name of a generation's span."""
+    return f"{_operation(api)} {model.name}"
+
+
+def generation_attributes(
+    stats: RunStats,
+    model: ServedModel,
+    sampling: Sampling,
+    count: PromptCount,
+    generated: int,
+    finish: FinishReason | None,
+) -> Attributes:
+    """What is known at the end of a generation of `generated` tokens. It has no texts."""
+    attributes: dict[str, str | int | float | bool | list[str]] = {
+        "gen_ai.operation.name": _operation(stats.api),
+        "gen_ai.provider.name": model.info.engine,
+        "gen_ai.request.model": model.name,
+        "gen_ai.response.model": model.name,
+        "gen_ai.usage.input_tokens": count.prompt,
+        "gen_ai.usage.output_tokens": generated,
+    }
+    if count.cached:
+        attributes["gen_ai.usage.cache_read.input_tokens"] = count.cached
+    if stats.response_id:
+        attributes["gen_ai.response.id"] = stats.response_id
+    for name in ("max_tokens", "temperature", "top_p", "seed"):
+        if (value := getattr(sampling, name)) is not None:
+            attributes[f"gen_ai.request.{name}"] = value
+    if finish is not None:
+        attributes["gen_ai.response.finish_reasons"] = [finish]
+    return attributes
+
+
+def _operation(api: str) -> str:
+    return "text_completion" if api == "completions" else "chat"
