@@ -38,7 +38,8 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     connect_timeout: Seconds = 2.0
     """Seconds to establish a connection."""
     timeout: Seconds = 5.0
-    """Seconds to wait for an answer of Redis."""
+    """Seconds that a command may take in all, with retries and the wait for a connection. If Redis hangs, a request is
+    refused after this time."""
     outage: Annotated[float, Meta(ge=0)] = 10.0
     """Seconds of Redis downtime that a running background response survives."""
     max_connections: Annotated[int, Meta(ge=1)] = 64

@@ -11,6 +11,7 @@ from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.sdk import ConfigurationError
 from gateway_redis.config import RedisConfig
@@ -19,7 +20,8 @@ from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsCo
 Client: TypeAlias = "Redis | RedisCluster"
 
 _TRIES_AGAIN = 2
-"""Number of retries by redis-py after a connection failure. All commands of the store may be sent twice."""
+"""Number of retries by redis-py after a connection failure. All commands of the store may be sent twice. A Redis that hangs
+is not asked again: the command has used up its time."""
 
 
 def shown(url: str) -> str:
@@ -36,7 +38,11 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
         "socket_timeout": config.timeout + waits,
         "socket_keepalive": True,
         "protocol": 2,
-        "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), _TRIES_AGAIN),
+        "retry": Retry(
+            ExponentialWithJitterBackoff(base=0.02, cap=0.2),
+            _TRIES_AGAIN,
+            supported_errors=(RedisConnectionError,),
+        ),
     }
     if config.username is not None:
         settings["username"] = config.username

@@ -28,6 +28,7 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
         make_client(config, waits=BLOCK),
         address=address,
         max_connections=config.max_connections,
+        timeout=config.timeout,
     )
     try:
         async with asyncio.timeout(config.connect_timeout):

@@ -43,14 +43,16 @@ class Server:
     """One Redis, or a cluster. Raises `StoreUnavailable` if Redis does not answer, for any reason."""
 
     def __init__(
-        self, client: Client, waiting: Client, *, address: str, max_connections: int
+        self, client: Client, waiting: Client, *, address: str, max_connections: int, timeout: float
     ) -> None:
-        """`waiting` is the client for blocking commands. `address` is used in messages."""
+        """`waiting` is the client for blocking commands. `address` is used in messages. `timeout`: seconds that a command may
+        take in all, with its retries and the wait for a connection."""
         self.cluster = isinstance(client, RedisCluster)
         self.address = address
         self._client = client
         self._waiting = waiting
         self._free = asyncio.Semaphore(max_connections)
+        self._timeout = timeout
 
     async def close(self) -> None:
         """Close all connections."""
@@ -67,13 +69,13 @@ class Server:
     async def command(self, *arguments: Argument) -> Any:
         """Run a command and return the answer."""
         with self._answering():
-            async with self._free:
+            async with asyncio.timeout(self._timeout), self._free:
                 return await self._client.execute_command(*arguments)
 
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
-            async with self._free:
+            async with asyncio.timeout(self._timeout), self._free:
                 execute = self._client.execute_command
                 try:
                     return await execute("EVALSHA", script.digest, len(keys), *keys, *arguments)
