@@ -6,7 +6,7 @@ Shared by all APIs; the writer that is passed in decides what a delta becomes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from gateway.loop.sinks import ACCEPTED, HeldSink
 from gateway.loop.span_attributes import generation_attributes, span_name
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
+from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import turn_starts, without_oldest
 from gateway.loop.usage import PromptCount, TokenCount
 from gateway.loop.writers import GenerationWriter, OutT, Sink
@@ -34,6 +35,7 @@ from gateway.protocols import (
     EngineOutput,
     EngineRequest,
     FinishReason,
+    OutputParser,
     ParserContext,
     Refusal,
     RenderedPrompt,
@@ -80,6 +82,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Finds the images, sounds and documents of turns. From `gateway.loop.media.part_resolver`."""
     request_id: str | None = None
     """The client's own id of the request."""
+    thinking_budget: int | None = None
+    """Maximum number of tokens of reasoning in each generation; for engines that take tokens."""
     vllm_xargs: Mapping[str, Any] = {}
     data_parallel_rank: int | None = None
     policies: Policies | None = None
@@ -288,6 +292,28 @@ class Generator:
             return observer.see
         return None if aligner is None else aligner.push
 
+    def _outputs(
+        self, generation: Generation, parser: OutputParser, context: ParserContext
+    ) -> AsyncGenerator[EngineOutput, None]:
+        """The engine's outputs, with an end of the reasoning where the budget ends."""
+        model, request, rendered = self.model, generation.request, generation.rendered
+        tokens = self._settings.thinking_budget
+        if tokens is None or not isinstance(request.prompt, TokensPrompt):
+            return model.engine.generate(request)
+        marker = end_of_reasoning(model.output_format, rendered.tail)
+        if marker is None:
+            return model.engine.generate(request)
+        after = msgspec.structs.replace(rendered, tail="text")
+        budget = ThinkingBudget(
+            tokens,
+            marker,
+            parser,
+            lambda: model.output_format.parser(context),
+            aligner=self._aligner,
+            constraint=lambda: self._constraint(generation.turn, after),
+        )
+        return budget.generate(model.engine, request, rendered.prefill)
+
     async def run(
         self,
         generation: Generation,
@@ -331,14 +357,13 @@ class Generator:
             span = self.stats.span.child(span_name(self.stats.api, self.model), kind="client")
             request = msgspec.structs.replace(request, trace_headers=span.headers)
         turn = generation.turn
-        parser = self.model.output_format.parser(
-            ParserContext(
-                tail=rendered.tail,
-                tools={tool.name: tool for tool in turn.tools},
-                tokenizer=self.model.engine.tokenizer,
-                parse_tools=bool(turn.tools) and turn.tool_choice != "none",
-            )
+        context = ParserContext(
+            tail=rendered.tail,
+            tools={tool.name: tool for tool in turn.tools},
+            tokenizer=self.model.engine.tokenizer,
+            parse_tools=bool(turn.tools) and turn.tool_choice != "none",
         )
+        parser = self.model.output_format.parser(context)
         watch = self._begin(generation)
         first = _FirstOutput(watch)
         observe: Callable[[EngineOutput], object] | None = first.see
@@ -368,7 +393,7 @@ class Generator:
                 begun = read(EngineOutput(text=rendered.prefill))
                 if begun and (out := write(begun)):
                     await sink(out)
-            async with aclosing(self.model.engine.generate(request)) as outputs:
+            async with aclosing(self._outputs(generation, parser, context)) as outputs:
                 async for output in outputs:
                     if held_back is not None and output.finish_reason not in ("error", "abort"):
                         sink = await held_back.release()

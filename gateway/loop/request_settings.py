@@ -50,6 +50,7 @@ def settings_of(
         tool_params=tool_params,
         parts=part_resolver(model, services, owner),
         request_id=request_id_of(request),
+        thinking_budget=request.thinking_budget,
         vllm_xargs=request.vllm_xargs or {},
         data_parallel_rank=request.data_parallel_rank,
     )
@@ -68,6 +69,15 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
             "Invalid 'allowed_token_ids': empty array. Send at least one token id, or leave it out.",
             param="allowed_token_ids",
             code="empty_array",
+        )
+    if request.thinking_budget is not None and "tokens" not in capabilities:
+        raise Unsupported(
+            "The engine of this model counts its tokens itself, so its reasoning cannot be limited. Use the effort.",
+            param=(
+                "thinking_budget_tokens"
+                if request.thinking_token_budget is None
+                else "thinking_token_budget"
+            ),
         )
     passed: list[EngineParameter] = []
     if request.vllm_xargs:

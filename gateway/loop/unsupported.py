@@ -62,6 +62,8 @@ _RAW = dict.fromkeys(
         "add_generation_prompt",
         "continue_final_message",
         "include_reasoning",
+        "thinking_token_budget",
+        "thinking_budget_tokens",
     ),
     "Completions takes prompts as they are, without a chat template. Use /v1/chat/completions.",
 )
@@ -107,6 +109,8 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
     "length_penalty": (1.0,),
     "prompt_logprobs": (),
+    "thinking_token_budget": (),
+    "thinking_budget_tokens": (-1,),
     "truncation_side": ("left",),
 }
 """Values that change nothing. Without an entry here, these are the empty ones: false, 0, "", [] and {}."""

@@ -57,6 +57,9 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     parameters: SharedParameters | None = None
     """The client's parameters of self-hosted engines, for an API whose requests have them. Fields that are set complete
     `sampling`, which takes precedence, and the turn. What an API cannot honour is rejected with `Unsupported`."""
+    thinking_budget: int | None = None
+    """Maximum number of tokens of reasoning in each generation. Without effect for engines that count their tokens
+    themselves. Overridden by `parameters`."""
     cache_salt: str | None = None
     """Like `priority`, overridden by `parameters`."""
     priority: int = 0

@@ -138,7 +138,9 @@ class Compactor:
             logprobs=None,
             prompt_logprobs=None,
         )
-        own = msgspec.structs.replace(settings, sampling=sampling, structure=None)
+        own = msgspec.structs.replace(
+            settings, sampling=sampling, structure=None, thinking_budget=None
+        )
         self._wanted = wanted
         self._threshold = wanted.threshold
         self._model = model

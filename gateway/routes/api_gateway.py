@@ -225,7 +225,7 @@ def _settings(
     parameters = _parameters(ask)
     refuse(parameters, "further")
     check_engine_parameters(parameters, model)
-    return settings_of(
+    settings = settings_of(
         parameters,
         model,
         services,
@@ -236,6 +236,9 @@ def _settings(
         trace_headers=ask.trace_headers,
         tool_params=tool_params(ask.tools),
     )
+    if settings.thinking_budget is None and ask.thinking_budget is not None:
+        settings = msgspec.structs.replace(settings, thinking_budget=ask.thinking_budget)
+    return settings
 
 
 def _request_params(ask: GenerationRequest) -> AbstractContextManager[None]:

@@ -34,6 +34,10 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
 
     allowed_token_ids: Annotated[list[TokenId], Meta(max_length=65_536)] | None = None
 
+    thinking_token_budget: Natural | None = None
+    thinking_budget_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
+    """llama.cpp's name; -1 is no limit."""
+
     structured_outputs: StructuredOutputs | None = None
     guided_json: str | JsonObject | None = None
     guided_regex: str | None = None
@@ -90,3 +94,11 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
             or self.guided_choice is not None
             or self.guided_grammar is not None
         )
+
+    @property
+    def thinking_budget(self) -> int | None:
+        """Maximum number of tokens of reasoning in one generation; None: no limit."""
+        if self.thinking_token_budget is not None:
+            return self.thinking_token_budget
+        other = self.thinking_budget_tokens
+        return None if other is None or other < 0 else other

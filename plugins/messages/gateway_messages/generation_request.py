@@ -91,6 +91,7 @@ def convert_request(
         max_turns=max_turns,
         owner=owner,
         size=size,
+        thinking_budget=_budget(request),
         parameters=request,
         trace_headers=trace_headers,
     )
@@ -189,6 +190,11 @@ def _effort(request: wire.MessagesRequest) -> str | None:
             return effort or "medium"
         case other:
             assert_never(other)
+
+
+def _budget(request: wire.MessagesRequest) -> int | None:
+    thinking = request.thinking
+    return thinking.budget_tokens if isinstance(thinking, wire.ThinkingEnabled) else None
 
 
 def _text_format(request: wire.MessagesRequest) -> TextFormat:
