@@ -24,6 +24,7 @@ from gateway.errors import (
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
+    StoreUnavailable,
 )
 from gateway.media.file_reader import FileReader
 from gateway.media.reader import MediaReader
@@ -94,6 +95,7 @@ from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
+from gateway.runtime.stored_keys import WatchedStoredKeys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import slot_of
@@ -277,6 +279,8 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
     if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
+        if config.server.stored_keys:
+            await _watch_stored_keys(store, authenticator, stack)
     approvals = await Approvals.create(
         config.server.reasoning_keys,
         ProcessValues() if store is None else store,
@@ -361,7 +365,7 @@ async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authent
         config.api_keys,
         open_metrics=not isinstance(config.metrics, list),
         local=is_loopback(config.host),
-        more_keys=config.keys_file is not None,
+        more_keys=config.keys_file is not None or config.stored_keys,
     )
     if config.keys_file is not None:
         file = WatchedKeysFile(Path(config.keys_file), authenticator)
@@ -370,12 +374,30 @@ async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authent
     return authenticator
 
 
+async def _watch_stored_keys(
+    store: ResponseStore, authenticator: Authenticator, stack: AsyncExitStack
+) -> None:
+    if not store.shared:
+        raise ConfigurationError(
+            "server.stored_keys needs a store that `gateway key add` can reach, which a server's own memory is not: choose another "
+            "store, or use keys_file."
+        )
+    keys = WatchedStoredKeys(store, authenticator)
+    try:
+        await keys.load()
+    except StoreUnavailable as error:
+        raise ConfigurationError(f"The API keys cannot be read: {error.message}") from error
+    await stack.enter_async_context(keys.watched())
+
+
 async def _limiter(
     config: ServerConfig, store: ResponseStore | None, stack: AsyncExitStack
 ) -> Limiter:
     counters = store if isinstance(store, LimitCounters) else None
-    limited = config.keys_file is not None or any(
-        principal_of(key).limits.any for key in config.api_keys
+    limited = (
+        config.keys_file is not None
+        or config.stored_keys
+        or any(principal_of(key).limits.any for key in config.api_keys)
     )
     if counters is None and store is not None and store.shared and limited:
         logger.warning(

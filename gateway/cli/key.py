@@ -3,43 +3,194 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import re
 import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from cryptography.fernet import Fernet
 
-from gateway.cli.common import Commands
-from gateway.errors import ConfigurationError
+from gateway.cli.common import Commands, add_config_argument, configuration, table
+from gateway.config import ApiKey, Config
+from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.plugins import load_plugins
+from gateway.protocols import ResponseStore
 from gateway.runtime.access import hash_key
+from gateway.runtime.stored_keys import change_stored_keys, read_stored_keys
+from gateway.startup.selection import resolve_store
+
+EPILOG = """\
+gateway key NAME                prints a new key, with the lines of gateway.toml that let it in; nothing is stored
+gateway key add NAME ...        makes a key in the store of the configuration, and prints it
+gateway key list                the keys in the store
+gateway key revoke NAME|HASH    removes the keys of that name, or the one whose SHA-256 begins so
+
+Keys in the store need stored_keys = true under [server]. Changes take effect on all running servers within a second.
+"""
+_LIMITS: Final = (
+    "requests_per_minute",
+    "tokens_per_minute",
+    "tokens_per_day",
+    "max_concurrent_requests",
+)
 
 
 def add_to(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "key",
-        help="make an API key, or a key for encrypted reasoning",
-        description="Make an API key and print it, once, with the lines of gateway.toml that let it in.",
+        help="make, list and revoke API keys, or make a key for encrypted reasoning",
+        description="Make, list and revoke API keys.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", default="default", help="whose key it is")
+    parser.add_argument(
+        "words", nargs="*", metavar="[add|list|revoke] NAME", help="whose key it is"
+    )
+    add_config_argument(parser)
     parser.add_argument(
         "--reasoning",
         action="store_true",
         help="make a key for server.reasoning_keys instead, which seals encrypted_content",
     )
+    added = parser.add_argument_group("what an added key may do, as in [[server.api_keys]]")
+    added.add_argument("--admin", action="store_true")
+    added.add_argument("--model", action="append", dest="models", metavar="NAME", help="repeatable")
+    added.add_argument("--tool", action="append", dest="tools", metavar="NAME", help="repeatable")
+    for name in _LIMITS:
+        added.add_argument(f"--{name.replace('_', '-')}", type=_positive, metavar="N")
+    added.add_argument("--priority", type=int, default=0, metavar="N")
+    added.add_argument("--expires", type=_time, metavar="TIME", help="such as 2030-01-31")
     parser.set_defaults(command=run)
 
 
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:15]) < 10**15:
+        raise argparse.ArgumentTypeError("a whole number of at least 1")
+    return int(text)
+
+
+def _time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("a time as 2030-01-31 or 2030-01-31T12:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Print a new key. Nothing is stored."""
-    if arguments.reasoning:
-        print(f'[server]\nreasoning_keys = ["{Fernet.generate_key().decode()}"]')
-        return 0
-    name: str = arguments.name
+    """Make, list or revoke a key."""
+    match arguments.words:
+        case _ if arguments.reasoning:
+            print(f'[server]\nreasoning_keys = ["{Fernet.generate_key().decode()}"]')
+        case ["add", name]:
+            _add(arguments, _checked(name))
+        case ["list"]:
+            _in_store(arguments, _list)
+        case ["revoke", which]:
+            _in_store(arguments, lambda store: _revoke(store, which))
+        case ["add" | "revoke"]:
+            raise ConfigurationError(f"gateway key {arguments.words[0]} needs the name of a key.")
+        case [] | [_]:
+            _print_new((arguments.words or ["default"])[0])
+        case _:
+            raise ConfigurationError(
+                f"gateway key: there is no {arguments.words[0]!r}; see --help."
+            )
+    return 0
+
+
+def _checked(name: str) -> str:
     if not re.fullmatch(r"[\w.@ -]+", name):
         raise ConfigurationError(
             f"{name!r} is no name for a key: letters, digits, spaces and . _ - @ make one."
         )
-    key = f"sk-{secrets.token_urlsafe(32)}"
+    return name
+
+
+def _new_key() -> str:
+    return f"sk-{secrets.token_urlsafe(32)}"
+
+
+def _print_new(name: str) -> None:
+    name, key = _checked(name), _new_key()
     print(f"The key, shown this once:\n\n    {key}\n\nIn gateway.toml:\n")
     print(f'[[server.api_keys]]\nname = "{name}"\nsha256 = "{hash_key(key)}"')
-    return 0
+
+
+def _add(arguments: argparse.Namespace, name: str) -> None:
+    key = _new_key()
+    made = ApiKey(
+        name=name,
+        sha256=hash_key(key),
+        admin=arguments.admin,
+        models=arguments.models,
+        tools=arguments.tools,
+        priority=arguments.priority,
+        expires=arguments.expires,
+        **{limit: getattr(arguments, limit) for limit in _LIMITS},
+    )
+
+    async def add(store: ResponseStore) -> None:
+        await change_stored_keys(store, lambda keys: [*keys, made])
+
+    _in_store(arguments, add)
+    print(f"The key of {name}, shown this once:\n\n    {key}")
+
+
+async def _list(store: ResponseStore) -> None:
+    keys = await read_stored_keys(store)
+    rows = [["name", "sha256", "admin", "limits", "expires"]]
+    for key in sorted(keys, key=lambda each: each.name):
+        limits = [f"{each} = {value}" for each in _LIMITS if (value := getattr(key, each))]
+        expires = "never" if key.expires is None else key.expires.isoformat()
+        admin = "yes" if key.admin else "no"
+        rows.append([key.name, key.sha256[:12], admin, ", ".join(limits) or "none", expires])
+    print(table(rows))
+
+
+async def _revoke(store: ResponseStore, which: str) -> None:
+    revoked: list[ApiKey] = []
+
+    def without(keys: list[ApiKey]) -> Sequence[ApiKey]:
+        named = [key for key in keys if key.name == which]
+        hashed = [key for key in keys if len(which) >= 8 and key.sha256.startswith(which.lower())]
+        revoked[:] = named or hashed
+        if not revoked:
+            raise ConfigurationError(f"The store has no key of the name or the hash {which!r}.")
+        return [key for key in keys if key not in revoked]
+
+    await change_stored_keys(store, without)
+    print(f"Revoked: {', '.join(f'{key.name} ({key.sha256[:12]})' for key in revoked)}")
+
+
+def _in_store(
+    arguments: argparse.Namespace, work: Callable[[ResponseStore], Coroutine[Any, Any, None]]
+) -> None:
+    """Do `work` with the store of the configuration. Raises `ConfigurationError`."""
+    config = configuration(arguments)
+    if not config.server.stored_keys:
+        raise ConfigurationError(
+            f"{config.source}: keys in the store are not accepted; set stored_keys = true under [server]."
+        )
+    try:
+        asyncio.run(_with_store(config, work))
+    except StoreUnavailable as error:
+        raise ConfigurationError(error.message) from error
+
+
+async def _with_store(
+    config: Config, work: Callable[[ResponseStore], Coroutine[Any, Any, None]]
+) -> None:
+    chosen = resolve_store(config, load_plugins(config.plugins))
+    assert chosen is not None, "stored_keys was checked"
+    offer, store_config = chosen
+    async with offer.make(store_config) as store:
+        if not store.shared:
+            raise ConfigurationError(
+                f"The store '{offer.name}' is a server's own memory, which this command cannot reach. Choose another store under "
+                "[server], or use keys_file."
+            )
+        await work(store)

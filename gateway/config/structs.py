@@ -150,6 +150,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     keys_file: Annotated[str, Meta(min_length=1)] | None = None
     """A TOML file with further keys, as tables `[[api_keys]]` with the keys of `[[server.api_keys]]`. Changes take effect within
     a second. A relative path is first looked up relative to the configuration file."""
+    stored_keys: bool = False
+    """Whether keys in the store are accepted, which `gateway key add` and `gateway key revoke` change on all running servers
+    within a second."""
     currency: Annotated[str, Meta(pattern="^[a-z]{3}$")] = "usd"
     """The currency of `[models.<name>.price]`, three small letters as in ISO 4217."""
     limits_timeout: Seconds = 1.0
@@ -208,9 +211,16 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Whether `/metrics` shows Prometheus metrics to anyone who can reach the server. A list has the names of API keys
     that may read them: a scraper sends its key as a bearer token."""
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether requests need an API key."""
+        return bool(self.api_keys) or self.keys_file is not None or self.stored_keys
+
     def __post_init__(self) -> None:
         AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
-        if isinstance(self.metrics, list) and self.keys_file is None:
+        if self.stored_keys and self.store == "none":
+            raise ValueError('stored_keys = true needs a store, and store is "none".')
+        if isinstance(self.metrics, list) and not (self.keys_file or self.stored_keys):
             _check_metrics_keys(self.metrics, {key.name for key in self.api_keys})
         check_same_keys(self.api_keys)
 

@@ -140,7 +140,7 @@ async def openapi(request: HttpRequest) -> ASGIApp:
     """This description."""
     app = request.app
     if "openapi" not in app.state:
-        keyed = bool(services_of(request).config.server.api_keys)
+        keyed = services_of(request).config.server.needs_key
         # Describing takes longer than a token may wait.
         app.state["openapi"] = await asyncio.to_thread(
             lambda: msgspec.json.encode(describe(app, keyed=keyed))

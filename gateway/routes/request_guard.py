@@ -33,7 +33,7 @@ class RequestGuard:
 
     def __init__(self, config: ServerConfig, cors: CORSConfig | None) -> None:
         self._cors = cors
-        self._keyless = not config.api_keys
+        self._keyless = not config.needs_key
         self._hosts = allowed_hosts(config)
         self._known_hosts: set[bytes] = set()
 
@@ -114,7 +114,7 @@ def allowed_hosts(config: ServerConfig) -> AllowedHosts | None:
     configured = config.allowed_hosts
     if configured is not None:
         return None if "*" in configured else AllowedHosts((*LOOPBACK, *configured))
-    if config.api_keys or not is_loopback(config.host):
+    if config.needs_key or not is_loopback(config.host):
         return None
     return AllowedHosts(LOOPBACK)
 

@@ -23,8 +23,7 @@ _PROBES = frozenset(("/health", "/ready"))
 
 def check_access(config: ServerConfig) -> None:
     """Raise `ConfigurationError` if the server would be open to the network without keys by accident."""
-    has_keys = config.api_keys or config.keys_file is not None
-    if has_keys or config.allow_anonymous or is_loopback(config.host):
+    if config.needs_key or config.allow_anonymous or is_loopback(config.host):
         return
     raise ConfigurationError(
         f"server.host is {config.host}, which other machines can reach, and there are no API keys: add some under "

@@ -1,0 +1,109 @@
+"""Keys in the store: added and revoked by the command, on two running servers at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.cli import main
+from gateway.errors import ConfigurationError
+from gateway.testing.redis_process import RedisProcess
+from gateway.testing.server import RunningGateway, run_gateway, to_toml
+
+
+@pytest.fixture(params=["redis", "sqlite"])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    made: dict[str, Any] = {
+        "server": {"store": request.param, "stored_keys": True},
+        "models": {"m": {"engine": "scripted"}},
+    }
+    if request.param == "sqlite":
+        made["stores"] = {"sqlite": {"path": str(tmp_path / "store.sqlite")}}
+        yield made
+        return
+    redis = RedisProcess(tmp_path)
+    made["stores"] = {"redis": {"url": redis.url, "connect_timeout": 30}}
+    yield made
+    redis.kill()
+
+
+def status(gateway: RunningGateway, key: str) -> int:
+    body = {"model": "m", "prompt": "hi"}
+    headers = {"authorization": f"Bearer {key}"}
+    url = f"{gateway.base_url}/completions"
+    return httpx.post(url, json=body, headers=headers, timeout=60).status_code
+
+
+def seconds_until(gateways: list[RunningGateway], key: str, wanted: int) -> float:
+    began = time.monotonic()
+    while {status(gateway, key) for gateway in gateways} != {wanted}:
+        assert time.monotonic() < began + 60
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def test_a_key_is_accepted_and_revoked_on_all_servers(
+    config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(to_toml(config))
+
+    def key_command(*words: str) -> str:
+        assert main(["key", *words, "--config", str(file)]) == 0
+        return capsys.readouterr().out
+
+    with ExitStack() as stack:
+        gateways = []
+        for number in range(2):
+            (tmp_path / str(number)).mkdir()
+            gateways.append(stack.enter_context(run_gateway(config, tmp_path / str(number))))
+        assert httpx.get(f"{gateways[0].base_url}/models").status_code == 401
+        found = re.search(r"sk-\S+", key_command("add", "ada", "--requests-per-minute", "1000"))
+        other = re.search(r"sk-\S+", key_command("add", "bob", "--model", "other"))
+        assert found is not None
+        assert other is not None
+        seconds_until(gateways, found[0], 200)
+        seconds_until(gateways, other[0], 404)
+        listed = key_command("list")
+        assert "ada" in listed
+        assert "requests_per_minute = 1000" in listed
+        assert found[0] not in listed
+        assert "Revoked: ada" in key_command("revoke", "ada")
+        print(f"revoked within {seconds_until(gateways, found[0], 401):.2f} s")
+        assert status(gateways[0], other[0]) == 404
+        assert main(["key", "revoke", "ada", "--config", str(file)]) == 2
+        assert "no key of the name" in capsys.readouterr().err
+
+
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gateway.toml"
+    for server, said in (
+        ({"store": "memory"}, "stored_keys = true"),
+        ({"store": "memory", "stored_keys": True}, "own memory"),
+        ({"store": "none", "stored_keys": True}, "needs a store"),
+    ):
+        config = {"server": server, "models": {"m": {"engine": "scripted"}}}
+        file.write_text(to_toml(config))
+        assert main(["key", "add", "ada", "--config", str(file)]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["key", "add"]) == 2
+    assert main(["key", "add", 'a"b']) == 2
+    assert main(["key", "burn", "ada"]) == 2
+
+
+def test_a_store_that_nobody_else_reaches_stops_the_start(tmp_path: Path) -> None:
+    config = {
+        "server": {"store": "memory", "stored_keys": True},
+        "models": {"m": {"engine": "scripted"}},
+    }
+    with pytest.raises(ConfigurationError, match="stored_keys"), run_gateway(config, tmp_path):
+        pass
