@@ -241,8 +241,9 @@ def gateway_register_routers(register: Register[OpenRouter]) -> None:
 def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
     """Return the renderer and output format of `model`, or None if the model is unknown.
 
-    Called once per model, at start-up, only if `gateway.toml` leaves something open. The first result that is not None
-    is used; a plugin that knows one family well should use `@hookimpl(tryfirst=True)`.
+    Called once per model, at start-up, only if `gateway.toml` leaves something open. A plugin that knows one family
+    well should use `@hookimpl(tryfirst=True)`: its result is used before those of others. If two plugins of equal rank
+    give different results, the start fails with a sentence that names both; the order of loading does not matter.
     """
 
 

@@ -149,12 +149,44 @@ def _leaves_open(config: ModelConfig) -> bool:
 
 
 def _profile(info: ModelInfo, plan: ModelPlan) -> ModelProfile | None:
+    """What the plugins say about the model, whatever the order in which they are installed and loaded.
+
+    Those that want to be first are asked before the others. Two that are asked together must not contradict each other.
+    """
     where = dotted(("models", plan.name))
-    with _naming_plugin(where, "a plugin's gateway_model_profile hook failed"):
-        profile = plan.plugins.hook.gateway_model_profile(model=info)
-        if profile is not None and not isinstance(profile, ModelProfile):
-            raise TypeError(f"gateway_model_profile answered {type(profile).__name__}")
-    return profile
+    hooks = plan.plugins.hook.gateway_model_profile.get_hookimpls()
+    for group in ("tryfirst", "", "trylast"):
+        answers: dict[str, ModelProfile] = {}
+        for each in hooks:
+            if group != ("tryfirst" if each.tryfirst else "trylast" if each.trylast else ""):
+                continue
+            with _naming_plugin(
+                where, f"the gateway_model_profile hook of {each.plugin_name!r} failed"
+            ):
+                profile = each.function(*(info for _ in each.argnames))
+                if profile is None:
+                    continue
+                if not isinstance(profile, ModelProfile):
+                    raise TypeError(f"gateway_model_profile answered {type(profile).__name__}")
+            answers[each.plugin_name] = profile
+        if answers:
+            return _only_profile(answers, where)
+    return None
+
+
+def _only_profile(answers: Mapping[str, ModelProfile], where: str) -> ModelProfile:
+    """The profile that all plugins agree on. Raises `ConfigurationError` if they do not."""
+    names = sorted(answers)
+    first = answers[names[0]]
+    for name in names[1:]:
+        other = answers[name]
+        if msgspec.structs.replace(other, why=first.why) != first:
+            raise ConfigurationError(
+                f"{where}: the plugins {names[0]!r} and {name!r} both know this model, and differ: renderer {first.renderer!r} "
+                f"and parser {first.parser!r}, or {other.renderer!r} and {other.parser!r}. Set renderer and parser, or "
+                "disable one of the plugins under [plugins]."
+            )
+    return first
 
 
 def _choose_renderer(

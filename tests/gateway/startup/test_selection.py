@@ -433,3 +433,46 @@ def test_a_mistake_anywhere_is_a_sentence_with_its_key(
     with pytest.raises(ConfigurationError) as caught:
         select(msgspec.structs.replace(config, **change), load(Plugin()))
     assert sentence in text(caught)
+
+
+class First(Plugin):
+    """Another plugin, which wants to be asked first."""
+
+    @hookimpl(tryfirst=True)
+    def gateway_model_profile(self, model: ModelInfo) -> ModelProfile | None:
+        return self.profile
+
+
+class Second(Plugin):
+    """Another plugin of the same rank as the first."""
+
+
+def profiled(plugin: Plugin, kind: type[Plugin]) -> Any:
+    """A plugin with a profile alone."""
+    own = kind(profile=plugin.profile)
+    return SimpleNamespace(
+        __name__=f"gateway_{kind.__name__.lower()}",
+        gateway_model_profile=own.gateway_model_profile,
+    )
+
+
+OTHER = ModelProfile(renderer="twin", parser="twin", why="it is another")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_the_order_of_plugins_decides_nothing(reverse: bool) -> None:
+    """Whichever is loaded first: a plugin that wants to be first is, and two of equal rank must agree."""
+
+    async def profile_of(*plugins: Any) -> ModelProfile | None:
+        several = load_plugins(extra=plugins[::-1] if reverse else plugins, installed=False)
+        async with AsyncExitStack() as stack:
+            return (await open_model(resolve_model("m", ModelConfig(), several), stack)).profile
+
+    base = Plugin()
+    assert await profile_of(base, profiled(Plugin(profile=OTHER), First)) == OTHER
+    same = msgspec.structs.replace(PROFILE, why="so do I")
+    agreed = await profile_of(base, profiled(Plugin(profile=same), Second))
+    assert agreed is not None
+    assert agreed.renderer == PROFILE.renderer
+    with pytest.raises(ConfigurationError, match=r"both know this model, and differ.*\[plugins\]"):
+        await profile_of(base, profiled(Plugin(profile=OTHER), Second))
