@@ -120,6 +120,8 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/detokenize"): Operation(takes=DetokenizeRequest, answers=Detokenized),
     ("GET", "/v1/models"): Operation(answers=ModelList),
     ("GET", "/v1/models/{model}"): Operation(answers=ModelObject),
+    ("POST", "/v1/models/{action}"): Operation(answers=ModelObject),
+    ("DELETE", "/v1/models/{model}"): Operation(answers=Deleted),
     ("GET", "/health"): Operation(answers=dict[str, Any]),
     ("GET", "/ready"): Operation(answers=dict[str, Any]),
     ("GET", "/metrics"): Operation(answers=str, content_type="text/plain"),

@@ -15,6 +15,7 @@ import pytest
 from gateway.runtime.access import hash_key
 from gateway.testing.server import run_gateway
 
+from ..mcp.conftest import configuration, http_server
 from .chromium import Chromium, Page
 from .conftest import address
 
@@ -279,6 +280,58 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     page.wait("document.querySelector('.view table')")
     assert "scripted" in page.text(".view table")
     assert page.messages == []
+
+
+@pytest.mark.parametrize(("choice", "said"), [("yes", "It is five."), ("no", "As you wish.")])
+def test_an_mcp_server_by_url_asks_for_approval(
+    chromium: Chromium, tmp_path: Path, choice: str, said: str
+) -> None:
+    pytest.importorskip("mcp")
+    remote = {"enabled": True, "allow_hosts": ["127.0.0.1"], "allow_private": True}
+    with (
+        http_server("streamable-http") as server,
+        run_gateway(configuration(tmp_path, remote=remote), tmp_path) as running,
+        chromium.page() as page,
+    ):
+        page.open(f"{address(running)}/")
+        section(page, "Tools")
+        button(page, "Add an MCP server")
+        set_field(page, "Label", "ex")
+        set_field(page, "URL", server.url)
+        ask(page, "please add", "m")
+        finished(page)
+        assert "Asks to call add of ex" in page.text(f"{LAST} .items")
+        page.run(f"document.querySelector('.results select').value = '{choice}'")
+        button(page, "Send results")
+        assert said in finished(page, 2)
+        assert page.messages == []
+
+
+def test_an_admin_unloads_and_loads_a_model_and_others_are_told_why_not(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    keys = [
+        {"name": name, "sha256": hash_key(f"key-{name}"), "admin": name == "root"}
+        for name in ("ada", "root")
+    ]
+    models = {name: {"engine": "scripted"} for name in ("one", "two")}
+    config = {"models": models, "server": {"api_keys": keys}}
+    state = "document.querySelector('.tile .badge')?.innerText === "
+    with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        page.open(f"{address(running)}/#/models")
+        for name in ("ada", "root"):
+            page.wait("document.querySelector('dialog[open]') || document.querySelector('.tile')")
+            button(page, "API key")
+            page.type("dialog input", f"key-{name}")
+            button(page, "Use this key")
+            page.wait(f"!document.querySelector('dialog[open]') && {state}'loaded'")
+            button(page, "Unload one")
+            if name == "ada":
+                page.wait("document.querySelector('.tile .error').innerText.includes('admin')")
+            else:
+                page.wait(f"{state}'unloaded'")
+                button(page, "Load one")
+                page.wait(f"{state}'loaded'")
 
 
 def test_the_reference_of_the_api(page: Page, console: str) -> None:

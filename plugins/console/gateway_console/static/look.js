@@ -33,17 +33,39 @@ const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) =>
 
 const KNOWN = new Set(["id", "object", "created", "owned_by", "root", "parent", "max_model_len", "capabilities", "state", "aliases", "description"]);
 
+/** Loads or unloads a model, which needs an admin key; afterwards the list is drawn anew. */
+function changeButton(model, redraw) {
+  if (model.parent || !["loaded", "unloaded"].includes(model.state)) return null;
+  const verb = model.state === "loaded" ? "unload" : "load";
+  const note = h("span", { class: "error", role: "alert" });
+  const label = verb === "load" ? "Load" : "Unload";
+  const button = h("button", { type: "button", class: "small", title: "Needs an admin key", "aria-label": `${label} ${model.id}`, onclick: async () => {
+    note.textContent = "";
+    button.disabled = true;
+    try {
+      await post(`/v1/models/${model.id.split("/").map(path).join("/")}/${verb}`);
+      redraw();
+    } catch (error) {
+      note.textContent = error.message;
+      button.disabled = false;
+    }
+  } }, label);
+  return h("div", { class: "row" }, button, note);
+}
+
 export function modelsView() {
   const body = h("div");
-  shown(body, async () => {
+  const draw = () => shown(body, async () => {
     const { data } = await get("/v1/models");
     return data.map((model) => h("section", { class: "tile" }, h("h2", {}, model.id, model.state && badge(model.state, model.state === "ready" || model.state === "loaded")),
       model.description && h("p", {}, model.description),
       facts([["Context", model.max_model_len && `${model.max_model_len.toLocaleString()} tokens`], ["Does", (model.capabilities || []).join(", ")], ["Aliases", (model.aliases || []).join(", ")],
         ["Adapter of", model.parent], ["Since", time(model.created)],
-        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])])));
+        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])]),
+      changeButton(model, draw)));
   });
-  return view("Models", "What requests may name, from /v1/models.", body);
+  draw();
+  return view("Models", "What requests may name, from /v1/models. Loading and unloading needs an admin key, if the gateway has keys.", body);
 }
 
 export function storedView(session, id = "") {
