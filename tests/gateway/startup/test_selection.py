@@ -13,7 +13,6 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
-from gateway.cli.plugins import selected_offers
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import ConfigurationError, EngineUnavailable
 from gateway.hookspecs import EngineContext, ModelContext
@@ -23,6 +22,7 @@ from gateway.protocols import ModelInfo, ModelProfile
 from gateway.startup.engine_choice import choose_engine
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import resolve_model
+from gateway.startup.plugin_list import selected_offers
 from gateway.startup.selection import select
 from gateway.testing.hub_server import HubServer
 

@@ -279,6 +279,7 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     page.click("a[href='#/server']")
     page.wait("document.querySelector('.view table')")
     assert "scripted" in page.text(".view table")
+    page.wait("document.querySelector('.view').innerText.includes('litegate-console')")
     assert page.messages == []
 
 

@@ -28,7 +28,8 @@ function table(label, head, rows) {
 }
 
 const time = (unix) => (unix ? new Date(unix * 1000).toLocaleString() : "");
-const badge = (text, good) => h("span", { class: `badge ${good ? "good" : "bad"}` }, text);
+/** `good` is true, false, or null for neither. */
+const badge = (text, good) => h("span", { class: `badge ${good === null ? "" : good ? "good" : "bad"}` }, text);
 const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 
 const KNOWN = new Set(["id", "object", "created", "owned_by", "root", "parent", "max_model_len", "capabilities", "state", "aliases", "description"]);
@@ -156,7 +157,26 @@ export function serverView() {
       return h("p", { class: "hint" }, "Metrics are off, or not shown to this API key: server.metrics names the keys that may read them.");
     }
   });
-  return view("Server", "Whether it can serve, and what runs now.", health, h("h2", {}, "Requests, responses and tokens since the start"), load);
+  const parts = h("div");
+  shown(parts, async () => {
+    try {
+      return inventory(await get("/v1/gateway"));
+    } catch (error) {
+      if (error.status !== 403) throw error;
+      return h("p", { class: "hint" }, `Plugins and tools need an admin key. ${error.message}`);
+    }
+  });
+  return view("Server", "Whether it can serve, what runs now, and what it consists of.", health, h("h2", {}, "Requests, responses and tokens since the start"), load, parts);
+}
+
+function inventory(info) {
+  const bad = info.plugins.filter((each) => each.state === "failed");
+  return [
+    h("h2", {}, "Tools"),
+    info.tools.length ? table("Tools", ["Table", "Asked for as", "Offered to all"], info.tools.map((each) => [each.name, each.types.join(", "), each.offered.join(", ")])) : h("p", { class: "hint" }, "No tools are configured."),
+    h("h2", {}, "Plugins"),
+    table("Plugins", ["Kind", "Name", "Package", "Version", "State", ""], [...bad, ...info.plugins.filter((each) => !bad.includes(each))].map((each) => [each.kind, each.name, each.distribution, each.version, badge(each.state, ["selected", "active"].includes(each.state) || (each.state === "failed" ? false : null)), each.note])),
+  ];
 }
 
 /** The lines of Prometheus' text format, as name, labels and value. */
