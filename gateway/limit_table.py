@@ -24,9 +24,7 @@ class _Bucket:
 
     def decay(self, limit: int, now: float) -> float:
         """The count at `now`."""
-        if now > self.at:
-            self.spent = max(0.0, self.spent - (now - self.at) * limit / 60)
-            self.at = now
+        self.spent, self.at = decayed(self.spent, self.at, limit, now), max(now, self.at)
         return self.spent
 
 
@@ -70,35 +68,24 @@ class LimitTable:
         if counters.day != day:
             counters.day, counters.day_tokens = day, 0
         requests, spent = counters.requests, counters.tokens
-        refused: list[tuple[float, LimitState]] = []
-
-        def refuse(name: str, wait: float) -> None:
-            state = LimitState(
-                refused=name,  # type: ignore[arg-type]  # one of the names below
-                retry_after=wait,
-                requests=requests.spent,
-                tokens=spent.spent,
-                day=day,
-            )
-            refused.append((wait, state))
-
         if (most := limits.requests_per_minute) is not None:
-            over = requests.decay(most, now) + 1 - most
-            if over > _ROUNDING:
-                refuse("requests", over * 60 / most)
+            requests.decay(most, now)
         if (most := limits.tokens_per_minute) is not None:
-            over = spent.decay(most, now) + tokens - most
-            if over > _ROUNDING:
-                refuse("tokens", over * 60 / most)
-        if (most := limits.tokens_per_day) is not None and counters.day_tokens + tokens > most:
-            refuse("day", (day + 1) * DAY - now)
-        if (most := limits.max_concurrent_requests) is not None:
+            spent.decay(most, now)
+        if limits.max_concurrent_requests is not None:
             for each in [each for each, (ends, _) in counters.running.items() if ends <= now]:
                 del counters.running[each]
-            if len(counters.running) >= most:
-                refuse("concurrent", 1.0)
-        if refused:
-            return max(refused, key=lambda each: each[0])[1]
+        refused = refusal(
+            limits,
+            requests=requests.spent,
+            spent=spent.spent,
+            day_tokens=counters.day_tokens,
+            running=len(counters.running),
+            tokens=tokens,
+            now=now,
+        )
+        if refused is not None:
+            return refused
         requests.spent += 1
         spent.spent += tokens
         counters.day_tokens += tokens
@@ -142,6 +129,53 @@ class LimitTable:
 
 _ROUNDING = 1e-6
 """What errors of floating-point numbers may add up to."""
+
+
+def decayed(spent: float, at: float, limit: int | None, now: float) -> float:
+    """What is left at `now` of a count of the time `at`."""
+    if limit is None or now <= at:
+        return spent
+    return max(0.0, spent - (now - at) * limit / 60)
+
+
+def refusal(
+    limits: Limits,
+    *,
+    requests: float,
+    spent: float,
+    day_tokens: int,
+    running: int,
+    tokens: int,
+    now: float,
+) -> LimitState | None:
+    """Why a request of `tokens` tokens is refused, given what is counted at `now`; None if it is admitted. Of several
+    limits, the one for which the client has to wait longest."""
+    day = int(now // DAY)
+    refused: list[tuple[float, LimitState]] = []
+
+    def refuse(name: str, wait: float) -> None:
+        state = LimitState(
+            refused=name,  # type: ignore[arg-type]  # one of the names below
+            retry_after=wait,
+            requests=requests,
+            tokens=spent,
+            day=day,
+        )
+        refused.append((wait, state))
+
+    if (most := limits.requests_per_minute) is not None:
+        over = requests + 1 - most
+        if over > _ROUNDING:
+            refuse("requests", over * 60 / most)
+    if (most := limits.tokens_per_minute) is not None:
+        over = spent + tokens - most
+        if over > _ROUNDING:
+            refuse("tokens", over * 60 / most)
+    if (most := limits.tokens_per_day) is not None and day_tokens + tokens > most:
+        refuse("day", (day + 1) * DAY - now)
+    if (most := limits.max_concurrent_requests) is not None and running >= most:
+        refuse("concurrent", 1.0)
+    return max(refused, key=lambda each: each[0])[1] if refused else None
 
 
 def seconds_until_regained(spent: float, limit: int) -> float:

@@ -16,6 +16,8 @@
     Conversations, their items by position, and chat completions in the order in which they were stored.
 `shared_values`, `value_owners`
     Shared values, and the number and bytes that each owner has.
+`limits`, `limit_requests`
+    What each principal has spent of its limits, and its running requests with what their admission returned.
 """
 
 from __future__ import annotations
@@ -63,6 +65,16 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
         until DOUBLE PRECISION NOT NULL, PRIMARY KEY (owner, name))""",
         "CREATE INDEX shared_values_until ON shared_values (until)",
         "CREATE TABLE value_owners (owner TEXT PRIMARY KEY, number BIGINT NOT NULL, bytes BIGINT NOT NULL)",
+    ),
+    (
+        """CREATE TABLE limits (principal TEXT PRIMARY KEY, requests DOUBLE PRECISION NOT NULL,
+        requests_at DOUBLE PRECISION NOT NULL, tokens DOUBLE PRECISION NOT NULL, tokens_at DOUBLE PRECISION NOT NULL,
+        day BIGINT NOT NULL, day_tokens BIGINT NOT NULL, used DOUBLE PRECISION NOT NULL)""",
+        "CREATE INDEX limits_used ON limits (used)",
+        """CREATE TABLE limit_requests (principal TEXT NOT NULL, request TEXT NOT NULL, until DOUBLE PRECISION NOT NULL,
+        requests DOUBLE PRECISION NOT NULL, tokens DOUBLE PRECISION NOT NULL, day BIGINT NOT NULL,
+        PRIMARY KEY (principal, request))""",
+        "CREATE INDEX limit_requests_until ON limit_requests (until)",
     ),
 )
 """The statements that migrate each version of the schema to the next; the first ones create it."""

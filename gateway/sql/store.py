@@ -16,12 +16,16 @@ from gateway.protocols import (
     CompletionPage,
     ConversationBounds,
     ItemPage,
+    Limits,
+    LimitState,
     Notification,
     Order,
+    SettledRequest,
     StoredCompletion,
     StoredResponse,
 )
 from gateway.sql import completions, conversations, leases, logs, responses, values
+from gateway.sql import limits as counters
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.event_writer import EventWriter
 from gateway.sql.outage import through_outage
@@ -37,7 +41,7 @@ T = TypeVar("T")
 
 
 class SqlStore:
-    """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one database.
+    """Satisfies `gateway.protocols.ResponseStore` and `LimitCounters` for all gateways that use one database.
 
     Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
     used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.
@@ -387,6 +391,24 @@ class SqlStore:
 
     async def get_value(self, name: str, *, owner: str | None = None) -> bytes | None:
         return await self._read(lambda: values.get(name, owner, self._database.now()))
+
+    async def admit_request(
+        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+    ) -> LimitState:
+        """In one transaction of several statements. See `LimitCounters.admit_request`."""
+        return await self._write(
+            lambda: counters.admit(
+                principal, request_id, limits, tokens, seconds, self._database.now()
+            )
+        )
+
+    async def settle_requests(self, ended: Sequence[SettledRequest]) -> None:
+        if ended:
+            await self._write(lambda: counters.settle(ended, self._database.now()))
+
+    async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
+        if running:
+            await self._write(lambda: counters.renew(running, seconds, self._database.now()))
 
     async def _read(self, operation: Callable[[], Operation[T]]) -> T:
         return await self._database.read(operation)

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.errors import StoreUnavailable
-from gateway.sql import completions, conversations, responses, values
+from gateway.sql import completions, conversations, limits, responses, values
 from gateway.sql.schema import FINISHED, KEPT
 from gateway.sql.statements import Database, Operation, Statement
 
@@ -120,6 +120,7 @@ class Upkeep:
             await database.write(lambda: values.expire(now, _AT_ONCE))
         if await database.read(lambda: _anything_old(now)):
             await database.write(lambda: _tidy(now))
+            await database.write(lambda: limits.forget(now))
             await database.write(lambda: responses.forsaken(_AT_ONCE))
 
     async def make_room(self) -> None:
@@ -240,6 +241,7 @@ def _any_expired_value(now: float) -> Operation[bool]:
 def _anything_old(now: float) -> Operation[bool]:
     rows = yield Statement(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM cancels WHERE at < $1) OR EXISTS (SELECT 1 FROM leases WHERE until < $2) "
+        "OR EXISTS (SELECT 1 FROM limit_requests WHERE until < $2) OR EXISTS (SELECT 1 FROM limits WHERE used < $2 - 86400) "
         f"OR EXISTS (SELECT 1 FROM responses r WHERE state = {KEPT} "
         "AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.parent = r.num))",
         (now - _CANCELS_KEPT, now - _LEASES_KEPT),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +151,7 @@ async def test_any_replica_follows_and_cancels(start_server: Any, config: str) -
         elsewhere.frames = stream.frames[: stream.frames.find(b"\n\n") + 2]
         following = asyncio.create_task(elsewhere.resume(client, second.url))
         await asyncio.sleep(0.3)
-        begin = time.monotonic()
         answer = await client.post(f"{second.url}/v1/responses/{stream.id}/cancel")
-        assert time.monotonic() - begin < 1
         cancelled = answer.json()
         assert cancelled["status"] == "cancelled"
         async with asyncio.timeout(10):

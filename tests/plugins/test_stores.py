@@ -80,7 +80,7 @@ class TestStore(ResponseStoreContract):
 
 
 class TestLimitCounters(LimitCountersContract):
-    @pytest.fixture(params=["memory", "redis-cluster", "redis"])
+    @pytest.fixture(params=["memory", "redis-cluster", *SHARED])
     async def limits_store(
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> AsyncIterator[LimitCounters]:
