@@ -218,6 +218,15 @@ class _Connection:
         raw = decode_object(data)
         del raw["type"]
         raw.pop("stream_id", None)
+        try:
+            await self._run(lane, raw, len(data))
+        except GatewayError:
+            # As OpenAI documents: a continuation that fails takes what it continues out of the connection's memory.
+            if raw.get("previous_response_id") in [*lane.latest]:
+                self._bytes.give_back(lane.forget())
+            raise
+
+    async def _run(self, lane: _Lane, raw: dict[str, Any], size: int) -> None:
         request = convert_response_request(raw, strict=self._services.strict)
         if request.background:
             raise Unsupported(
@@ -226,7 +235,7 @@ class _Connection:
             )
         self._services.unknown_parameters.report("/v1/responses", request.unknown)
         run = await prepare_run(
-            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
+            request, self._services, size=size, owner=self._owner, unstored=lane.latest
         )
 
         async def write(events: Sequence[Event]) -> None:

@@ -124,6 +124,23 @@ def test_what_is_not_stored_is_gone_on_from_on_its_connection(
     assert receive(socket)["error"]["code"] == "previous_response_not_found"
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": 9}, {"max_output_tokens": "x"}, {"background": True}, {"model": "x"}]
+)
+def test_a_continuation_that_fails_forgets_what_it_continues(
+    socket: ClientConnection, wrong: dict[str, Any]
+) -> None:
+    first = respond(socket, input="hello", store=False)
+    send(socket, **{"input": "and", "previous_response_id": first["id"], **wrong})
+    assert receive(socket)["type"] == "error"
+    send(socket, input="and", previous_response_id=first["id"])
+    assert receive(socket)["error"]["code"] == "previous_response_not_found"
+    second = respond(socket, input="hello", store=False)
+    send(socket, input="a failure of another request", temperature=9)
+    assert receive(socket)["type"] == "error"
+    assert respond(socket, input="and", previous_response_id=second["id"])["status"] == "completed"
+
+
 def test_a_connection_is_warmed_up_without_output(socket: ClientConnection) -> None:
     warm = respond(socket, input="weather in Paris", tools=[WEATHER], generate=False, store=False)
     assert (warm["status"], warm["output"]) == ("completed", [])
