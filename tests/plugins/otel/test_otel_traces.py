@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +32,8 @@ PROMPT = "my secret word is xylophone"
 RULES = [
     {"when": "result: 7", "pieces": [{"text": "It is seven."}]},
     {"when": "now throw", "pieces": [{"call": {"name": "roll", "arguments": {}}}]},
+    {"when": "traceparent", "pieces": [{"text": "Told."}]},
+    {"when": "please tell", "pieces": [{"call": {"name": "tell", "arguments": {}}}]},
     {"when": "break down", "finish": "error", "pieces": [{"text": "It begins"}]},
     {"when": "go slowly", "delay_ms": 20, "repeat": 300, "pieces": [{"text": "slow words "}]},
 ]
@@ -106,11 +110,10 @@ def start(receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) ->
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
-    def started(**server: Any) -> Any:
+    def started(mcp: Any = None) -> Any:
         config = {
-            "server": server,
             "models": {"m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": RULES}}},
-            "tools": {"dice": {}},
+            "tools": {"dice": {}} if mcp is None else {"mcp": mcp},
         }  # fmt: skip
         return run_gateway(config, tmp_path, plugins=[gateway_otel, Dice()] if not installed() else [Dice()])  # fmt: skip
 
@@ -269,6 +272,20 @@ def test_the_engine_gets_the_context_of_its_span(start: Start, receiver: Receive
     [generation] = by_name(receiver.trace())["chat m"]
     [request] = asked
     assert request.trace_headers["traceparent"] == f"00-{TRACE}-{generation.span_id.hex()}-01"
+
+
+@pytest.mark.slow
+def test_an_mcp_server_gets_the_context_of_its_call(
+    start: Start, receiver: Receiver, tmp_path: Any
+) -> None:
+    pytest.importorskip("gateway_mcp")
+    command = [sys.executable, str(Path(__file__).parent / "mcp_meta_server.py")]
+    with start(mcp={"servers": {"ex": {"command": command}}}) as gateway:
+        tools = [{"type": "mcp", "server_label": "ex", "require_approval": "never"}]
+        made = post(gateway, input="please tell", tools=tools).json()
+    [call] = [item for item in made["output"] if item["type"] == "mcp_call"]
+    [span] = by_name(receiver.trace())["execute_tool tell"]
+    assert json.loads(call["output"])["traceparent"] == f"00-{TRACE}-{span.span_id.hex()}-01"
 
 
 def test_without_an_endpoint_nothing_is_traced(
