@@ -88,6 +88,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The address to listen on; `0.0.0.0` for all IPv4 addresses, `::` for all IPv6 addresses."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     """The TCP port; 0 selects a free one."""
+    tls_certificate: str | None = None
+    """File with the server's certificate and its chain, in PEM. The server then speaks HTTPS only."""
+    tls_key: str | None = None
+    """File with the certificate's private key, in PEM, if it is not in `tls_certificate`."""
+    tls_client_ca: str | None = None
+    """File with the authorities that clients' certificates must come from, in PEM. Without it, clients need no
+    certificate."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
     """Number of server processes. Each opens all models and stores itself, so use more than 1 only with engines and
     stores that run elsewhere."""
@@ -217,6 +224,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return bool(self.api_keys) or self.keys_file is not None or self.stored_keys
 
     def __post_init__(self) -> None:
+        if self.tls_certificate is None and (self.tls_key or self.tls_client_ca):
+            raise ValueError("tls_key and tls_client_ca need tls_certificate.")
         AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
         if self.stored_keys and self.store == "none":
             raise ValueError('stored_keys = true needs a store, and store is "none".')

@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from types import FrameType
@@ -62,7 +63,9 @@ class GatewayServer(uvicorn.Server):
             does = slots[0].does or frozenset(("generates",))
             example: Does = next(each for each in _EXAMPLES if each in does)
             names = [name for slot in slots for name in slot.names]
-            print(banner(address(sockets[0]), names, does=example), flush=True)
+            print(
+                banner(address(sockets[0], tls=self.config.is_ssl), names, does=example), flush=True
+            )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -130,12 +133,13 @@ def _suits_an_example(slot: ModelSlot) -> int:
     return 0 if "generates" in slot.does else 2
 
 
-def address(listening: socket.socket) -> str:
+def address(listening: socket.socket, *, tls: bool = False) -> str:
     """The URL at which a listening socket is reached from this machine."""
     host, port = listening.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def run(config: Config, plugins: PluginSet) -> int:
@@ -236,7 +240,19 @@ async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
         proxy_headers=False,  # nothing here looks at the client's address
         timeout_keep_alive=int(server.keep_alive),
         timeout_graceful_shutdown=CLOSING_SECONDS,
+        ssl_certfile=server.tls_certificate,
+        ssl_keyfile=server.tls_key,
+        ssl_ca_certs=server.tls_client_ca,
+        ssl_cert_reqs=ssl.CERT_NONE if server.tls_client_ca is None else ssl.CERT_REQUIRED,
     )
+    if server.tls_certificate is not None:
+        try:
+            if not settings.loaded:
+                settings.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"server.tls_certificate, tls_key or tls_client_ca cannot be used: {error}."
+            ) from error
     settings.limits = Connections(server)
     await check_protocols(settings)
     problem = await fast_path_problem(settings)
