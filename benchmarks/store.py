@@ -1,8 +1,9 @@
 """Measures the cost of storing: `python -m benchmarks.store [--quick]`.
 
 Streams are paced like an engine's and either not stored, stored at their end, or run in the background, where each
-event is written to the store's log and read from it by the client. Figures are CPU time of the gateway's process only,
-as in `benchmarks.run`; Redis' own is listed separately.
+event is written to the store's log and read from it by the client. Long streams give the cost of a token, that is of an
+event; streams of two tokens give the cost of a response. Figures are CPU time of the gateway's process, with all its threads, as
+in `benchmarks.run`; that of the store's own server is listed separately.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import uvloop
@@ -30,9 +31,14 @@ from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
+from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess, free_port
 
 STREAMS = 256
+SHORT = 2
+"""Tokens of the streams that give the cost of a response."""
+STORES = ["memory", "sqlite", "redis", "postgres"]
+StoreProcess: TypeAlias = RedisProcess | PostgresProcess
 CASES: dict[str, dict[str, Any]] = {
     "not stored": {"store": False},
     "stored": {"store": True},
@@ -45,13 +51,15 @@ class Row(msgspec.Struct, kw_only=True):
 
     store: str
     case: str
-    cpu_us_per_token: float
-    redis_us_per_token: float
-    seconds: float
+    us_per_token: float
+    us_per_response: float
+    server_us_per_token: float
+    server_us_per_response: float
 
 
-def serve(store: str, port: int, url: str) -> None:
-    """Run a gateway on the null engine with a store."""
+def serve(store: str, port: int, address: str) -> None:
+    """Run a gateway on the null engine with a store, whose server or file is at `address`."""
+    key = "path" if store == "sqlite" else "url"
     model = ModelConfig(
         engine="null",
         renderer="chat_template",
@@ -63,36 +71,37 @@ def serve(store: str, port: int, url: str) -> None:
     config = Config(
         server=ServerConfig(port=port, store=store),
         models={"paced": model},
-        stores={"redis": {"url": url}} if store == "redis" else {},
+        stores={store: {key: address}} if address else {},
     )
     run(config, load_plugins(config.plugins, extra=[null_engine]))
 
 
-async def load(port: int, tokens: int, case: str) -> None:
-    """Open all streams at once and read them to the end."""
+async def load(port: int, tokens: int, rounds: int, case: str) -> None:
+    """Open all streams at once and read them to the end, `rounds` times."""
     loop = asyncio.get_running_loop()
     body = {
         "model": "paced", "stream": True, "input": "Hello there, how are you today?",
         "max_output_tokens": tokens, **CASES[case],
     }  # fmt: skip
     request = http_request(port, "/v1/responses", body)
-    made = await asyncio.gather(
-        *(
-            loop.create_connection(lambda: Client(request, stream=True), "127.0.0.1", port)
-            for _ in range(STREAMS)
+    for _ in range(rounds):
+        made = await asyncio.gather(
+            *(
+                loop.create_connection(lambda: Client(request, stream=True), "127.0.0.1", port)
+                for _ in range(STREAMS)
+            )
         )
-    )
-    await asyncio.gather(*(client.done for _, client in made))
-    for transport, _ in made:
-        transport.close()
+        await asyncio.gather(*(client.done for _, client in made))
+        for transport, _ in made:
+            transport.close()
 
 
 @contextmanager
-def serving(store: str, url: str) -> Iterator[Server]:
+def serving(store: str, address: str) -> Iterator[Server]:
     """Run a gateway with that store as a process; stop it at the end."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.store", "serve", store, str(port), url],
+        [sys.executable, "-m", "benchmarks.store", "serve", store, str(port), address],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
     )
@@ -117,64 +126,96 @@ def wait_until_open(port: int) -> None:
     raise RuntimeError("the gateway did not start")
 
 
-def measure(server: Server, redis: RedisProcess, case: str, tokens: int) -> Row:
-    """Run one load and measure its cost."""
-    before, before_redis = server.cpu_seconds(), redis.cpu_seconds()
-    begin = time.perf_counter()
-    arguments = ["load", str(server.port), str(tokens), case]
+def measure(
+    server: Server, process: StoreProcess | None, case: str, tokens: int, rounds: int
+) -> tuple[float, float]:
+    """Run one load. Returns the CPU time of the gateway and of the store's server, in µs."""
+    before = server.cpu_seconds()
+    before_store = process.cpu_seconds() if process is not None else 0.0
+    arguments = ["load", str(server.port), str(tokens), str(rounds), case]
     subprocess.run([sys.executable, "-m", "benchmarks.store", *arguments], cwd=ROOT, check=True)
-    made = STREAMS * tokens
+    after_store = process.cpu_seconds() if process is not None else 0.0
+    return (server.cpu_seconds() - before) * 1e6, (after_store - before_store) * 1e6
+
+
+def row(server: Server, process: StoreProcess | None, case: str, *, quick: bool) -> Row:
+    """The costs of one case."""
+    tokens, rounds = (100, 4) if quick else (400, 16)
+    own, theirs = measure(server, process, case, SHORT, rounds)
+    responses = STREAMS * rounds
+    long_own, long_theirs = measure(server, process, case, tokens, 1)
+    # What a stream costs beside its tokens is measured by the short ones.
+    made = STREAMS * (tokens - SHORT)
     return Row(
         store=server.kind,
         case=case,
-        cpu_us_per_token=(server.cpu_seconds() - before) / made * 1e6,
-        redis_us_per_token=(redis.cpu_seconds() - before_redis) / made * 1e6,
-        seconds=time.perf_counter() - begin,
+        us_per_token=(long_own - own / rounds) / made,
+        us_per_response=own / responses,
+        server_us_per_token=(long_theirs - theirs / rounds) / made,
+        server_us_per_response=theirs / responses,
     )
 
 
 def table(rows: list[Row]) -> str:
     """The rows as Markdown, each relative to the case that is not stored."""
-    base = next(row.cpu_us_per_token for row in rows if row.case == "not stored")
+    base = next(row for row in rows if row.case == "not stored")
     lines = [
-        "| store | case | µs CPU per token | × not stored | Redis, µs per token |",
-        "|---|---|---|---|---|",
+        "| store | case | µs per response | × not stored | µs per token | × not stored | its server: µs per response | µs per token |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row.store} | {row.case} | {row.cpu_us_per_token:.1f} | {row.cpu_us_per_token / base:.2f} "
-        f"| {row.redis_us_per_token:.1f} |"
+        f"| {row.store} | {row.case} | {row.us_per_response:.0f} | {row.us_per_response / base.us_per_response:.2f} "
+        f"| {row.us_per_token:.1f} | {row.us_per_token / base.us_per_token:.2f} "
+        f"| {row.server_us_per_response:.0f} | {row.server_us_per_token:.1f} |"
         for row in rows
     ]
     return "\n".join(lines)
 
 
+@contextmanager
+def store_process(store: str, folder: Path) -> Iterator[tuple[str, StoreProcess | None]]:
+    """The address of a new store of that kind, and its server if it has one."""
+    match store:
+        case "redis":
+            redis = RedisProcess(folder)
+            yield redis.url, redis
+            redis.kill()
+        case "postgres":
+            postgres = PostgresProcess()
+            yield postgres.url, postgres
+            postgres.close()
+        case "sqlite":
+            yield str(folder / "store.sqlite"), None
+        case _:
+            yield "", None
+
+
 def main() -> None:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stores", nargs="*", default=STORES, help="default: all")
     parser.add_argument("--quick", action="store_true", help="shorter streams")
     parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
     arguments = parser.parse_args()
-    tokens = 100 if arguments.quick else 400
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        redis = RedisProcess(Path(folder))
-        try:
-            for store in ("none", "memory", "redis"):
-                with serving(store, redis.url) as server:
-                    measure(server, redis, "not stored", 20)
-                    cases = ["not stored"] if store == "none" else list(CASES)
-                    rows += [measure(server, redis, case, tokens) for case in cases]
-        finally:
-            redis.kill()
+    for store in dict.fromkeys(("none", *arguments.stores)):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            store_process(store, Path(folder)) as (address, process),
+            serving(store, address) as server,
+        ):
+            measure(server, process, "not stored", 20, 1)
+            cases = ["not stored"] if store == "none" else ["stored", "background"]
+            rows += [row(server, process, case, quick=arguments.quick) for case in cases]
     out = msgspec.json.encode(rows).decode() if arguments.json else table(rows)
     sys.stdout.write(out + "\n")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", name, at, url]:
-            serve(name, int(at), url)
-        case ["load", at, size, which]:
-            uvloop.run(load(int(at), int(size), which))
+        case ["serve", name, at, place]:
+            serve(name, int(at), place)
+        case ["load", at, size, times, which]:
+            uvloop.run(load(int(at), int(size), int(times), which))
         case _:
             main()
