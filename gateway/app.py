@@ -76,7 +76,7 @@ from gateway.routes.responses import (
     retrieve_response,
 )
 from gateway.routes.scoring import create_rerank, create_scores
-from gateway.routes.state import SERVICES, HttpRequest, keep_services, services_if_open
+from gateway.routes.state import SERVICES, HttpRequest, keep_services, services_if_open, tls_name_of
 from gateway.routes.stored_chat import (
     delete_chat_completion,
     list_chat_completions,
@@ -179,7 +179,9 @@ class GatewayApp(Litestar):
         try:
             self.guard.check(scope)
             if services is not None:
-                caller.principal = services.authenticator.principal(scope["path"], scope["headers"])
+                caller.principal = await services.authenticator.identify(
+                    scope["path"], scope["headers"], tls_name=tls_name_of(scope)
+                )
                 stats.owner = scope["owner"] = caller.owner
         except GatewayError as error:
             unauthenticated = isinstance(error, AuthenticationError)
@@ -268,9 +270,15 @@ def _app(
 
 async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
     """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`."""
-    check_access(config.server)
+    check_access(config.server, authenticated=bool(config.authenticators))
     selection = select(config, plugins)
     authenticator = await _authenticator(config.server, stack)
+    authenticator.ask_first(
+        [
+            await stack.enter_async_context(offer.make(own_config))
+            for offer, own_config in selection.authenticators
+        ]
+    )
     sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
     tracer = plugins.hook.gateway_open_tracer()

@@ -55,6 +55,7 @@ from gateway.protocols import (
     OutputFormat,
     Policy,
     PromptRenderer,
+    RequestAuthenticator,
     ResponseStore,
     Router,
     Tokenizer,
@@ -100,6 +101,7 @@ OpenStore: TypeAlias = Callable[[Any], AbstractAsyncContextManager[ResponseStore
 OpenApiPlugin: TypeAlias = Callable[..., AbstractAsyncContextManager[Api]]
 OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 OpenPolicy: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Policy]]
+OpenAuthenticator: TypeAlias = Callable[[Any], AbstractAsyncContextManager[RequestAuthenticator]]
 OpenRouter: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Router]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
@@ -234,6 +236,17 @@ def gateway_register_routers(register: Register[OpenRouter]) -> None:
     Called once, at start-up. A table `[routers.<name>]` in `gateway.toml` selects it, and is its config. Routers are
     asked in the order of their tables, before the routes of the configuration. If a router has the method `use`
     (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do.
+    """
+
+
+@hookspec
+def gateway_register_authenticators(register: Register[OpenAuthenticator]) -> None:
+    """Register authenticators, which find the principals of requests: `make(config)` is an async context manager that
+    yields a `RequestAuthenticator`.
+
+    Called once, at start-up. A table `[authenticators.<name>]` in `gateway.toml` selects it, and is its config.
+    Authenticators are asked in the order of their tables, and the API keys of the configuration last. With any of them, no
+    request is anonymous. Test yours with `gateway.testing.RequestAuthenticatorContract`.
     """
 
 

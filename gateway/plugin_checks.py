@@ -19,7 +19,16 @@ from gateway.hookspecs import PROJECT, Offer
 from gateway.protocols import NoConfig, ToolServer
 
 Kind: TypeAlias = Literal[
-    "engine", "renderer", "parser", "tool", "store", "api", "resource", "router", "policy"
+    "engine",
+    "renderer",
+    "parser",
+    "tool",
+    "store",
+    "api",
+    "resource",
+    "router",
+    "authenticator",
+    "policy",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")

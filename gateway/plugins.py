@@ -18,6 +18,7 @@ from gateway.hookspecs import (
     MakeRenderer,
     Offer,
     OpenApiPlugin,
+    OpenAuthenticator,
     OpenEngine,
     OpenPolicy,
     OpenResource,
@@ -130,6 +131,9 @@ class PluginSet:
 
     def policy(self, name: str, where: str = "") -> Offer[OpenPolicy]:
         return self._find("policy", name, where)
+
+    def authenticator(self, name: str, where: str = "") -> Offer[OpenAuthenticator]:
+        return self._find("authenticator", name, where)
 
     def router(self, name: str, where: str = "") -> Offer[OpenRouter]:
         return self._find("router", name, where)

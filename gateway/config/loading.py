@@ -130,6 +130,7 @@ class _Layers:
             "stores",
             "apis",
             "resources",
+            "authenticators",
             "routers",
             "policies",
         ):
@@ -264,6 +265,7 @@ class _Layers:
                 server=decode_table(server, ServerConfig, ("server",)),
                 models=models,
                 routes=routes,
+                authenticators=copy.deepcopy(self.tables.get("authenticators", {})),
                 routers=copy.deepcopy(self.tables.get("routers", {})),
                 policies=copy.deepcopy(self.tables.get("policies", {})),
                 tools=copy.deepcopy(self.tables.get("tools", {})),

@@ -21,6 +21,7 @@ SECTIONS = (
     "stores",
     "apis",
     "resources",
+    "authenticators",
     "routers",
     "policies",
     "plugins",

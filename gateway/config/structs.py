@@ -470,6 +470,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or API needs it. An API
     of that name is served if `server.apis` is not set."""
     routes: dict[str, RouteConfig] = {}
+    authenticators: dict[str, dict[str, Any]] = {}
+    """`[authenticators.<name>]` selects the authenticator of that name, and is its configuration."""
     routers: dict[str, dict[str, Any]] = {}
     """`[routers.<name>]` selects the router of that name, and is its configuration."""
     policies: dict[str, dict[str, Any]] = {}

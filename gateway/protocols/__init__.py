@@ -20,6 +20,7 @@ from gateway.protocols.api import (
     Route,
     RouteRequest,
 )
+from gateway.protocols.authentication import Credentials, RequestAuthenticator
 from gateway.protocols.embedding import (
     EmbeddingEngine,
     EmbeddingInfo,
@@ -173,6 +174,7 @@ __all__ = [
     "ConversationBounds",
     "Conversations",
     "CountingEngine",
+    "Credentials",
     "DescribedEngine",
     "Embedder",
     "EmbeddingEngine",
@@ -232,6 +234,7 @@ __all__ = [
     "Refusal",
     "RenderedPrompt",
     "Reply",
+    "RequestAuthenticator",
     "Reranker",
     "ResponseStore",
     "Responses",

@@ -59,3 +59,10 @@ def require_admin(request: HttpRequest) -> Services:
             "instead."
         )
     return services
+
+
+def tls_name_of(scope: Any) -> str | None:
+    """The subject of the client's verified certificate; None if there is none (the ASGI extension `tls`)."""
+    tls = (scope.get("extensions") or {}).get("tls") or {}
+    name = tls.get("client_cert_name")
+    return name if isinstance(name, str) else None

@@ -13,7 +13,6 @@ from litestar import WebSocket, websocket
 from msgspec import UNSET, Struct
 
 from gateway.errors import (
-    AuthenticationError,
     GatewayError,
     InvalidRequest,
     RateLimited,
@@ -23,7 +22,7 @@ from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
 from gateway.responses.routed import prepare_run
 from gateway.routes.answers import JSON, note_error
-from gateway.routes.state import services_in
+from gateway.routes.state import services_in, tls_name_of
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
@@ -48,8 +47,10 @@ async def responses_socket(socket: Socket) -> None:
     """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
     services = services_in(socket.app)
     try:
-        principal = services.authenticator.principal(socket.scope["path"], socket.scope["headers"])
-    except AuthenticationError as error:
+        principal = await services.authenticator.identify(
+            socket.scope["path"], socket.scope["headers"], tls_name=tls_name_of(socket.scope)
+        )
+    except GatewayError as error:
         await refuse_handshake(error, socket.scope, socket.send)
         return
     request_id = new_id("req_")
@@ -214,7 +215,7 @@ class _Connection:
         return stats
 
     async def _respond(self, lane: _Lane, data: bytes) -> None:
-        self._check_key()
+        await self._check_key()
         raw = decode_object(data)
         del raw["type"]
         raw.pop("stream_id", None)
@@ -253,11 +254,11 @@ class _Connection:
         if not plan.store and response.status in ("completed", "incomplete"):
             self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 
-    def _check_key(self) -> None:
+    async def _check_key(self) -> None:
         """Raise `AuthenticationError` if the key of the connection was revoked or has expired. Its changes take effect."""
         scope = self._socket.scope
-        self._caller.principal = self._services.authenticator.principal(
-            scope["path"], scope["headers"]
+        self._caller.principal = await self._services.authenticator.identify(
+            scope["path"], scope["headers"], tls_name=tls_name_of(scope)
         )
 
     def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:

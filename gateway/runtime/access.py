@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
+import logging
 import math
 import os
 import time
@@ -14,16 +16,25 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from gateway.config import ApiKey, ServerConfig
-from gateway.errors import AuthenticationError, ConfigurationError, PermissionDenied
-from gateway.protocols import Limits, Principal
+from gateway.errors import AuthenticationError, ConfigurationError, GatewayError, PermissionDenied
+from gateway.protocols import Credentials, Limits, Principal, RequestAuthenticator
+from gateway.runtime.callers import current_caller
+
+logger = logging.getLogger("gateway.runtime.access")
+
+AUTHENTICATION_SECONDS = 10.0
+"""Time limit for one authenticator and request."""
+MOST_NAME = 256
+"""Maximum length of the name of a principal that an authenticator finds."""
 
 _PROBES = frozenset(("/health", "/ready"))
 """Health endpoints for load balancers; they need no key."""
 
 
-def check_access(config: ServerConfig) -> None:
-    """Raise `ConfigurationError` if the server would be open to the network without keys by accident."""
-    if config.needs_key or config.allow_anonymous or is_loopback(config.host):
+def check_access(config: ServerConfig, *, authenticated: bool = False) -> None:
+    """Raise `ConfigurationError` if the server would be open to the network without keys by accident. `authenticated`: whether
+    authenticators find the senders of requests."""
+    if authenticated or config.needs_key or config.allow_anonymous or is_loopback(config.host):
         return
     raise ConfigurationError(
         f"server.host is {config.host}, which other machines can reach, and there are no API keys: add some under "
@@ -90,6 +101,7 @@ class Authenticator:
         self._clock = clock
         self._needs_key = bool(keys) or more_keys
         self._more_keys = more_keys
+        self._others: Sequence[RequestAuthenticator] = ()
         self._sources: dict[str, Sequence[ApiKey]] = {}
         # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
         self._by_digest: dict[str, _Key] = {}
@@ -112,6 +124,30 @@ class Authenticator:
         self._by_name = {}
         for known in found.values():
             self._by_name.setdefault(known.principal.name, known.principal)
+
+    def ask_first(self, others: Sequence[RequestAuthenticator]) -> None:
+        """Ask `others` before the keys. No request is anonymous then."""
+        self._others = others
+        if others:
+            self._needs_key = self._more_keys = True
+
+    async def identify(
+        self,
+        path: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        *,
+        tls_name: str | None = None,
+    ) -> Principal | None:
+        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`."""
+        if self._others and path not in self._open:
+            given: dict[str, str] = {}
+            for name, value in headers:
+                given.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+            request = Credentials(path=path, headers=given, tls_name=tls_name)
+            for other in self._others:
+                if (found := await _ask(other, request)) is not None:
+                    return found
+        return self.principal(path, headers)
 
     @property
     def several(self) -> bool:
@@ -159,6 +195,13 @@ class Authenticator:
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on
         loopback."""
+        caller = current_caller()
+        if caller is not None and caller.principal is not None:
+            if caller.principal.admin:
+                return
+            raise PermissionDenied(
+                "This API key may not do this: it needs admin = true in [[server.api_keys]]."
+            )
         if not self._needs_key:
             if self._local:
                 return
@@ -171,6 +214,24 @@ class Authenticator:
             raise PermissionDenied(
                 "This API key may not do this: it needs admin = true in [[server.api_keys]]."
             )
+
+
+async def _ask(authenticator: RequestAuthenticator, request: Credentials) -> Principal | None:
+    """The principal that an authenticator finds. One that fails, or takes too long, refuses the request."""
+    try:
+        async with asyncio.timeout(AUTHENTICATION_SECONDS):
+            found = await authenticator.authenticate(request)
+    except GatewayError:
+        raise
+    except Exception as error:
+        # It must not be passed over: another one might accept what it would refuse.
+        logger.exception("an authenticator failed")
+        raise GatewayError(
+            "The sender of this request cannot be authenticated now. Retry."
+        ) from error
+    if found is not None and not 0 < len(found.name) <= MOST_NAME:
+        raise AuthenticationError(f"The name of a principal has 1 to {MOST_NAME} characters.")
+    return found
 
 
 def _unix_time(expires: datetime | None) -> float:

@@ -76,6 +76,9 @@ def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
     for name in config.tools:
         with suppress(ConfigurationError):
             chosen.append(plugins.tool(name))
+    for name in config.authenticators:
+        with suppress(ConfigurationError):
+            chosen.append(plugins.authenticator(name))
     for name in config.routers:
         with suppress(ConfigurationError):
             chosen.append(plugins.router(name))

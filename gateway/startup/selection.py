@@ -13,6 +13,7 @@ from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
     Offer,
     OpenApiPlugin,
+    OpenAuthenticator,
     OpenPolicy,
     OpenResource,
     OpenRouter,
@@ -37,6 +38,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     resources: list[tuple[Offer[OpenResource], Struct]]
     """The resources that the tools and APIs need, each once."""
     routers: list[tuple[Offer[OpenRouter], Struct]] = []
+    authenticators: list[tuple[Offer[OpenAuthenticator], Struct]] = []
     policies: list[tuple[Offer[OpenPolicy], Struct]] = []
 
 
@@ -50,6 +52,9 @@ def select(config: Config, plugins: PluginSet) -> Selection:
             store=resolve_store(config, plugins),
             apis=resolve_apis(config, plugins),
             resources=resolve_resources(config, plugins),
+            authenticators=[
+                resolve_authenticator(name, config, plugins) for name in config.authenticators
+            ],
             routers=[resolve_router(name, config, plugins) for name in config.routers],
             policies=[resolve_policy(name, config, plugins) for name in config.policies],
         )
@@ -62,6 +67,15 @@ def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[O
     where = dotted(("tools", name))
     offer = plugins.tool(name, where)
     return offer, plugins.decode_config(offer, config.tools[name], where)
+
+
+def resolve_authenticator(
+    name: str, config: Config, plugins: PluginSet
+) -> tuple[Offer[OpenAuthenticator], Struct]:
+    """The authenticator selected by `[authenticators.<name>]`, with its config."""
+    where = dotted(("authenticators", name))
+    offer = plugins.authenticator(name, where)
+    return offer, plugins.decode_config(offer, config.authenticators[name], where)
 
 
 def resolve_router(

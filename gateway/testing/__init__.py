@@ -1,7 +1,7 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
 `ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
-`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`, `UsageCountersContract`) are pytest classes: subclass
+`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
 one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
 need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.plugins import load_plugins
+    from gateway.testing.authenticator_contract import RequestAuthenticatorContract
     from gateway.testing.embedding_contract import EmbeddingContract
     from gateway.testing.engine_contract import EngineContract
     from gateway.testing.limit_contract import LimitCountersContract
@@ -38,6 +39,7 @@ __all__ = [
     "LimitCountersContract",
     "OutputParserContract",
     "RendererContract",
+    "RequestAuthenticatorContract",
     "ResponseStoreContract",
     "Rule",
     "Scenario",
@@ -59,6 +61,7 @@ _ORIGINS = {
     "LimitCountersContract": "gateway.testing.limit_contract",
     "OutputParserContract": "gateway.testing.output_contract",
     "RendererContract": "gateway.testing.renderer_contract",
+    "RequestAuthenticatorContract": "gateway.testing.authenticator_contract",
     "ResponseStoreContract": "gateway.testing.store_contract",
     "ScoreContract": "gateway.testing.score_contract",
     "ToolServerContract": "gateway.testing.tool_contract",

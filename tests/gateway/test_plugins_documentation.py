@@ -101,7 +101,8 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
-        "engine", "renderer", "parser", "tool", "store", "api", "resource", "router", "policy",
+        "engine", "renderer", "parser", "tool", "store", "api", "resource", "router",
+            "authenticator", "policy",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 

@@ -1,0 +1,39 @@
+"""Authenticators: who sends a request, by something other than the configured API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from gateway.protocols.principals import Principal
+
+
+class Credentials(Struct, frozen=True, kw_only=True):
+    """What a request says of its sender."""
+
+    path: str
+    headers: Mapping[str, str]
+    """By lower-case name. Of a header that is sent several times, the first."""
+    tls_name: str | None = None
+    """The subject of the client's certificate, if the server has verified one (the ASGI extension `tls`)."""
+
+    @property
+    def bearer(self) -> str | None:
+        """The token of `Authorization: Bearer`; None if there is none."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+class RequestAuthenticator(Protocol):
+    """Finds the principals of requests."""
+
+    async def authenticate(self, request: Credentials) -> Principal | None:
+        """The principal of a request; None to ask the next authenticator, and at last the API keys.
+
+        Raises `AuthenticationError` (401) to refuse the request without asking further, and `PermissionDenied` (403) for a
+        sender that is known and may not. Called for each request but health checks, and for each turn of a WebSocket, so
+        what it looks up elsewhere must be cached and bounded. Anything else that it raises refuses the request with 500.
+        """
+        ...
