@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,7 @@ from litestar import Litestar, Response
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
-from gateway.chat.tools import chat_servers_of, check_chat_tools
 from gateway.config import Config, ServerConfig
-from gateway.config.tables import suggestion
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -27,16 +25,13 @@ from gateway.errors import (
     StoreUnavailable,
 )
 from gateway.media.file_reader import FileReader
-from gateway.media.reader import MediaReader
 from gateway.metrics import Metrics
-from gateway.plugin_checks import tool_server_mistake
 from gateway.plugins import PluginSet
 from gateway.protocols import (
     LimitCounters,
     ResponseStore,
     ServicesUser,
     StoredResponse,
-    ToolServer,
     UsageCounters,
 )
 from gateway.request_log import log_request
@@ -92,19 +87,19 @@ from gateway.runtime.access import Authenticator, check_access, is_loopback, pri
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.limiter import Limiter
-from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.runtime.stored_keys import WatchedStoredKeys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
-from gateway.startup.model_serving import slot_of
+from gateway.startup.model_serving import check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import PluginServices
-from gateway.startup.selection import Selection, needed, select
+from gateway.startup.reloading import Reloader
+from gateway.startup.selection import needed, select
+from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
 from gateway.tools.approvals import Approvals
-from gateway.tools.available import AvailableTools, BoundTool, offered_to
 from gateway.uvicorn_internals.fast_path import unchunked
 from gateway.wire.ids import new_id
 from gateway.wire.response import error_body
@@ -192,8 +187,13 @@ class GatewayApp(Litestar):
             answer = api_error(self, scope, error) or error_answer(error)
             await answer(scope, receive, send)
             return
-        with called_by(caller):
-            await super().__call__(scope, receive, send)
+        epoch = services.in_progress.begin() if services is not None else None
+        try:
+            with called_by(caller):
+                await super().__call__(scope, receive, send)
+        finally:
+            if services is not None and epoch is not None:
+                services.in_progress.end(epoch)
 
 
 OPENAI_VERSION = b"2020-10-01"
@@ -300,7 +300,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         offer.name: await stack.enter_async_context(offer.make(resource_config))
         for offer, resource_config in selection.resources
     }
-    slots = await _open_models(config, selection, metrics, authenticator, stack)
+    slots = await open_models(config, selection, metrics, lambda: authenticator.several, stack)
 
     async def _recreate_run(record: StoredResponse) -> ResponseRun:
         return await recreate_run(record, services)
@@ -321,9 +321,11 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         )
         for offer, api_config in selection.apis
     ]
-    servers = await _open_tools(config, selection, resources, stack)
-    tables = await _tool_tables(config, servers)
-    slots.offer_tools(_offered_tools(config, tables))
+    tools = OpenTools(resources)
+    stack.push_async_callback(tools.close)
+    await tools.open_all(config, selection.tools)
+    tables = await tool_tables(config, tools.servers)
+    slots.offer_tools(offered_tools(config, tables))
     routers = [
         await stack.enter_async_context(offer.make(router_config))
         for offer, router_config in selection.routers
@@ -332,7 +334,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         await stack.enter_async_context(offer.make(policy_config))
         for offer, policy_config in selection.policies
     ]
-    _check_routes(config, slots)
+    check_routes(config, slots.slots.values())
     services = Services(
         config=config,
         slots=slots,
@@ -346,7 +348,6 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         sealer=sealer,
         approvals=approvals,
         apis=apis,
-        media=await _open_media(config, slots, stack),
         tracer=tracer,
         limiter=await _limiter(config.server, store, stack),
         usage=await _usage(store, plugins, stack),
@@ -355,10 +356,14 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         plugins=list_plugins(plugins, config),
         policies=policies,
     )
+    reloader = Reloader(services, plugins, tools, routers)
+    stack.push_async_callback(reloader.close)
+    services.reload = reloader.reload
+    await reloader.open_media()
     plugged = (
         *resources.values(),
         *(each.api for each in apis),
-        *servers.values(),
+        *tools.servers.values(),
         *routers,
         *policies,
     )
@@ -422,123 +427,12 @@ async def _limiter(
     return limiter
 
 
-async def _open_models(
-    config: Config,
-    selection: Selection,
-    metrics: Metrics,
-    authenticator: Authenticator,
-    stack: AsyncExitStack,
-) -> ModelSlots:
-    """Load the models that are loaded at the start. They are closed by `stack`."""
-    slots = ModelSlots(
-        metrics, max_loaded=config.server.max_loaded, wait_seconds=config.server.request_timeout
-    )
-    stack.push_async_callback(slots.close)
-    for plan in selection.models:
-        slots.add(slot_of(plan, config.server.schemas, several=lambda: authenticator.several))
-    for slot in slots.slots.values():
-        if slot.config.load == "start":
-            try:
-                await slots.load(slot)
-            except ConfigurationError:
-                if slot.config.required:
-                    raise
-    slots.starting = False
-    if all(slot.state == "failed" for slot in slots.slots.values()):
-        raise ConfigurationError(
-            f"None of the models could be opened: {', '.join(slots.slots)}; the log says why."
-        )
-    return slots
-
-
-def _check_routes(config: Config, slots: ModelSlots) -> None:
-    """Check that the models of all routes exist, as far as they are loaded. Raises `ConfigurationError`."""
-    known = {*slots.aliases, *(name for slot in slots.slots.values() for name in slot.names)}
-    whole = all(slot.state == "loaded" for slot in slots.slots.values())
-    for name, route in config.routes.items():
-        for number, target in enumerate(route.models):
-            if whole and target not in known:
-                raise ConfigurationError(
-                    f"{config.source}: routes.{name}.models[{number}]: there is no model {target!r}; "
-                    f"{suggestion(target, sorted(known))}"
-                )
-        if name in known:
-            raise ConfigurationError(
-                f"{config.source}: routes.{name}: a model has that name already; rename one of them."
-            )
-
-
 async def _usage(
     store: ResponseStore | None, plugins: PluginSet, stack: AsyncExitStack
 ) -> UsageMeter:
     meter = UsageMeter(store if isinstance(store, UsageCounters) else None, plugins.hook)
     await stack.enter_async_context(meter.maintenance())
     return meter
-
-
-async def _open_media(
-    config: Config, slots: ModelSlots, stack: AsyncExitStack
-) -> MediaReader | None:
-    """The reader of images and sounds; None if no model takes any. A model that is not loaded may."""
-    loaded = all(slot.state == "loaded" for slot in slots.slots.values())
-    if loaded and not any(model.media_kinds for model in slots.models.values()):
-        return None
-    return await stack.enter_async_context(MediaReader(config.media))
-
-
-async def _open_tools(
-    config: Config, selection: Selection, resources: Mapping[str, Any], stack: AsyncExitStack
-) -> dict[str, ToolServer]:
-    """Open the tool servers. Keys are the names of their tables."""
-    check_chat_tools(config)
-    servers: dict[str, ToolServer] = {}
-    for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
-        made = offer.make(tool_config, **needed(offer, resources))
-        server = servers[name] = await stack.enter_async_context(made)
-        if mistake := tool_server_mistake(server):
-            raise ConfigurationError(
-                f"The tool '{offer.name}' of the plugin {offer.plugin} ({offer.distribution}) cannot be used: {mistake}"
-            )
-    return servers
-
-
-async def _tool_tables(
-    config: Config, servers: Mapping[str, ToolServer]
-) -> dict[str, AvailableTools]:
-    """The tools of each server, by its name in `[tools.<name>]`."""
-    return {
-        name: await _offered_by(name, server, config.server.chat_tools)
-        for name, server in servers.items()
-    }
-
-
-def _offered_tools(
-    config: Config, tables: Mapping[str, AvailableTools]
-) -> dict[str, AvailableTools]:
-    """The tools available to each model of the configuration."""
-    return {
-        name: offered_to(name, model, tables, unavailable=config.server.unavailable_tools)
-        for name, model in config.models.items()
-    }
-
-
-async def _offered_by(name: str, server: ToolServer, chat_tools: Sequence[str]) -> AvailableTools:
-    """The tools of the server that `[tools.<name>]` selects."""
-    if server.request_type is not None:
-        return AvailableTools(
-            choices={server.request_type: server},
-            chat_servers=chat_servers_of(name, server, chat_tools),
-        )
-    entries = [BoundTool(server, tool) for tool in await server.tools()]
-    by_type: dict[str, list[BoundTool]] = {}
-    for entry in entries:
-        if entry.tool.request_type is not None:
-            by_type.setdefault(entry.tool.request_type, []).append(entry)
-    return AvailableTools(
-        by_type=by_type,
-        always=[entry for entry in entries if entry.tool.request_type is None],
-        chat=entries if name in chat_tools else (),
-    )
 
 
 def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:

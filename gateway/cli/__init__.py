@@ -20,6 +20,7 @@ from gateway.cli import (
     models,
     new,
     plugins,
+    reload,
     serve,
     usage,
 )
@@ -77,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         help="show the versions of the gateway and its plugins",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (serve, chat, models, cache, config, plugins, install, doctor, new, key, usage):
+    for module in (
+        serve, reload, chat, models, cache, config, plugins, install, doctor, new, key, usage,
+    ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, _parser)
     return parser

@@ -7,8 +7,9 @@ import logging
 import os
 from typing import get_args
 
-from gateway.cli.common import MODELS, Commands, add_config_argument, configuration
+from gateway.cli.common import MODELS, Commands, add_config_argument
 from gateway.config import LogFormat, LogLevel
+from gateway.config.reloading import ConfigSource
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.redaction import secrets_of
@@ -40,8 +41,8 @@ def add_to(commands: Commands) -> None:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Check the whole configuration, then serve until stopped."""
-    config = configuration(
-        arguments,
+    source = ConfigSource(
+        path=arguments.config,
         server={
             "host": arguments.host,
             "port": arguments.port,
@@ -52,6 +53,7 @@ def serve(arguments: argparse.Namespace) -> int:
         models=arguments.models,
         engine=arguments.engine,
     )
+    config = source.read()
     set_up_logging(
         config.server.log_level,
         secrets_of(config, os.environ),
@@ -63,4 +65,4 @@ def serve(arguments: argparse.Namespace) -> int:
     # Imported here because the server imports the whole web framework, which other commands do not need.
     from gateway.server.server import run
 
-    return run(config, plugins)
+    return run(config, plugins, source)

@@ -80,14 +80,15 @@ def _layers(
     models: Sequence[str],
     engine: str | None,
 ) -> _Layers:
-    layers = _Layers(_file(path, environ))
+    layers = _Layers(config_file(path, environ))
     layers.serve_only(models, engine)
     layers.set_environment(environ, only=bool(models))
     layers.set_command_line(server, engine)
     return layers
 
 
-def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+def config_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The configuration file: `path`, else the one that `GATEWAY_CONFIG` names, else `./gateway.toml` if it exists."""
     if path is not None:
         return path
     if named := environ.get("GATEWAY_CONFIG"):

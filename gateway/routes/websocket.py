@@ -181,7 +181,7 @@ class _Connection:
     async def _work(self, lane: _Lane) -> None:
         while lane.waiting:
             data = lane.waiting.popleft()
-            stats = self._begin_request(data)
+            stats, epoch = self._begin_request(data), self._services.in_progress.begin()
             try:
                 await self._respond(lane, data)
             except GatewayError as error:
@@ -199,6 +199,7 @@ class _Connection:
             finally:
                 self._bytes.give_back(len(data))
                 stats.end_span()
+                self._services.in_progress.end(epoch)
                 log_request(stats, line=self._services.config.server.access_log)
         lane.task = None
 

@@ -48,12 +48,16 @@ class ModelSlot:
         config: ModelConfig,
         open_model: Open,
         *,
+        made_of: object = None,
         several: Callable[[], bool] = bool,
     ) -> None:
-        """`several`: see `Admission`."""
+        """`made_of` is equal for slots of which one can serve with the engine of the other. `several`: see `Admission`."""
         self.name = name
         self.config = config
         self.open_model = open_model
+        self.made_of = made_of
+        self.is_staged = False
+        """Whether it is not served yet, and may be loaded beside the slot that it replaces."""
         self.admission = Admission(
             name,
             max_running=config.max_running,
@@ -214,6 +218,27 @@ class ModelSlots:
         self._metrics.watch_model(slot.name, slot.admission)
         self._metrics.model_state(slot.name, slot.state, STATES)
 
+    def replace(self, made: Iterable[ModelSlot], configs: Mapping[str, ModelConfig]) -> None:
+        """Serve the models of `configs`, in that order: those in `made` with these slots, others with theirs. Slots that are not
+        used any more are retired."""
+        for name in [name for name in self.slots if name not in configs]:
+            self.retire(name)
+        for slot in made:
+            slot.is_staged = False
+            self.add(slot)
+            if slot.served:
+                self._list(slot)
+        self.slots = {name: self.slots[name] for name in configs}
+        self.aliases = {alias: name for name, config in configs.items() for alias in config.aliases}
+
+    def discard(self, slot: ModelSlot) -> None:
+        """Close a staged slot, which is not going to be served."""
+        slot.retired = True
+        if slot.state == "loaded":
+            slot.ask_to_unload()
+        elif slot.task is not None:
+            slot.task.cancel()
+
     def retire(self, name: str) -> ModelSlot | None:
         """Stop serving a model. Its engine is closed when the requests that use it have ended."""
         slot = self.slots.pop(name, None)
@@ -329,7 +354,10 @@ class ModelSlots:
         """Load a model, wait until it is to be unloaded, and close it. One task does all of it."""
         state: ModelState = "unloaded"
         try:
-            await self._make_room(slot)
+            if slot.is_staged:
+                slot.has_room = True
+            else:
+                await self._make_room(slot)
             async with AsyncExitStack() as stack:
                 served = await slot.open_model(slot, stack)
                 self._loaded(slot, served)
@@ -366,10 +394,8 @@ class ModelSlots:
         slot.failure, slot.failures = None, 0
         slot.admission.is_open = True
         slot.last_used = time.monotonic()
-        if not slot.retired:
+        if not (slot.retired or slot.is_staged):
             self._list(slot)
-            if isinstance(model.engine, MeasuredEngine):
-                self._metrics.watch_engine(slot.name, model.engine)
         logger.info("model %s: %s", slot.name, model.why)
         slot.state = "loaded"
         self._note(slot)
@@ -381,7 +407,8 @@ class ModelSlots:
         """Whether a model, an adapter or an alias has that name; names of `besides` and its adapters do not count."""
         if name in self.aliases:
             return True
-        return any(name in slot.names for slot in self.slots.values() if slot is not besides)
+        own = None if besides is None else besides.name
+        return any(name in slot.names for slot in self.slots.values() if slot.name != own)
 
     def serve(self, slot: ModelSlot, served: Sequence[ServedModel]) -> None:
         """Use these objects for new requests to a loaded model: the model, and then its adapters."""
@@ -392,14 +419,19 @@ class ModelSlots:
 
     def _list(self, slot: ModelSlot) -> None:
         self.models.update((each.name, each) for each in slot.served)
+        engine = slot.served[0].engine
+        if isinstance(engine, MeasuredEngine):
+            self._metrics.unwatch_engine(engine)
+            self._metrics.watch_engine(slot.name, engine)
 
     def offer_tools(self, tools: Mapping[str, AvailableTools]) -> None:
         """Let new requests use these tools of the gateway, by the names of models in the configuration."""
         for name, offered in tools.items():
             slot = self.slots[name]
             slot.tools = offered
-            slot.serve(slot.served)
-            self._list(slot)
+            if slot.served:
+                slot.serve(slot.served)
+                self._list(slot)
 
     def _unlist(self, slot: ModelSlot) -> None:
         slot.admission.is_open = False
@@ -443,7 +475,7 @@ class ModelSlots:
         )
 
     def _note(self, slot: ModelSlot) -> None:
-        if not slot.retired:
+        if not (slot.retired or slot.is_staged):
             self._metrics.model_state(slot.name, slot.state, STATES)
         self._notify()
 

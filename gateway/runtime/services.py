@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ from gateway.runtime.callers import current_principal, names_model
 from gateway.runtime.content_policy import content_policy
 from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
+from gateway.runtime.in_progress import RequestsInProgress
 from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slots import Does, ModelSlot, ModelSlots
 from gateway.runtime.routing import Routes, Routing
@@ -155,9 +156,22 @@ class Services:
             per_owner=config.server.max_owner_websocket_bytes,
         )
         self.runs: set[Run] = set()
+        self.in_progress = RequestsInProgress()
+        self.reload: Callable[[Config], Awaitable[None]] | None = None
+        """Uses another configuration, or raises `ConfigurationError` and changes nothing."""
         self.draining = False
         self.started = int(time.time())
         """Unix time."""
+
+    def use_config(self, config: Config, tool_tables: Mapping[str, AvailableTools]) -> None:
+        """Use another configuration for new requests. What the constructor was handed otherwise stays."""
+        server = config.server
+        self.config, self.tool_tables = config, tool_tables
+        self.settings = RunSettings(request_timeout=server.request_timeout)
+        self.conversation_bounds = ConversationBounds(
+            server.max_conversation_items, server.max_conversation_bytes
+        )
+        self.authenticator.use_keys("the configuration", server.api_keys)
 
     @property
     def models(self) -> Mapping[str, ServedModel]:

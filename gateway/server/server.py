@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import multiprocessing
+import os
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -18,13 +21,16 @@ from litestar import Litestar
 
 from gateway.app import app_of, open_services
 from gateway.config import Config
-from gateway.errors import ConfigurationError, ServerShuttingDown
+from gateway.config.reloading import ConfigSource
+from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet
 from gateway.runtime.model_slots import Does, ModelSlot
 from gateway.runtime.services import Services
 from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop
-from gateway.server.stop_signals import HANGUP, stop_signals
+from gateway.server.logs import set_up_logging
+from gateway.server.redaction import secrets_of
+from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, not_again
 from gateway.server.workers import END_SECONDS, run_workers
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
@@ -48,8 +54,19 @@ class GatewayServer(uvicorn.Server):
     once.
     """
 
-    def __init__(self, config: ServingConfig, services: Services, *, announce: bool) -> None:
+    def __init__(
+        self,
+        config: ServingConfig,
+        services: Services,
+        *,
+        announce: bool,
+        source: ConfigSource | None = None,
+    ) -> None:
+        """`source`: what SIGHUP reads again. Without it, SIGHUP stops the server."""
         super().__init__(config)
+        self._source = source
+        self._reload_asked = False
+        self._reloading: asyncio.Task[None] | None = None
         self._limits = config.limits
         self._services = services
         self._announce = announce
@@ -72,12 +89,45 @@ class GatewayServer(uvicorn.Server):
         # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is no failure.
         signals = stop_signals()
         handlers = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
+        if self._source is not None and HANGUP is not None:
+            handlers.setdefault(HANGUP, signal.signal(HANGUP, self._hang_up))
+            signals = [sig for sig in signals if sig != HANGUP]
         end_in_time(self._services.config.server.grace_period + END_SECONDS, signals)
         try:
             yield
         finally:
             for sig, handler in handlers.items():
                 signal.signal(sig, handler)
+
+    def _hang_up(self, sig: int, frame: FrameType | None) -> None:
+        """SIGHUP: read the configuration again. A closed terminal stops the server, as if there was no configuration."""
+        if terminal_is_gone() and multiprocessing.parent_process() is None:
+            self.should_exit = True
+        else:
+            self._reload_asked = True
+
+    async def _reload(self, source: ConfigSource) -> None:
+        services = self._services
+        assert services.reload is not None, "the services are open"
+        logger.info("reading the configuration again")
+        try:
+            config = await asyncio.to_thread(source.read)
+            secrets = secrets_of(services.config, os.environ) | secrets_of(config, os.environ)
+            self._log(secrets)
+            await services.reload(config)
+        except ConfigurationError as error:
+            logger.error("the configuration stays as it was: %s", error)  # noqa: TRY400  # a sentence, not a trace
+        except GatewayError as error:
+            logger.warning("the configuration stays as it was: %s", error.message)
+        except Exception:  # the server goes on in any case
+            logger.exception("the configuration stays as it was")
+        else:
+            self._log(secrets)
+            logger.info("the configuration of %s is used now", config.source)
+
+    def _log(self, secrets: Iterable[str]) -> None:
+        server = self._services.config.server
+        set_up_logging(server.log_level, secrets, log_format=server.log_format)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == HANGUP:
@@ -91,6 +141,9 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services = self._services
         services.draining = True
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait((self._reloading,))
         for server in self.servers:
             server.close()
         if services.runs:
@@ -106,6 +159,10 @@ class GatewayServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
+        idle = self._reloading is None or self._reloading.done()
+        if self._reload_asked and self._source is not None and idle:
+            self._reload_asked = False
+            self._reloading = asyncio.create_task(self._reload(self._source))
         if counter % 10 == 0:  # once a second
             now = asyncio.get_running_loop().time()
             self._limits.check(self.server_state.connections, now)  # type: ignore[arg-type]  # protocols of ours
@@ -142,30 +199,48 @@ def address(listening: socket.socket, *, tls: bool = False) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def run(config: Config, plugins: PluginSet) -> int:
-    """Serve until stopped; the exit code. Raises `ConfigurationError` for what cannot be served."""
+def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) -> int:
+    """Serve until stopped; the exit code. Raises `ConfigurationError` for what cannot be served.
+
+    `source` is where `config` came from. If that is a file, SIGHUP reads it again.
+    """
+    file = None if source is None else source.file
+    if file is None:
+        source = None
     listening = bind(config)
-    with listening:
+    with listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
-            return run_workers(config, listening)
-        return serve(config, plugins, listening, announce=True)
+            return run_workers(config, plugins, listening, source)
+        return serve(config, plugins, listening, source, announce=True)
 
 
-def serve(config: Config, plugins: PluginSet, listening: socket.socket, *, announce: bool) -> int:
+def serve(
+    config: Config,
+    plugins: PluginSet,
+    listening: socket.socket,
+    source: ConfigSource | None,
+    *,
+    announce: bool,
+) -> int:
     """Serve on a bound socket in this process until a signal stops it; the exit code."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, plugins, listening, announce))
+        return runner.run(_serve(config, plugins, listening, source, announce))
 
 
 async def _serve(
-    config: Config, plugins: PluginSet, listening: socket.socket, announce: bool
+    config: Config,
+    plugins: PluginSet,
+    listening: socket.socket,
+    source: ConfigSource | None,
+    announce: bool,
 ) -> int:
     # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
     async with AsyncExitStack() as stack:
         services = await open_services(config, plugins, stack)
         tune_garbage_collector()
         settings = await uvicorn_config(config, app_of(services))
-        await GatewayServer(settings, services, announce=announce).serve([listening])
+        server = GatewayServer(settings, services, announce=announce, source=source)
+        await server.serve([listening])
     return 0
 
 
@@ -178,6 +253,15 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def findable(file: Path) -> AbstractContextManager[None]:
+    """The context in which `gateway reload` finds this process by the configuration file."""
+    if os.name != "posix":
+        return nullcontext()
+    from gateway.server.pid_file import pid_file
+
+    return pid_file(file)
 
 
 def bind(config: Config) -> socket.socket:

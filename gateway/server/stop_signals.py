@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Final
 
 HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
 """SIGHUP; None on systems that do not have it (Windows)."""
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+_had_terminal = _has_terminal()
+
+
+def terminal_is_gone() -> bool:
+    """Whether the process had a controlling terminal when it started, and has none now."""
+    return _had_terminal and not _has_terminal()
 
 
 def stop_signals() -> list[signal.Signals]:

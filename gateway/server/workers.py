@@ -14,9 +14,12 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 
 from gateway.config import Config
+from gateway.config.reloading import ConfigSource, reloaded
 from gateway.errors import ConfigurationError
+from gateway.plugins import PluginSet
 from gateway.server.descriptors import close_all_on_exec
-from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals
+from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
+from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
 
 logger = logging.getLogger("gateway.server.workers")
@@ -29,8 +32,12 @@ RESTART_SECONDS = 1.0
 """A worker that dies within this time after its start is not restarted, because it would keep dying."""
 
 
-def run_workers(config: Config, listening: socket.socket) -> int:
+def run_workers(
+    config: Config, plugins: PluginSet, listening: socket.socket, source: ConfigSource | None
+) -> int:
     """Run `config.server.workers` processes until a signal, and restart those that die. Returns the exit code.
+
+    If there is a `source`, SIGHUP makes them read it again.
 
     Each worker opens its own engines, tools and store. A metrics scrape of any worker returns the sum of all.
     """
@@ -41,10 +48,12 @@ def run_workers(config: Config, listening: socket.socket) -> int:
         )
     with TemporaryFolder("gateway-metrics") as metrics:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
-        return _Supervisor(config, listening).run()
+        return _Supervisor(config, plugins, listening, source).run()
 
 
-def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
+def _worker(
+    config: Config, listening: socket.socket, source: ConfigSource | None, announce: bool
+) -> None:
     from gateway.plugins import load_plugins
     from gateway.server.logs import set_up_logging
     from gateway.server.redaction import secrets_of
@@ -58,7 +67,7 @@ def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
         log_format=config.server.log_format,
     )
     try:
-        code = serve(config, load_plugins(config.plugins), listening, announce=announce)
+        code = serve(config, load_plugins(config.plugins), listening, source, announce=announce)
     except ConfigurationError as error:
         logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
         code = 2
@@ -66,8 +75,17 @@ def _worker(config: Config, listening: socket.socket, announce: bool) -> None:
 
 
 class _Supervisor:
-    def __init__(self, config: Config, listening: socket.socket) -> None:
+    def __init__(
+        self,
+        config: Config,
+        plugins: PluginSet,
+        listening: socket.socket,
+        source: ConfigSource | None,
+    ) -> None:
         self._config = config
+        self._plugins = plugins
+        self._source = source
+        self._reload_asked = False
         self._listening = listening
         self._context = multiprocessing.get_context("spawn")
         self._workers: dict[BaseProcess, float] = {}
@@ -95,7 +113,7 @@ class _Supervisor:
 
     def _start(self, *, announce: bool = False) -> None:
         process = self._context.Process(
-            target=_worker, args=(self._config, self._listening, announce)
+            target=_worker, args=(self._config, self._listening, self._source, announce)
         )
         process.start()
         self._workers[process] = time.monotonic()
@@ -106,6 +124,9 @@ class _Supervisor:
         while self._workers:
             multiprocessing.connection.wait([p.sentinel for p in self._workers], timeout=1.0)
             self._kill_rest()
+            if self._reload_asked:
+                self._reload_asked = False
+                self._reload()
             for process in [p for p in self._workers if not p.is_alive()]:
                 lived = time.monotonic() - self._workers.pop(process)
                 if self._stopping or failed:
@@ -120,7 +141,23 @@ class _Supervisor:
                 self._start()
         return failed
 
+    def _reload(self) -> None:
+        """Let the workers read the configuration again. Later workers start with it, if it has no mistake."""
+        assert self._source is not None, "asked for only where there is one"
+        for process in self._workers:
+            if process.pid is not None and HANGUP is not None:
+                os.kill(process.pid, HANGUP)
+        try:
+            wanted = self._source.read()
+            select(wanted, self._plugins)
+        except ConfigurationError:
+            return  # the workers log it
+        self._config = reloaded(self._config, wanted)
+
     def _pass_on(self, sig: int, frame: FrameType | None) -> None:
+        if sig == HANGUP and self._source is not None and not terminal_is_gone():
+            self._reload_asked = True
+            return
         # Workers receive a terminal's Ctrl-C directly; a signal to this process only must be forwarded.
         again, self._stopping = self._stopping, True
         self._stop_by(self._last_end())

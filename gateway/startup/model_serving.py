@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
 
-from gateway.config import SchemaLimits
+from gateway.config import Config, ModelConfig, SchemaLimits
+from gateway.config.tables import suggestion
+from gateway.errors import ConfigurationError
 from gateway.loop.adapters import with_adapters
+from gateway.metrics import Metrics
 from gateway.protocols import FormatAwareEngine
 from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
-from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.model_slots import ModelSlot, ModelSlots
 from gateway.runtime.served_model import ServedModel
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import ModelPlan
+from gateway.startup.selection import Selection
 
 logger = logging.getLogger("gateway.startup")
 
@@ -33,7 +37,24 @@ def slot_of(
         opened = await open_model(plan, stack)
         return with_adapters(_served(opened, slot, schemas))
 
-    return ModelSlot(plan.name, plan.config, open_served, several=several)
+    return ModelSlot(
+        plan.name, plan.config, open_served, made_of=_made_of(plan, schemas), several=several
+    )
+
+
+_WITHOUT_ENGINE = (
+    "aliases", "description", "required", "load", "idle_unload", "max_running", "max_waiting", "sampling",
+    "chat_template_kwargs", "allowed_tools", "reasoning_summary", "scheduling", "max_waiting_per_key",
+)  # fmt: skip
+"""Settings of a model that change without opening its engine again."""
+
+
+def _made_of(plan: ModelPlan, schemas: SchemaLimits) -> object:
+    """Equal for plans that can share an open engine."""
+    default = ModelConfig()
+    same = {name: getattr(default, name) for name in _WITHOUT_ENGINE}
+    config = msgspec.structs.replace(plan.config, **same)
+    return (config, plan.engine.name, plan.engine_config, plan.context, plan.chat_template, schemas)
 
 
 def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:
@@ -60,3 +81,49 @@ def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> Serv
         media_kinds=kinds,
         schema_limits=schemas,
     )
+
+
+async def open_models(
+    config: Config,
+    selection: Selection,
+    metrics: Metrics,
+    several: Callable[[], bool],
+    stack: AsyncExitStack,
+) -> ModelSlots:
+    """Load the models that are loaded at the start. They are closed by `stack`. `several`: see `slot_of`."""
+    slots = ModelSlots(
+        metrics, max_loaded=config.server.max_loaded, wait_seconds=config.server.request_timeout
+    )
+    stack.push_async_callback(slots.close)
+    for plan in selection.models:
+        slots.add(slot_of(plan, config.server.schemas, several=several))
+    for slot in slots.slots.values():
+        if slot.config.load == "start":
+            try:
+                await slots.load(slot)
+            except ConfigurationError:
+                if slot.config.required:
+                    raise
+    slots.starting = False
+    if all(slot.state == "failed" for slot in slots.slots.values()):
+        raise ConfigurationError(
+            f"None of the models could be opened: {', '.join(slots.slots)}; the log says why."
+        )
+    return slots
+
+
+def check_routes(config: Config, slots: Collection[ModelSlot]) -> None:
+    """Check that the models of all routes are among `slots`, as far as these are loaded. Raises `ConfigurationError`."""
+    known = {name for slot in slots for name in (*slot.names, *config.models[slot.name].aliases)}
+    whole = all(slot.state == "loaded" for slot in slots)
+    for name, route in config.routes.items():
+        for number, target in enumerate(route.models):
+            if whole and target not in known:
+                raise ConfigurationError(
+                    f"{config.source}: routes.{name}.models[{number}]: there is no model {target!r}; "
+                    f"{suggestion(target, sorted(known))}"
+                )
+        if name in known:
+            raise ConfigurationError(
+                f"{config.source}: routes.{name}: a model has that name already; rename one of them."
+            )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.app import app_of, open_services
 from gateway.config import Config, load_config
@@ -22,14 +22,24 @@ START_SECONDS = 120.0
 """Time limit for opening the engines, in seconds."""
 
 
+T = TypeVar("T")
+Started: TypeAlias = tuple[GatewayServer, Services, asyncio.AbstractEventLoop]
+
+
 class RunningGateway:
     """A gateway that runs on this machine."""
 
-    def __init__(self, base_url: str, services: Services) -> None:
+    def __init__(self, base_url: str, services: Services, loop: asyncio.AbstractEventLoop) -> None:
         self.base_url = base_url
         """The base URL of the API: `http://127.0.0.1:…/v1`."""
         self.services = services
         """The open services, for tests that inspect an engine or the store: `services.models["m"].engine`."""
+
+        self._loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the server's event loop, and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def client(self, **options: Any) -> Any:
         """An `openai.OpenAI` client without retries; requires the package. Close it, or use it in a `with`."""
@@ -64,16 +74,16 @@ def run_gateway(
     decoded = load_config(path, {}, server={"port": 0}, default_store="memory")
     loaded = load_plugins(decoded.plugins, extra=plugins)
     with bind(decoded) as listening:
-        started: Future[tuple[GatewayServer, Services]] = Future()
+        started: Future[Started] = Future()
         thread = threading.Thread(
             target=lambda: _run(_serve(decoded, loaded, listening, started), loop_factory),
             name="gateway",
             daemon=True,
         )
         thread.start()
-        server, services = started.result(START_SECONDS)
+        server, services, loop = started.result(START_SECONDS)
         try:
-            yield RunningGateway(f"{address(listening)}/v1", services)
+            yield RunningGateway(f"{address(listening)}/v1", services, loop)
         finally:
             server.should_exit = True
             thread.join()
@@ -91,7 +101,7 @@ async def _serve(
     config: Config,
     plugins: PluginSet,
     listening: Any,
-    started: Future[tuple[GatewayServer, Services]],
+    started: Future[Started],
 ) -> None:
     try:
         async with AsyncExitStack() as stack:
@@ -110,7 +120,7 @@ async def _serve(
 class _Announcing(GatewayServer):
     """A server that notifies another thread when it listens."""
 
-    started_future: Future[tuple[GatewayServer, Services]]
+    started_future: Future[Started]
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -118,7 +128,7 @@ class _Announcing(GatewayServer):
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
-        self.started_future.set_result((self, self._services))
+        self.started_future.set_result((self, self._services, asyncio.get_running_loop()))
 
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")

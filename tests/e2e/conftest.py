@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,10 @@ max_model_len = 200
 class Server:
     """A gateway process."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path, file: Path) -> None:
         self.process = process
+        self.file = file
+        """Its configuration."""
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
 
@@ -98,8 +100,14 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     started: list[Server] = []
 
     def start(
-        config: str = CONFIG, *, server: str = "", grace: float = 1, arguments: tuple[str, ...] = ()
+        config: str = CONFIG,
+        *,
+        server: str = "",
+        grace: float = 1,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> Server:
+        """`environment` takes the place of the configuration file."""
         folder = tmp_path_factory.mktemp("server")
         port = free_port()
         file = folder / "gateway.toml"
@@ -110,15 +118,22 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
             .replace("{grace}", str(grace))
         )
         log = folder / "log"
+        own = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")}
+        if environment is None:
+            arguments = ("--config", str(file), *arguments)
+        else:
+            file.unlink()
+            own |= {**environment, "GATEWAY_SERVER__PORT": str(port)}
         with log.open("w") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gateway", "serve", "--config", str(file), *arguments],
+                [sys.executable, "-m", "gateway", "serve", *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env={k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")},
+                env=own,
+                cwd=folder,
             )
-        made = Server(process, port, log)
+        made = Server(process, port, log, file)
         started.append(made)
         wait_until_ready(made)
         return made

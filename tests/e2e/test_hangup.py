@@ -1,4 +1,5 @@
-"""SIGHUP, which a closed terminal sends, stops the server as SIGTERM does: no stream just breaks off."""
+"""SIGHUP, which a closed terminal sends, stops a server without a configuration file as SIGTERM does: no stream just breaks
+off."""
 
 from __future__ import annotations
 
@@ -16,17 +17,6 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
-
-WORKERS = """
-[server]
-port = {port}
-workers = 2
-store = "none"
-grace_period = {grace}
-[models.scripted]
-engine = "scripted"
-path = "{scenario}"
-"""
 
 
 class Stream:
@@ -69,8 +59,14 @@ def processes_of(server: Any) -> list[int]:
     ]
 )
 def start(request: pytest.FixtureRequest, start_server: Any) -> Any:
-    return lambda grace: (
-        start_server(grace=grace) if request.param == 1 else start_server(WORKERS, grace=grace)
+    environment = {
+        "GATEWAY_SERVER__WORKERS": str(request.param),
+        "GATEWAY_SERVER__STORE": "none",
+        "GATEWAY_MODELS__scripted__ENGINE": "scripted",
+        "GATEWAY_MODELS__scripted__PATH": str(Path(__file__).parent / "scenario.json"),
+    }
+    return lambda grace: start_server(
+        environment={**environment, "GATEWAY_SERVER__GRACE_PERIOD": str(grace)}
     )
 
 

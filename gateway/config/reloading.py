@@ -1,0 +1,77 @@
+"""What of a configuration a running server can change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gateway.config.loading import config_file, load_config
+from gateway.config.structs import Config, ServerConfig
+
+RELOADED = (
+    "api_keys", "max_body_bytes", "max_loaded", "max_embedding_inputs", "max_rerank_documents", "max_rerank_bytes",
+    "request_timeout", "ping_interval", "log_level", "access_log", "chat_reasoning", "chat_tools", "unavailable_tools",
+    "max_conversation_items", "max_conversation_bytes",
+)  # fmt: skip
+"""The settings under `[server]` that a running server changes. The others need a restart."""
+_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "source")
+"""The sections that a running server changes, at least in parts. The others need a restart."""
+
+
+class ConfigSource(Struct, frozen=True, kw_only=True):
+    """Where a configuration came from, to read it again."""
+
+    path: Path | None = None
+    """As `--config` names it."""
+    server: Mapping[str, Any] = {}
+    models: Sequence[str] = ()
+    engine: str | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """The configuration file; None if there is none."""
+        return config_file(self.path, os.environ)
+
+    def read(self) -> Config:
+        """Read the configuration. Raises `ConfigurationError`."""
+        return load_config(
+            self.path, os.environ, server=self.server, models=self.models, engine=self.engine
+        )
+
+
+def reloaded(old: Config, wanted: Config) -> Config:
+    """`wanted`, but with what `old` says about everything that needs a restart."""
+    fixed = {name: getattr(old.server, name) for name in _server_settings() if name not in RELOADED}
+    return msgspec.structs.replace(
+        old,
+        server=msgspec.structs.replace(wanted.server, **fixed),
+        models=wanted.models,
+        tools=wanted.tools,
+        routes=wanted.routes,
+        source=wanted.source,
+    )
+
+
+def needing_restart(old: Config, wanted: Config) -> list[str]:
+    """The names of the settings that differ and need a restart."""
+    names = [
+        f"server.{name}"
+        for name in _server_settings()
+        if name not in RELOADED and getattr(old.server, name) != getattr(wanted.server, name)
+    ]
+    sections = [field.name for field in msgspec.structs.fields(Config)]
+    names += [
+        name
+        for name in sections
+        if name not in _RELOADED_SECTIONS and getattr(old, name) != getattr(wanted, name)
+    ]
+    return names
+
+
+def _server_settings() -> list[str]:
+    return [field.name for field in msgspec.structs.fields(ServerConfig)]

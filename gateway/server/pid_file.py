@@ -1,0 +1,83 @@
+"""A file with the process id of a server, by which `gateway reload` finds it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gateway.errors import ConfigurationError
+
+logger = logging.getLogger("gateway.server.pid_file")
+
+
+@contextmanager
+def pid_file(config: Path) -> Iterator[None]:
+    """While entered, this process is found as a server with the configuration file `config`.
+
+    The file is locked, so that a process id that is left behind is recognized. Does nothing but log if it cannot be written.
+    """
+    try:
+        path = _path(config)
+        # Each server has a file of its own, since several may use one configuration.
+        own = path.with_name(f"{path.name}.{os.getpid()}")
+        descriptor = os.open(own, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except (OSError, ConfigurationError) as error:
+        logger.warning("`gateway reload` will not find this server: %s", error)
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        with suppress(OSError):
+            own.unlink()
+        os.close(descriptor)
+
+
+def servers_of(config: Path) -> list[int]:
+    """Process ids of the running servers of this user with the configuration file `config`."""
+    path = _path(config)
+    found = []
+    for each in path.parent.glob(f"{path.name}.*"):
+        number = each.name.rpartition(".")[2]
+        if number.isascii() and number.isdigit() and _is_locked(each):
+            found.append(int(number))
+    return sorted(found)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether another process holds the lock. A file that nobody holds is removed."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        with suppress(OSError):
+            path.unlink()
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _path(config: Path) -> Path:
+    """The beginning of the files' path, in a folder that only this user can write to. Raises `ConfigurationError`."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = Path(base) / f"litegate-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ConfigurationError(
+            f"{folder} is not a folder that only this user can use; remove it."
+        )
+    return folder / hashlib.sha256(os.fsencode(config.resolve())).hexdigest()[:32]

@@ -1,0 +1,186 @@
+"""Using another configuration while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.chat.tools import check_chat_tools
+from gateway.config import Config, ServerConfig
+from gateway.config.reloading import needing_restart, reloaded
+from gateway.errors import ConfigurationError
+from gateway.loop.adapters import with_adapters
+from gateway.media.reader import MediaReader
+from gateway.plugins import PluginSet
+from gateway.protocols import Router, ServicesUser, ToolServer
+from gateway.runtime.access import check_access
+from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.owned import Owned
+from gateway.runtime.routing import Routes, Routing
+from gateway.runtime.services import Services
+from gateway.startup.model_plan import ModelPlan
+from gateway.startup.model_serving import check_routes, slot_of
+from gateway.startup.plugin_services import PluginServices
+from gateway.startup.selection import Selection, select
+from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
+
+logger = logging.getLogger("gateway.startup.reloading")
+
+
+class Reloader:
+    """Changes what the gateway serves to what another configuration says."""
+
+    def __init__(
+        self, services: Services, plugins: PluginSet, tools: OpenTools, routers: Sequence[Router]
+    ) -> None:
+        self._services = services
+        self._routers = routers
+        self._plugins = plugins
+        self._tools = tools
+        self._media: Owned[MediaReader] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+        """Tool servers that are no longer selected, and are closed when no request can use them."""
+
+    async def open_media(self) -> None:
+        """Open the reader of images and sounds, if a model takes any. A model that is not loaded may."""
+        services, slots = self._services, self._services.slots.slots.values()
+        if services.media is not None or all(
+            slot.state == "loaded" and not any(model.media_kinds for model in slot.served)
+            for slot in slots
+        ):
+            return
+        self._media = Owned(MediaReader(services.config.media))
+        services.media = await self._media.open()
+
+    async def reload(self, config: Config) -> None:
+        """Use `config` for new requests; running ones go on with what they have.
+
+        If it has a mistake, or something new cannot be opened, raises `ConfigurationError` and changes nothing. Settings that
+        need a restart stay as they are, and are named in the log.
+        """
+        async with self._one_at_a_time:
+            self._services.check_open()
+            check_access(config.server)
+            old = self._services.config
+            _check_keys(old.server, config.server)
+            # In a thread: a hub may be asked about a model's name.
+            selection = await asyncio.to_thread(select, config, self._plugins)
+            await self._apply(reloaded(old, config), selection)
+            if names := needing_restart(old, config):
+                logger.warning("changed, and used after a restart only: %s", ", ".join(names))
+
+    async def _apply(self, config: Config, selection: Selection) -> None:
+        services, slots = self._services, self._services.slots
+        opened: dict[str, Owned[ToolServer]] = {}
+        made: list[ModelSlot] = []
+        try:
+            check_chat_tools(config)
+            for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
+                if services.config.tools.get(name) != config.tools[name]:
+                    opened[name] = await self._tools.open(offer, tool_config)
+            owned = {name: opened.get(name) or self._tools.owned[name] for name in config.tools}
+            tables = await tool_tables(config, {name: each.value for name, each in owned.items()})
+            offered = offered_tools(config, tables)
+            for plan in selection.models:
+                slot = self._slot_of(plan, config)
+                current = slots.slots.get(plan.name)
+                if current is None or current.made_of != slot.made_of:
+                    made.append(slot)
+                    await self._load_new(slot)
+            names = {slot.name for slot in made}
+            kept = [
+                slots.slots[name]
+                for name in config.models
+                if name not in names and name in slots.slots
+            ]
+            check_routes(config, [*made, *kept])
+        except BaseException:
+            for slot in made:
+                slots.discard(slot)
+            for each in opened.values():
+                await each.close()
+            raise
+        # From here on nothing is awaited until all is changed: a request sees the old configuration or the new one.
+        have = {*slots.slots, *(slot.name for slot in made)}
+        made += [
+            self._slot_of(plan, config)
+            for plan in selection.models
+            if plan.name not in have  # a request has deleted it meanwhile
+        ]
+        removed = [each for name, each in self._tools.owned.items() if owned.get(name) is not each]
+        self._tools.owned = owned
+        services.use_config(config, tables)
+        services.routing = Routing(Routes(config.routes), self._routers)
+        slots.max_loaded = config.server.max_loaded
+        slots.wait_seconds = config.server.request_timeout
+        slots.replace(made, config.models)
+        for name, slot in slots.slots.items():
+            if slot in made:
+                continue
+            slot.use_config(config.models[name])
+            if slot.served:
+                own = msgspec.structs.replace(slot.served[0], config=slot.config)
+                slots.serve(slot, with_adapters(own))
+        slots.offer_tools(offered)
+        for each in opened.values():
+            if isinstance(each.value, ServicesUser):
+                each.value.use(PluginServices(services))
+        self._close_later(removed)
+        await self.open_media()
+
+    def _slot_of(self, plan: ModelPlan, config: Config) -> ModelSlot:
+        authenticator = self._services.authenticator
+        return slot_of(plan, config.server.schemas, several=lambda: authenticator.several)
+
+    async def _load_new(self, slot: ModelSlot) -> None:
+        """Load a model that is not served yet, if it is loaded at the start."""
+        slot.is_staged = True
+        if slot.config.load == "start":
+            try:
+                await self._services.slots.load(slot)
+            except ConfigurationError:
+                if slot.config.required:
+                    raise
+
+    def _close_later(self, removed: Sequence[Owned[ToolServer]]) -> None:
+        if removed:
+            task = asyncio.create_task(self._close_unused(removed))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _close_unused(self, removed: Sequence[Owned[ToolServer]]) -> None:
+        """Close tool servers when all requests have ended that began before now."""
+        try:
+            await self._services.in_progress.ended()
+            runs = set(self._services.runs)  # those in the background outlive their requests
+            while runs & self._services.runs:  # noqa: ASYNC110  # a run tells nobody
+                await asyncio.sleep(0.2)
+        finally:
+            for each in removed:
+                try:
+                    await each.close()
+                except Exception:  # plugins may raise anything
+                    logger.exception("a tool server could not be closed")
+
+    async def close(self) -> None:
+        """Close what was opened here, and what is still to be closed."""
+        for task in tuple(self._closing):
+            task.cancel()
+            await asyncio.wait((task,))
+        if self._media is not None:
+            await self._media.close()
+
+
+def _check_keys(old: ServerConfig, new: ServerConfig) -> None:
+    """Raise `ConfigurationError` if a server with keys would become one without, or the other way round."""
+    more = old.keys_file is not None or old.stored_keys
+    if not more and bool(old.api_keys) != bool(new.api_keys):
+        change = "the last API key" if old.api_keys else "the first API key"
+        verb = "removed" if old.api_keys else "added"
+        raise ConfigurationError(
+            f"server.api_keys: {change} cannot be {verb} while the server runs; restart it."
+        )

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.errors import EngineUnavailable, RateLimited
+from gateway.runtime.admission import Admission
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_higher_limit_lets_waiting_requests_run() -> None:
+    admission = Admission("m", max_running=1, max_waiting=5)
+    one, two = admission.reserve(), admission.reserve()
+    async with one:
+        entering = asyncio.create_task(two.__aenter__())
+        await asyncio.sleep(0)
+        assert not entering.done()
+        admission.resize(2, 5)
+        await entering
+        assert admission.running == 2
+        await two.__aexit__(None, None, None)
+
+
+async def test_a_lower_limit_holds_once_enough_requests_have_ended() -> None:
+    admission = Admission("m", max_running=3, max_waiting=1)
+    running = [admission.reserve() for _ in range(3)]
+    for each in running:
+        await each.__aenter__()
+    admission.resize(1, 1)
+    with pytest.raises(RateLimited):
+        admission.reserve()
+    for each in running[:2]:
+        await each.__aexit__()
+    waiting = admission.reserve()
+    entering = asyncio.create_task(waiting.__aenter__())
+    await asyncio.sleep(0)
+    assert not entering.done(), "one runs still, and one may"
+    await running[2].__aexit__()
+    await entering
+    await waiting.__aexit__()
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+async def test_a_lowered_limit_can_be_raised_again() -> None:
+    admission = Admission("m", max_running=4, max_waiting=0)
+    for limit in (1, 3, 2, 4):
+        admission.resize(limit, 0)
+    held = [admission.reserve() for _ in range(4)]
+    async with asyncio.timeout(20):
+        for each in held:
+            await each.__aenter__()
+    for each in held:
+        await each.__aexit__()
+
+
+async def test_a_closed_queue_admits_nobody_and_idleness_is_told() -> None:
+    told: list[int] = []
+    admission = Admission("m", max_running=1, max_waiting=1, on_idle=lambda: told.append(1))
+    one, two = admission.reserve(), admission.reserve()
+    two.cancel()
+    assert not told
+    async with one:
+        assert not told
+    assert told == [1]
+    admission.is_open = False
+    with pytest.raises(EngineUnavailable):
+        admission.reserve()
