@@ -189,8 +189,12 @@ def test_what_loses_every_owner_is_given_up(start_server: Any, config: str) -> N
     assert "owner_lost" in last["error"]["message"]
 
 
-def test_one_that_is_slow_and_not_dead_is_not_run_twice(start_server: Any, config: str) -> None:
+def test_one_that_is_slow_and_not_dead_is_not_run_twice(
+    start_server: Any, config: str, any_shared_store: Any
+) -> None:
     """It stops for longer than its leases last, and goes on: each response is made once, by one of the two."""
+    if any_shared_store.name == "sqlite":
+        pytest.skip("a process that is stopped while it writes holds the lock of the file")
     configured = config.replace("RERUN", "true")
     first = start_server(configured)
     running = post(first.url, "at length", stream=True)

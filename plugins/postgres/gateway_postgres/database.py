@@ -16,6 +16,8 @@ from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
 
+_IDLE_MILLISECONDS: Final = "3000"
+"""Time after which the server ends a transaction whose gateway is silent."""
 _TRIES: Final = 5
 """How often a transaction is run that others have made impossible."""
 
@@ -122,7 +124,12 @@ def connection_settings(config: PostgresConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "dsn": config.url,
         "timeout": config.connect_timeout,
-        "server_settings": {"search_path": f'"{config.schema}"', "application_name": "litegate"},
+        "server_settings": {
+            "search_path": f'"{config.schema}"',
+            "application_name": "litegate",
+            # A process that is stopped in a transaction must not lock its responses for the others.
+            "idle_in_transaction_session_timeout": _IDLE_MILLISECONDS,
+        },
     }
     if config.username is not None:
         settings["user"] = config.username

@@ -10,8 +10,21 @@ import asyncpg  # type: ignore[import-untyped]
 
 from gateway.sdk import StoreUnavailable
 
-_AWAY: Final = ("08", "25006", "28", "3D", "42501", "42P01", "53", "55P03", "57", "58", "XX")
-"""SQLSTATEs, or their classes: connections, read-only servers, rights, a missing database or table, resources, locks,
+_AWAY: Final = (
+    "08",
+    "25006",
+    "25P03",
+    "28",
+    "3D",
+    "42501",
+    "42P01",
+    "53",
+    "55P03",
+    "57",
+    "58",
+    "XX",
+)
+"""SQLSTATEs, or their classes: connections, read-only servers, transactions that were silent for too long, rights, a missing database or table, resources, locks,
 shutdown, the operating system, internal errors."""
 _AGAIN: Final = ("40001", "40P01")
 """Serialization failures and deadlocks: the server has rolled the transaction back."""
