@@ -43,7 +43,10 @@ _OFFERS: Final = {
 _FORMATS: Final = "litegate-parsers"
 """Offers the output formats of most model families, under about a hundred names."""
 
-PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS}))
+_HOOKS: Final = {"litegate-otel": "otel"}
+"""Packages that offer nothing by name, with the names of their plugins: they run if they are installed."""
+
+PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS}))
 """The names of this project's plugin packages."""
 
 
@@ -77,6 +80,8 @@ def offers_of(package: str) -> list[tuple[str, str]]:
     """Kind and name of what a package of this project offers; for the one with most formats, none of their names."""
     if package == _FORMATS:
         return [("parser", "-")]
+    if package in _HOOKS:
+        return [("hooks", _HOOKS[package])]
     return [key for key, each in _OFFERS.items() if each == package]
 
 

@@ -171,6 +171,12 @@ class PluginSet:
             raise ConfigurationError(f"{key}: {error.problem}") from error
 
 
+def installed_plugins() -> list[PluginInfo]:
+    """The plugins that are installed in this environment, by name. None is imported."""
+    found = metadata.entry_points(group=GROUP)
+    return [_info(entry) for entry in sorted(found, key=lambda entry: entry.name)]
+
+
 def load_plugins(
     config: PluginsConfig | None = None,
     *,

@@ -14,6 +14,7 @@ from gateway.cli import (
     chat,
     completion,
     config,
+    conform,
     doctor,
     install,
     key,
@@ -79,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (
-        serve, reload, chat, models, cache, config, plugins, install, doctor, new, key, usage,
+        serve, reload, chat, models, cache, config, plugins, install, doctor, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, _parser)

@@ -8,13 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata, util
+from importlib import util
 
 from gateway.cli.common import Commands
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 from gateway.packages import PACKAGES
-from gateway.plugins import GROUP
+from gateway.plugins import installed_plugins
 
 _PREFIX = "litegate-"
 
@@ -97,16 +97,12 @@ def _installed_package(name: str) -> str:
 
 def _plugins() -> dict[str, str]:
     """The installed plugins, with their packages."""
-    return {
-        entry.name: entry.dist.metadata["Name"]
-        for entry in metadata.entry_points(group=GROUP)
-        if entry.dist is not None
-    }
+    return {each.name: each.distribution for each in installed_plugins()}
 
 
 def _plugins_now() -> list[str]:
     """The names of the plugins that a new process finds."""
-    code = f"from importlib.metadata import entry_points; print(*(e.name for e in entry_points(group={GROUP!r})))"
+    code = "from gateway.plugins import installed_plugins; print(*(p.name for p in installed_plugins()))"
     done = subprocess.run(  # noqa: S603 - our own interpreter and code
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

@@ -14,7 +14,7 @@ from gateway.cli.common import Commands, add_config_argument, configuration, tab
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.packages import PACKAGES, is_installed, offers_of
-from gateway.plugins import GROUP, KINDS, load_plugins
+from gateway.plugins import KINDS, installed_plugins, load_plugins
 from gateway.startup.plugin_list import list_plugins
 from gateway.wire.inventory import ListedPlugin
 
@@ -97,11 +97,7 @@ def _missing_packages(kind: str | None) -> list[ListedPlugin]:
 
 def versions() -> list[str]:
     """The installed plugins' packages with their versions, and the libraries of engines that are installed."""
-    found = {
-        (entry.dist.metadata["Name"], entry.dist.version)
-        for entry in metadata.entry_points(group=GROUP)
-        if entry.dist is not None
-    }
+    found = {(each.distribution, each.version) for each in installed_plugins()}
     for library in _ENGINE_LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
             found.add((library, metadata.version(library)))

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FLOORS = (
     ("cli", "__main__", "testing"),
-    ("checks",),
+    ("checks", "conform"),
     ("server",),
     ("app",),
     ("routes", "startup"),

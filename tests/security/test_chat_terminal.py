@@ -99,7 +99,7 @@ def serving(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST  # noqa: N815
+        do_GET = do_POST
 
         def log_message(self, *arguments: Any) -> None: ...
 

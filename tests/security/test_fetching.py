@@ -85,7 +85,7 @@ class Recorder:
                 with suppress(OSError):
                     recorder.answers.get(self.path, page)(self)
 
-            do_GET = do_POST = do_DELETE = do_CONNECT = answer  # noqa: N815
+            do_GET = do_POST = do_DELETE = do_CONNECT = answer
 
             def log_message(self, *args: Any) -> None:
                 pass

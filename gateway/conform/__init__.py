@@ -1,0 +1,1 @@
+"""Checks of any server with OpenAI's API, over HTTP: `gateway conform URL`."""

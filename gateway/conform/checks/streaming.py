@@ -1,0 +1,78 @@
+"""`POST /v1/responses` with a stream."""
+
+from __future__ import annotations
+
+from gateway.conform.checks.asking import output_text, respond, respond_streamed
+from gateway.conform.outcome import Skipped, require
+from gateway.conform.registry import Server, check
+from gateway.conform.response_stream import fold
+from gateway.conform.types import validate
+
+
+@check("streaming", "the stream keeps its grammar: created first, items and parts nested, one end")
+def grammar(server: Server) -> None:
+    fold(respond_streamed(server))
+
+
+@check("streaming", "each event is valid by the types of OpenAI's SDK")
+def types(server: Server) -> None:
+    for event in respond_streamed(server):
+        validate("openai.types.responses.ResponseStreamEvent", event)
+
+
+@check("streaming", "a stream with instructions, history and metadata keeps its grammar")
+def grammar_of_a_longer_request(server: Server) -> None:
+    history = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hello! How can I help?"},
+        {"role": "user", "content": "What is the capital of Italy?"},
+    ]
+    final = fold(
+        respond_streamed(server, input=history, instructions="Be brief.", metadata={"a": "b"})
+    )
+    require(final["metadata"] == {"a": "b"}, "the final response has other metadata")
+
+
+@check("streaming", "deltas add up to the text of the final response")
+def deltas(server: Server) -> None:
+    events = respond_streamed(server)
+    text = "".join(
+        event["delta"] for event in events if event["type"] == "response.output_text.delta"
+    )
+    final = events[-1]["response"]
+    require(
+        text == output_text(final), f"the deltas are {text!r}, the text is {output_text(final)!r}"
+    )
+
+
+@check("streaming", "a stream that reaches its token limit ends with response.incomplete")
+def incomplete(server: Server) -> None:
+    question = "Count from one to one hundred, in words."
+    events = respond_streamed(server, input=question, max_output_tokens=16)
+    final = fold(events)
+    if final["usage"]["output_tokens"] < 16:
+        return  # the model had no more to say
+    require(events[-1]["type"] == "response.incomplete", f"it ends with {events[-1]['type']}")
+    reason = final["incomplete_details"]["reason"]
+    require(reason == "max_output_tokens", f"the reason is {reason!r}")
+
+
+@check("streaming", "the final response has usage that adds up")
+def usage(server: Server) -> None:
+    used = respond_streamed(server)[-1]["response"]["usage"]
+    require(used["total_tokens"] == used["input_tokens"] + used["output_tokens"], f"{used}")
+
+
+@check("streaming", "streamed and plain answers have the same fields")
+def same_fields(server: Server) -> None:
+    streamed, plain = respond_streamed(server)[-1]["response"], respond(server)
+    require(set(streamed) == set(plain), f"they differ in {sorted(set(streamed) ^ set(plain))}")
+
+
+@check("streaming", "the retrieved response equals the streamed one")
+def retrieved(server: Server) -> None:
+    final = respond_streamed(server, store=True)[-1]["response"]
+    answer = server.client.get(f"/responses/{final['id']}")
+    if answer.status == 404:
+        raise Skipped("the server does not store responses")
+    require(answer.expect() == final, "the retrieved response differs from the last event's")

@@ -1,0 +1,91 @@
+"""Output in JSON, by a schema."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.conform.checks.asking import chat, output_text, respond, respond_streamed
+from gateway.conform.checks.refusals import require_error
+from gateway.conform.client import Json
+from gateway.conform.outcome import Failed, require
+from gateway.conform.registry import Server, check
+from gateway.conform.response_stream import fold
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "capital": {"type": "string", "maxLength": 40},
+        "continent": {"type": "string", "enum": ["Europe", "Asia", "Africa"]},
+        "known": {"type": "boolean"},
+    },
+    "required": ["capital", "continent", "known"],
+    "additionalProperties": False,
+}
+FORMAT: Json = {"type": "json_schema", "name": "answer", "schema": SCHEMA, "strict": True}
+
+
+def _require_valid(text: str) -> None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise Failed(f"the text is no JSON: {text[:200]!r}") from None
+    require(isinstance(value, dict), f"the text is {text[:200]!r}")
+    require(set(value) == set(SCHEMA["required"]), f"the keys are {sorted(value)}")
+    require(isinstance(value["capital"], str), "capital is no string")
+    require(
+        value["continent"] in ("Europe", "Asia", "Africa"), f"continent is {value['continent']!r}"
+    )
+    require(isinstance(value["known"], bool), "known is no boolean")
+
+
+@check("structured output", "text.format with a schema gives JSON that is valid under it")
+def by_schema(server: Server) -> None:
+    response = respond(server, text={"format": FORMAT}, max_output_tokens=512)
+    require(response["text"]["format"]["type"] == "json_schema", "the response has another format")
+    _require_valid(output_text(response))
+
+
+@check("structured output", "the same in a stream")
+def by_schema_streamed(server: Server) -> None:
+    final = fold(respond_streamed(server, text={"format": FORMAT}, max_output_tokens=512))
+    _require_valid(output_text(final))
+
+
+@check("structured output", "json_object gives a JSON object")
+def json_object(server: Server) -> None:
+    response = respond(
+        server,
+        input="Give the capital of France as a JSON object with the key capital.",
+        text={"format": {"type": "json_object"}},
+        max_output_tokens=1024,
+    )
+    if response["status"] == "completed":
+        require(isinstance(json.loads(output_text(response)), dict), "the text is no JSON object")
+
+
+@check("structured output", "chat: response_format with a schema gives JSON that is valid under it")
+def by_schema_in_chat(server: Server) -> None:
+    schema = {"name": "answer", "schema": SCHEMA, "strict": True}
+    form = {"type": "json_schema", "json_schema": schema}
+    completion = chat(server, response_format=form, max_completion_tokens=512)
+    _require_valid(completion["choices"][0]["message"]["content"])
+
+
+@check("structured output", "a schema that is none is refused with 400")
+def no_schema(server: Server) -> None:
+    body = {
+        "model": server.model,
+        "input": "Hello",
+        "text": {"format": {**FORMAT, "schema": {"type": "no such type"}}},
+    }
+    require_error(server.client.post("/responses", body), 400, param="text")
+
+
+@check("structured output", "a format without its schema is refused with 400")
+def without_schema(server: Server) -> None:
+    body = {
+        "model": server.model,
+        "input": "Hello",
+        "text": {"format": {"type": "json_schema", "name": "answer"}},
+    }
+    require_error(server.client.post("/responses", body), 400, param="text")

@@ -1,0 +1,21 @@
+"""How a check ends other than well."""
+
+from __future__ import annotations
+
+
+class Failed(Exception):
+    """The server did something else than the API promises. The message says what."""
+
+
+class Skipped(Exception):
+    """The check does not apply to this server. The message says why."""
+
+
+class Unreachable(Exception):
+    """Nothing answers at the URL."""
+
+
+def require(condition: object, problem: str) -> None:
+    """Raise `Failed` unless `condition` is true."""
+    if not condition:
+        raise Failed(problem)
