@@ -18,6 +18,9 @@
     Shared values, and the number and bytes that each owner has.
 `limits`, `limit_requests`
     What each principal has spent of its limits, and its running requests with what their admission returned.
+`usage_counts`, `usage_batches`
+    What was used on each day, and the batches that were added. `names` is the API, the principal and the model as JSON,
+    and `subject` is its key.
 """
 
 from __future__ import annotations
@@ -75,6 +78,13 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
         requests DOUBLE PRECISION NOT NULL, tokens DOUBLE PRECISION NOT NULL, day BIGINT NOT NULL,
         PRIMARY KEY (principal, request))""",
         "CREATE INDEX limit_requests_until ON limit_requests (until)",
+    ),
+    (
+        """CREATE TABLE usage_counts (day BIGINT NOT NULL, subject TEXT NOT NULL, names TEXT NOT NULL,
+        requests BIGINT NOT NULL, input BIGINT NOT NULL, cached BIGINT NOT NULL, output BIGINT NOT NULL,
+        reasoning BIGINT NOT NULL, PRIMARY KEY (day, subject))""",
+        "CREATE TABLE usage_batches (batch TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)",
+        "CREATE INDEX usage_batches_at ON usage_batches (at)",
     ),
 )
 """The statements that migrate each version of the schema to the next; the first ones create it."""

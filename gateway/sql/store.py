@@ -23,8 +23,9 @@ from gateway.protocols import (
     SettledRequest,
     StoredCompletion,
     StoredResponse,
+    UsageCount,
 )
-from gateway.sql import completions, conversations, leases, logs, responses, values
+from gateway.sql import completions, conversations, leases, logs, responses, usage, values
 from gateway.sql import limits as counters
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.event_writer import EventWriter
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 
 class SqlStore:
-    """Satisfies `gateway.protocols.ResponseStore` and `LimitCounters` for all gateways that use one database.
+    """Satisfies `gateway.protocols.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
 
     Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
     used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.
@@ -409,6 +410,12 @@ class SqlStore:
     async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
         if running:
             await self._write(lambda: counters.renew(running, seconds, self._database.now()))
+
+    async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
+        await self._write(lambda: usage.add(batch, counts, self._database.now()))
+
+    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
+        return await self._read(lambda: usage.read(first_day, last_day))
 
     async def _read(self, operation: Callable[[], Operation[T]]) -> T:
         return await self._database.read(operation)

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.errors import StoreUnavailable
-from gateway.sql import completions, conversations, limits, responses, values
+from gateway.sql import completions, conversations, limits, responses, usage, values
 from gateway.sql.schema import FINISHED, KEPT
 from gateway.sql.statements import Database, Operation, Statement
 
@@ -122,6 +122,8 @@ class Upkeep:
             await database.write(lambda: _tidy(now))
             await database.write(lambda: limits.forget(now))
             await database.write(lambda: responses.forsaken(_AT_ONCE))
+        if await database.read(lambda: usage.any_old(now)):
+            await database.write(lambda: usage.forget(now))
 
     async def make_room(self) -> None:
         """Evict the least recently used entries of the owners with the highest usage until the bounds hold. Owners

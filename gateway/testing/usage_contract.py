@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 
 import pytest
 
 from gateway.protocols import UsageCount, UsageCounters
+
+_DAY = int(time.time() // 86_400) - 30
+"""A day whose usage stores keep."""
 
 
 class UsageCountersContract:
@@ -25,7 +29,7 @@ class UsageCountersContract:
         base = _count(name)
         kinds = [
             base,
-            _count(name, day=20_001),
+            _count(name, day=_DAY + 1),
             _count(name, api="embeddings"),
             _count(f'{name} "ü:{{}}'),
             _count(name, model="m/2 :x"),
@@ -34,7 +38,7 @@ class UsageCountersContract:
             await usage_store.add_usage(uuid.uuid4().hex, kinds)
         found = [
             each
-            for each in await usage_store.read_usage(20_000, 20_001)
+            for each in await usage_store.read_usage(_DAY, _DAY + 1)
             if (each.principal or "").startswith(name)
         ]
         assert len(found) == len(kinds)
@@ -51,7 +55,7 @@ class UsageCountersContract:
         for _ in range(3):
             await usage_store.add_usage(batch, [_count(name)])
         [found] = [
-            each for each in await usage_store.read_usage(20_000, 20_000) if each.principal == name
+            each for each in await usage_store.read_usage(_DAY, _DAY) if each.principal == name
         ]
         assert found.requests == 1
 
@@ -61,7 +65,7 @@ class UsageCountersContract:
             *(usage_store.add_usage(uuid.uuid4().hex, [_count(name)]) for _ in range(50))
         )
         [found] = [
-            each for each in await usage_store.read_usage(20_000, 20_000) if each.principal == name
+            each for each in await usage_store.read_usage(_DAY, _DAY) if each.principal == name
         ]
         assert found.requests == 50
 
@@ -70,23 +74,36 @@ class UsageCountersContract:
         await usage_store.add_usage(
             uuid.uuid4().hex, [_count(None, model=model), _count("", model=model)]
         )
-        found = [
-            each for each in await usage_store.read_usage(20_000, 20_000) if each.model == model
-        ]
+        found = [each for each in await usage_store.read_usage(_DAY, _DAY) if each.model == model]
         assert {each.principal for each in found} == {None, ""}
 
     async def test_days_that_were_not_asked_for_are_left_out(
         self, usage_store: UsageCounters
     ) -> None:
         name = uuid.uuid4().hex
-        days = [_count(name, day=day) for day in (20_000, 20_005, 20_010)]
+        days = [_count(name, day=day) for day in (_DAY, _DAY + 5, _DAY + 10)]
         await usage_store.add_usage(uuid.uuid4().hex, days)
-        found = await usage_store.read_usage(20_001, 20_009)
-        assert [each.day for each in found if each.principal == name] == [20_005]
+        found = await usage_store.read_usage(_DAY + 1, _DAY + 9)
+        assert [each.day for each in found if each.principal == name] == [_DAY + 5]
+
+    async def test_names_may_be_any_text(self, usage_store: UsageCounters) -> None:
+        name = uuid.uuid4().hex
+        names = [name + end for end in ("\x00", "\n", "é🦜", "'; --", "x" * 5000, "x" * 5001)]
+        for _ in range(2):
+            await usage_store.add_usage(
+                uuid.uuid4().hex, [_count(each, model=each) for each in names]
+            )
+        found = [
+            each
+            for each in await usage_store.read_usage(_DAY, _DAY)
+            if (each.principal or "").startswith(name)
+        ]
+        assert sorted(each.model for each in found) == sorted(names)
+        assert all(each.principal == each.model and each.requests == 2 for each in found)
 
 
 def _count(
-    principal: str | None, *, day: int = 20_000, api: str = "chat", model: str = "m"
+    principal: str | None, *, day: int = _DAY, api: str = "chat", model: str = "m"
 ) -> UsageCount:
     return UsageCount(
         day=day,

@@ -234,3 +234,18 @@ def test_what_was_used_outlives_the_process_in_redis(tmp_path: Path) -> None:
                 assert totals(gateway, "boss")[0] == expected, json.dumps(config)
     finally:
         redis.kill()
+
+
+def test_it_is_kept_over_a_restart(tmp_path: Path) -> None:
+    """With the store of a gateway with a configuration file."""
+    config = {
+        "server": {"store": "sqlite", "api_keys": [key("boss", admin=True), key("ada")]},
+        "stores": {"sqlite": {"path": str(tmp_path / "store.sqlite")}},
+        "models": {"m": {"engine": "scripted"}},
+    }
+    with run_gateway(config, tmp_path) as gateway:
+        send(gateway, "ada", "/completions", prompt="hi")
+    with run_gateway(config, tmp_path) as gateway:
+        assert totals(gateway, "ada")[0] == 1
+        send(gateway, "ada", "/completions", prompt="hi")
+        assert totals(gateway, "ada")[0] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from gateway.protocols import LimitCounters, ResponseStore, UsageCounters
+from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
 from gateway.testing import (
     LimitCountersContract,
     ResponseStoreContract,
@@ -90,13 +91,74 @@ class TestLimitCounters(LimitCountersContract):
 
 
 class TestUsageCounters(UsageCountersContract):
-    @pytest.fixture(params=["memory", "redis-cluster", "redis"])
+    @pytest.fixture(params=["memory", "redis-cluster", *SHARED])
     async def usage_store(
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> AsyncIterator[UsageCounters]:
         async with opened(request.param, request, tmp_path) as store:
             assert isinstance(store, UsageCounters)
             yield store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def sql_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    async with opened(request.param, request, tmp_path) as store:
+        yield store
+
+
+async def test_days_are_forgotten_after_400(sql_store: Any) -> None:
+    today = int(time.time() // 86_400)
+    days = [today - ago for ago in (1000, 420, 400, 399, 0)]
+    counts = [UsageCount(day=day, api="chat", principal="ada", model="m", requests=1) for day in days]  # fmt: skip
+    await sql_store.add_usage("old", counts)
+    await sql_store._upkeep.expire()  # no other door
+    found = await sql_store.read_usage(0, today)
+    assert sorted(each.day for each in found) == sorted(days[2:])
+
+
+async def test_a_batch_is_known_for_an_hour(
+    sql_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    today = int(time.time() // 86_400)
+    count = UsageCount(day=today, api="chat", principal="ada", model="m", requests=1)
+    database, begin = sql_store._database, sql_store._database.now()
+    await sql_store.add_usage("sent again", [count])
+    for passed, requests in ((3600, 1), (8000, 2)):
+        monkeypatch.setattr(database, "now", lambda passed=passed: begin + passed)
+        await sql_store._upkeep.expire()
+        await sql_store.add_usage("sent again", [count])
+        [found] = await sql_store.read_usage(today, today)
+        assert found.requests == requests
+
+
+async def test_numbers_that_an_engine_made_up_do_not_stop_the_counting(sql_store: Any) -> None:
+    today = int(time.time() // 86_400)
+    for tokens in (10**30, -(10**30), 2**63):
+        count = UsageCount(
+            day=today, api="chat", principal="ada", model="m", requests=1, input_tokens=tokens
+        )
+        await sql_store.add_usage(f"batch {tokens}", [count])
+    [found] = await sql_store.read_usage(today, today)
+    assert found.requests == 3
+
+
+async def test_batches_in_any_order_do_not_wait_for_each_other(open_store: Open) -> None:
+    """Two gateways that lock the same rows in different orders would."""
+    one, other = [await open_store() for _ in range(2)]
+    assert isinstance(one, UsageCounters)
+    assert isinstance(other, UsageCounters)
+    today = int(time.time() // 86_400)
+    counts = [
+        UsageCount(day=today, api="chat", principal=f"key {number}", model="m", requests=1)
+        for number in range(50)
+    ]
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(one.add_usage(f"one {number}", counts) for number in range(20)),
+            *(other.add_usage(f"other {number}", counts[::-1]) for number in range(20)),
+        )
+    found = await one.read_usage(today, today)
+    assert [each.requests for each in found] == [40] * 50
 
 
 @pytest.mark.parametrize("name", ["memory", *SHARED])

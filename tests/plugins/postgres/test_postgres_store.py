@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
 from gateway.testing import check_plugin
 from gateway.testing.postgres_process import PostgresProcess
@@ -82,6 +83,16 @@ async def test_an_older_schema_is_migrated_once(config: PostgresConfig, connecti
             await prepare(connection, config.schema, later)
         assert await store.get(kept.id) is not None, "a running gateway is not disturbed"
         await store.put(record(response_id=kept.id))
+
+
+async def test_the_schema_of_a_release_that_did_not_count_usage(
+    config: PostgresConfig, connection: Any
+) -> None:
+    await prepare(connection, config.schema, VERSIONS[:2])
+    async with open_postgres(config) as store:
+        assert isinstance(store, UsageCounters)
+        await store.add_usage("b", [UsageCount(day=1, api="chat", principal=None, model="m")])
+        assert len(await store.read_usage(1, 1)) == 1
 
 
 async def test_a_migration_that_fails_changes_nothing(

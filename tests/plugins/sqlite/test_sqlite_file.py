@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
 from gateway.testing.store_records import message, record
 from gateway_sqlite import SqliteConfig, open_sqlite
@@ -77,6 +78,15 @@ async def test_an_older_schema_is_migrated_once(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT id, further FROM responses").fetchall() == [(kept, None)]
         assert database.execute("PRAGMA user_version").fetchone() == (len(later),)
+
+
+async def test_a_file_of_a_release_that_did_not_count_usage(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    prepare(path, config(path), VERSIONS[:2])
+    async with open_sqlite(config(path)) as store:
+        assert isinstance(store, UsageCounters)
+        await store.add_usage("b", [UsageCount(day=1, api="chat", principal=None, model="m")])
+        assert len(await store.read_usage(1, 1)) == 1
 
 
 async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
