@@ -7,7 +7,7 @@ from collections.abc import Collection
 from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.unknown_parameters import header_of
 
-HEADER = b"x-gateway-ignored-parameters"
+HEADER = b"x-litegate-ignored-parameters"
 ANSWER_HEADERS = "gateway.answer_headers"
 """The scope key of the list of headers that every answer to the request has."""
 

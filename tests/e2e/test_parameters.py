@@ -165,7 +165,7 @@ def test_each_parameter_is_honoured_refused_or_reported(
     base = base_for(name, api)
     body = {**base, name: sample(name, api)}
     answer = http.post(PATHS[api], json=body)
-    reported = answer.headers.get("x-gateway-ignored-parameters", "").split(", ")
+    reported = answer.headers.get("x-litegate-ignored-parameters", "").split(", ")
     if treatment == "refused":
         assert answer.status_code in (400, 404), answer.text
         error = answer.json()["error"]

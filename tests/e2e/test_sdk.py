@@ -265,7 +265,7 @@ def test_unknown_parameters_are_accepted_and_counted(http: httpx.Client) -> None
     body = {"model": "scripted", "input": "x", "client_metadata": {"a": 1}, "brand_new": True}
     answer = http.post("/v1/responses", json=body)
     assert answer.status_code == 200
-    assert answer.headers["x-gateway-ignored-parameters"] == "brand_new, client_metadata"
+    assert answer.headers["x-litegate-ignored-parameters"] == "brand_new, client_metadata"
     assert counted() == before + 2
 
 

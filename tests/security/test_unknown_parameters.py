@@ -62,6 +62,6 @@ def test_a_body_of_unknown_names_is_answered_as_any(gateway: RunningGateway) -> 
     with httpx.Client(base_url=gateway.base_url, timeout=60) as http:
         answer = http.post("/responses", json=body)
         assert answer.status_code == 200
-        assert "x-gateway-ignored-parameters" not in answer.headers
+        assert "x-litegate-ignored-parameters" not in answer.headers
         answer = http.post("/responses", json={**body, "plain": 1, "0": 2})
-        assert answer.headers["x-gateway-ignored-parameters"] == "0"
+        assert answer.headers["x-litegate-ignored-parameters"] == "0"

@@ -28,7 +28,7 @@ FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 def request(**sent: Any) -> MessagesRequest:
     message = {"role": "user", "content": "hi"}
     body = {"model": "m", "max_tokens": 9, "messages": [message], **sent}
-    return decode_request(json.dumps(body).encode())[0]
+    return decode_request(json.dumps(body).encode())
 
 
 def read(*messages: Any) -> Conversation:
