@@ -20,6 +20,13 @@ logger = logging.getLogger("gateway.runtime.usage_meter")
 WRITE_SECONDS = 1.0
 """Interval between writes to the store."""
 _DAY = 86_400
+_MOST_TOKENS = 1 << 40
+"""Maximum number of tokens of one kind that one run is counted with."""
+
+
+def _bounded(tokens: int) -> int:
+    """A number that a server elsewhere may have made up: an absurd one must not keep a store from writing the others."""
+    return min(max(tokens, 0), _MOST_TOKENS)
 
 
 class UsageMeter:
@@ -53,10 +60,10 @@ class UsageMeter:
         else:
             numbers = (
                 1,
-                usage.input_tokens,
-                usage.input_tokens_details.cached_tokens,
-                usage.output_tokens,
-                usage.output_tokens_details.reasoning_tokens,
+                _bounded(usage.input_tokens),
+                _bounded(usage.input_tokens_details.cached_tokens),
+                _bounded(usage.output_tokens),
+                _bounded(usage.output_tokens_details.reasoning_tokens),
             )
         add(self._sums, key, numbers)
         if self._hook is not None and run.status is not None:
