@@ -351,11 +351,12 @@ class Generator:
         content = None if self.stats is None else self.stats.content
         if content is not None:
             write = _seen(content, write)
-        request, rendered = generation.request, generation.rendered
         span: Span | None = None
         if self.stats is not None and self.stats.span is not None:
             span = self.stats.span.child(span_name(self.stats.api, self.model), kind="client")
-            request = msgspec.structs.replace(request, trace_headers=span.headers)
+            traced = msgspec.structs.replace(generation.request, trace_headers=span.headers)
+            generation = msgspec.structs.replace(generation, request=traced)
+        request, rendered = generation.request, generation.rendered
         turn = generation.turn
         context = ParserContext(
             tail=rendered.tail,

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "image without url": (part(type="image_url", image_url={}), 400, "messages[1].content[1].image_url.url", "missing_required_parameter"),
     "an image, and no eyes": (part(type="image_url", image_url=IMAGE), 400, "messages[1].content[1].type", None),
     "audio, and no ears": (part(type="input_audio", input_audio={"data": "", "format": "wav"}), 400, "messages[1].content[1].type", None),
-    "a file": (part(type="file", file={"file_data": "x"}), 400, "messages[1].content[1].type", None),
+    "a file that is none": (part(type="file", file={"file_data": "x"}), 400, "messages[1].content[1].file.file_data", "invalid_base64_file"),
     "an image of the system": (message(role="system", content=[{"type": "image_url", "image_url": IMAGE}]), 400, "messages[1].content[0].type", "invalid_value"),
     "audio of the assistant": (message(role="assistant", audio={"id": "a"}), 400, "messages[1].audio", "unsupported_parameter"),
     "tool message without id": (message(role="tool", content="x"), 400, "messages[1].tool_call_id", "missing_required_parameter"),

@@ -156,6 +156,7 @@ def test_every_field_of_the_sampling_arrives() -> None:
         stop=("a",),
         stop_token_ids=(4,),
         bad_words=("b",),
+        allowed_token_ids=(7,),
         ignore_eos=True,
         include_stop_str_in_output=True,
         logit_bias={5: 1.0},

@@ -87,7 +87,7 @@ def uvicorn_send(connection: Connection) -> Any:
 async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_coroutine() -> None:
     connection = Connection()
     send = uvicorn_send(connection)
-    body = StreamBody(send, send, HEADERS)
+    body = StreamBody(send, send, lambda: HEADERS)
     assert not body.begun
     await body.write(b"one")
     assert body.begun
@@ -101,7 +101,7 @@ async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_cor
 
 async def test_of_two_that_begin_the_first_is_the_first_and_there_is_one_head() -> None:
     client = Client(0.01)
-    body = StreamBody(client.send, client.send, HEADERS)
+    body = StreamBody(client.send, client.send, lambda: HEADERS)
     await asyncio.gather(body.write(b"one"), body.write(b"two"))
     await body.end(b"three")
     assert client.statuses == [200]
@@ -110,7 +110,7 @@ async def test_of_two_that_begin_the_first_is_the_first_and_there_is_one_head() 
 
 async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
     client = Client()
-    body = StreamBody(client.send, client.send, HEADERS)
+    body = StreamBody(client.send, client.send, lambda: HEADERS)
     await body.end(b"all")
     assert (client.statuses, client.parts) == ([200], [b"all"])
 
@@ -118,7 +118,7 @@ async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
 async def test_a_body_can_be_opened_before_there_is_a_part() -> None:
     connection = Connection()
     send = uvicorn_send(connection)
-    body = StreamBody(send, send, HEADERS)
+    body = StreamBody(send, send, lambda: HEADERS)
     write_chunk = await body.open()
     assert connection.written[0].endswith(b"\r\n\r\n")
     assert body.begun
@@ -134,7 +134,7 @@ async def test_a_body_can_be_opened_before_there_is_a_part() -> None:
 async def test_a_comment_does_not_begin_a_body() -> None:
     connection = Connection()
     send = uvicorn_send(connection)
-    body = StreamBody(send, send, HEADERS)
+    body = StreamBody(send, send, lambda: HEADERS)
     assert not body.write_comment(b":")
     await body.write(b"one")
     assert body.write_comment(b":")

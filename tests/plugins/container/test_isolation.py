@@ -35,7 +35,7 @@ PROBE = """
                 open_shells(ContainerConfig(), containers=containers) as server,
                 server.session(SessionContext()) as session,
             ):
-                command = 'id -u; sleep 1000 & setsid sleep 1001 & pwd'
+                command = 'id -u; sleep 1000.0731 & setsid sleep 1001.0731 & pwd'
                 print((await session.call(ToolCall('shell', {'commands': [command]}))).text)
 
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(levelname)s %(message)s')
@@ -81,7 +81,7 @@ def test_unsafe_is_said_in_those_words_and_logged() -> None:
     folder = Path(said.splitlines()[-1])
     assert folder.name.startswith("litegate-")
     assert not folder.exists(), "its folder goes with it"
-    assert not any(b"sleep\x00100" in line for line in command_lines()), "and its processes"
+    assert not any(b".0731" in line for line in command_lines()), "and its processes"
 
 
 def command_lines() -> list[bytes]:
