@@ -113,9 +113,10 @@ def _own_problems(schema: dict[str, Any], path: Path) -> Iterator[SchemaProblem]
     if "enum" in schema and type(schema["enum"]) is not list:
         yield _not_of_type(schema, path, "enum", "array")
     required = schema.get("required")
-    if required is not None:  # clients in some languages write an empty list as null
-        if type(required) is not list or any(type(name) is not str for name in required):
-            yield _not_of_type(schema, path, "required", "array")
+    if required is None:
+        required = []  # clients in some languages write an empty list as null
+    if type(required) is not list or any(type(name) is not str for name in required):
+        yield _not_of_type(schema, path, "required", "array")
     for keyword in _NUMBERS:
         if keyword in schema and type(schema[keyword]) not in (int, float):
             yield _not_of_type(schema, path, keyword, "number")
