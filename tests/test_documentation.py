@@ -43,6 +43,12 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_has_an_unsolved_conflict(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not re.search(r"^(<{7}|={7}|>{7})( |$)", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("page", NAMED)
 def test_paths_that_a_page_names_exist(page: str) -> None:
     for path in re.findall(rf"`((?:{FOLDERS})/[\w./-]*)", prose(page)):
