@@ -94,6 +94,7 @@ class ModelSlot:
         self._holds = 0
         self._unload = asyncio.Event()
         self._idle = asyncio.Event()
+        self._ending = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -132,9 +133,15 @@ class ModelSlot:
     async def until_unloadable(self) -> None:
         """Wait until somebody asks to unload it, and then until no request uses it."""
         await self._unload.wait()
-        while not self.is_idle:
+        while not (self.is_idle or self._ending):
             self._idle.clear()
             await self._idle.wait()
+
+    def end(self) -> None:
+        """Unload it at once: the server ends, and its requests have ended."""
+        self._ending = True
+        self._unload.set()
+        self._idle.set()
 
     def begin(self) -> None:
         self._unload.clear()
@@ -207,7 +214,7 @@ class ModelSlots:
         self.starting = True
         """Whether failures to load required models end the process."""
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._owners: dict[asyncio.Task[None], ModelSlot] = {}
         """The owners of open engines, retired ones too."""
 
     def add(self, slot: ModelSlot) -> None:
@@ -347,8 +354,8 @@ class ModelSlots:
         self._note(slot)
         # In a context of its own: the engine is not the caller's whose request needs it first.
         slot.task = task = asyncio.create_task(self._own(slot), context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._owners[task] = slot
+        task.add_done_callback(self._owners.pop)
 
     async def _own(self, slot: ModelSlot) -> None:
         """Load a model, wait until it is to be unloaded, and close it. One task does all of it."""
@@ -491,9 +498,11 @@ class ModelSlots:
         """Close all engines, the last opened first."""
         for slot in [*self.slots.values()]:
             slot.stop_watching()
-        own = [slot.task for slot in self.slots.values() if slot.task is not None]
-        for task in [*(self._tasks - {*own}), *reversed(own)]:
-            task.cancel()
+        for task, slot in reversed(self._owners.copy().items()):
+            if slot.state == "loading":
+                task.cancel()
+            else:
+                slot.end()
             await asyncio.wait((task,))
 
 

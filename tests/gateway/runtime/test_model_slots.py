@@ -33,6 +33,8 @@ class House:
         self.open = asyncio.Event()
         self.open.set()
         self.broken: set[str] = set()
+        self.left_by: list[type[BaseException] | None] = []
+        """The exceptions by which the engines' contexts were left."""
 
     def add(self, name: str, **settings: object) -> ModelSlot:
         slot = ModelSlot(name, ModelConfig(engine="scripted", **settings), self._open)  # type: ignore[arg-type]
@@ -46,6 +48,7 @@ class House:
             raise ConfigurationError(f"{slot.name} is broken.")
         engine = ScriptedEngine(name=slot.name)
         stack.callback(self.events.append, f"close {slot.name}")
+        stack.push(lambda kind, *_: self.left_by.append(kind))
         model = ServedModel(
             name=slot.name,
             config=slot.config,
@@ -85,6 +88,17 @@ async def test_two_requests_load_a_model_once() -> None:
         await asyncio.gather(*waiting)
         assert it.events == ["open m"]
         assert (slot.state, slot.waiting) == ("loaded", 0)
+
+
+async def test_at_the_end_engines_are_closed_in_order_and_not_cancelled() -> None:
+    async with house() as it:
+        for name in ("first", "used", "removed", "last"):
+            await it.slots.acquire(it.add(name))
+        for name in ("first", "last"):
+            it.slots.slots[name].release()
+        it.slots.retire("removed")
+    assert it.events[4:] == ["close last", "close removed", "close used", "close first"]
+    assert it.left_by == [None] * 4
 
 
 async def test_a_waiter_that_leaves_does_not_stop_the_load_of_the_others() -> None:
