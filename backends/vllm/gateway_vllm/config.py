@@ -121,6 +121,8 @@ def engine_arguments(
     arguments: dict[str, Any] = {
         **typed,
         "model": os.path.expanduser(context.path),
+        # A label of vLLM's metrics, which is otherwise the path.
+        "served_model_name": context.name,
         "structured_outputs_config": {"backend": config.structured_outputs},
         "enable_lora": lora,
         # vLLM's own statistics cost time per token.

@@ -67,6 +67,10 @@ def test_adapters_turn_lora_on() -> None:
         engine_arguments(VllmConfig(lora_modules={"a": "/a"}, enable_lora=False), TINY, KNOWN)
 
 
+def test_metrics_name_the_model_and_not_its_path() -> None:
+    assert engine_arguments(VllmConfig(), TINY, KNOWN)["served_model_name"] == "tiny"
+
+
 def test_further_arguments_are_handed_on() -> None:
     arguments = engine_arguments(VllmConfig(args={"generation_config": "vllm"}), TINY, KNOWN)
     assert arguments["generation_config"] == "vllm"
