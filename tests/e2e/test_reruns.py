@@ -73,6 +73,14 @@ def ended(url: str, response_id: str) -> dict[str, Any]:
     raise AssertionError(f"the response is {response['status']} for ever")
 
 
+def until_output(url: str, response_id: str) -> None:
+    """Wait until a running response has output that others can see."""
+    where = f"{url}/v1/responses/{response_id}?stream=true"
+    with httpx.stream("GET", where, timeout=20) as answer:
+        next(line for line in answer.iter_lines() if line == "event: response.output_text.delta")
+    time.sleep(0.2)  # until the store has it too
+
+
 @pytest.mark.parametrize("rerun", [True, False])
 def test_what_waited_is_run_and_what_ran_has_failed(
     start_server: Any, config: str, rerun: bool
@@ -81,7 +89,7 @@ def test_what_waited_is_run_and_what_ran_has_failed(
     first = start_server(configured)
     running = post(first.url, "at length", stream=True)
     waiting = [post(first.url, "briefly", stream=number % 2 == 0) for number in range(6)]
-    time.sleep(0.2)
+    until_output(first.url, running)
     first.stop(signal.SIGKILL)
     second = start_server(configured)
     lost = ended(second.url, running)
@@ -199,15 +207,19 @@ def test_one_that_is_slow_and_not_dead_is_not_run_twice(
     first = start_server(configured)
     running = post(first.url, "at length", stream=True)
     waiting = [post(first.url, "briefly", stream=number % 2 == 0) for number in range(4)]
-    time.sleep(0.2)
+    until_output(first.url, running)
     first.process.send_signal(signal.SIGSTOP)
     second = start_server(configured)
     got = [ended(second.url, each) for each in (running, *waiting)]
     first.process.send_signal(signal.SIGCONT)
-    time.sleep(1.5)
     assert [response["status"] for response in got] == ["failed", *["completed"] * 4]
     for response in got:
-        assert httpx.get(f"{first.url}/v1/responses/{response['id']}").json() == response
+        where = f"{first.url}/v1/responses/{response['id']}"
+        ends = time.monotonic() + 20
+        # The first one learns that it has lost its responses when it renews their leases.
+        while httpx.get(where, timeout=20).json() != response and time.monotonic() < ends:
+            time.sleep(0.1)
+        assert httpx.get(where, timeout=20).json() == response
     for each in waiting[::2]:
         replayed = httpx.get(f"{first.url}/v1/responses/{each}", params={"stream": "true"})
         fold(parse_sse(replayed.content))
