@@ -175,7 +175,7 @@ class VllmEngine:
                         _end(given, made)
                     if aligner is not None:
                         given.logprobs = aligner.push(
-                            scored_tokens(made.logprobs, piece),
+                            scored_tokens(made.logprobs, piece, request.sampling.logprobs or 0),
                             made.text,
                             ended_by_token=given.finish_reason == "stop"
                             and not isinstance(given.stop_reason, str)

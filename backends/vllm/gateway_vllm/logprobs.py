@@ -19,10 +19,10 @@ class FlatLogprobs(Protocol):
     logprobs: list[float]
 
 
-def scored_tokens(flat: FlatLogprobs | None, piece: Piece) -> Iterator[Scored]:
-    """Yield the sampled tokens with their alternatives."""
+def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterator[Scored]:
+    """Yield the sampled tokens with their `count` alternatives."""
     if flat is not None:
-        for token in _positions(flat, piece):
+        for token in _positions(flat, piece, count):
             assert token is not None, "every sampled token has a log probability"
             yield token
 
@@ -32,12 +32,18 @@ def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | Non
     return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
 
 
-def _positions(flat: FlatLogprobs, piece: Piece) -> Iterator[Scored | None]:
-    """Yield one entry per position; None for a position without log probabilities (the first of a prompt)."""
+def _positions(flat: FlatLogprobs, piece: Piece, count: int = 0) -> Iterator[Scored | None]:
+    """Yield one entry per position; None for a position without log probabilities (the first of a prompt).
+
+    Where vLLM has joined the outputs of several steps, a sampled token that is one of the `count` most likely is listed only once.
+    """
     ids, values = flat.token_ids, flat.logprobs
     for start, end in zip(flat.start_indices, flat.end_indices, strict=True):
         if start == end:
             yield None
         else:
-            others = zip(ids[start + 1 : end], values[start + 1 : end], strict=True)
+            others = [*zip(ids[start + 1 : end], values[start + 1 : end], strict=True)]
+            if len(others) < count and ids[start] not in ids[start + 1 : end]:
+                place = sum(value > values[start] for _, value in others)
+                others.insert(place, (ids[start], values[start]))
             yield scored(ids[start], values[start], others, piece)
