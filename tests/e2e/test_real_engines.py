@@ -37,6 +37,8 @@ temperature = 0
 [models.tiny.vllm]
 enforce_eager = true
 max_num_seqs = 8
+[models.tiny.vllm.args]
+kv_cache_memory_bytes = 1073741824
 """
 NO_VLLM = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None,
