@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, inspect
@@ -13,7 +13,7 @@ from gateway.config import Config, ModelConfig
 from gateway.config.descriptions import descriptions
 from gateway.hookspecs import Offer
 from gateway.plugin_checks import Kind
-from gateway.plugins import PluginSet
+from gateway.plugins import KINDS, PLURALS, PluginSet
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODEL_KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser")
@@ -26,6 +26,7 @@ def config_schema(plugins: PluginSet) -> _Schema:
     tables: dict[str, type[Struct]] = {}
     tables_by_name: dict[str, type[Struct]] = {}
     kinds: dict[str, Kind] = {}
+    sections = {PLURALS.get(kind, f"{kind}s"): kind for kind in KINDS}
     for field in _fields(Config):
         kind = field.type
         if isinstance(kind, inspect.StructType):
@@ -33,7 +34,7 @@ def config_schema(plugins: PluginSet) -> _Schema:
         elif isinstance(kind, inspect.DictType) and isinstance(kind.value_type, inspect.StructType):
             tables_by_name[field.name] = kind.value_type.cls
         elif isinstance(kind, inspect.DictType):
-            kinds[field.name] = cast("Kind", field.name.removesuffix("s"))
+            kinds[field.name] = sections[field.name]
     offered = (*kinds.values(), *_MODEL_KINDS)
     configs: list[type[Struct]] = [
         offer.config for kind_ in offered for offer in plugins.offers(kind_)

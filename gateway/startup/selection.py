@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +23,8 @@ from gateway.hookspecs import (
 from gateway.plugins import PluginSet
 from gateway.startup.model_plan import ModelPlan, resolve_model
 from gateway.tools.available import check_allowed_tools
+
+T = TypeVar("T")
 
 STANDARD_APIS = ("messages", "console")
 """Further APIs that are served by default if they are installed."""
@@ -64,36 +66,40 @@ def select(config: Config, plugins: PluginSet) -> Selection:
 
 def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[OpenTool], Struct]:
     """The tool server selected by `[tools.<name>]`, with its config."""
-    where = dotted(("tools", name))
-    offer = plugins.tool(name, where)
-    return offer, plugins.decode_config(offer, config.tools[name], where)
+    return _resolve("tools", name, config.tools, plugins.tool, plugins)
 
 
 def resolve_authenticator(
     name: str, config: Config, plugins: PluginSet
 ) -> tuple[Offer[OpenAuthenticator], Struct]:
     """The authenticator selected by `[authenticators.<name>]`, with its config."""
-    where = dotted(("authenticators", name))
-    offer = plugins.authenticator(name, where)
-    return offer, plugins.decode_config(offer, config.authenticators[name], where)
+    return _resolve("authenticators", name, config.authenticators, plugins.authenticator, plugins)
 
 
 def resolve_router(
     name: str, config: Config, plugins: PluginSet
 ) -> tuple[Offer[OpenRouter], Struct]:
     """The router selected by `[routers.<name>]`, with its config."""
-    where = dotted(("routers", name))
-    offer = plugins.router(name, where)
-    return offer, plugins.decode_config(offer, config.routers[name], where)
+    return _resolve("routers", name, config.routers, plugins.router, plugins)
 
 
 def resolve_policy(
     name: str, config: Config, plugins: PluginSet
 ) -> tuple[Offer[OpenPolicy], Struct]:
     """The policy selected by `[policies.<name>]`, with its config."""
-    where = dotted(("policies", name))
-    offer = plugins.policy(name, where)
-    return offer, plugins.decode_config(offer, config.policies[name], where)
+    return _resolve("policies", name, config.policies, plugins.policy, plugins)
+
+
+def _resolve(
+    section: str,
+    name: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    find: Callable[[str, str], Offer[T]],
+    plugins: PluginSet,
+) -> tuple[Offer[T], Struct]:
+    where = dotted((section, name))
+    offer = find(name, where)
+    return offer, plugins.decode_config(offer, tables[name], where)
 
 
 def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore], Struct] | None:

@@ -170,6 +170,8 @@ def test_the_schema_is_a_schema_and_describes_its_keys(
         ("[stores.redis]\nurl = 'redis://h'", True),
         ("[server]\nstore = 'redis'\n[stores.redis]\nurll = 'redis://h'", False),
         ("[tools.absent]", False),
+        ("[policies.redact]\npatterns = ['x']", True),
+        ("[policies.absent]", False),
         ("[models.m.qwen3]", True),
     ],
 )
