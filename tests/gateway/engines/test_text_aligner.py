@@ -46,7 +46,7 @@ def piece(token_id: int) -> tuple[str, bytes]:
 
 
 def flat(told: Flat) -> list[Scored]:
-    return list(scored_tokens(told, piece))
+    return list(scored_tokens(told, piece, 1))
 
 
 def shown(ids: list[int], *, hidden: bool) -> str:
