@@ -91,7 +91,7 @@ async def test_a_disk_that_is_full_loses_nothing_and_is_used_again_when_it_is_no
         check=True,
     )
     said = done.stdout.splitlines()
-    assert said.count("full") == 1
+    assert said.count("full") >= 1
     assert said[-3:-2] == ["unhealthy"]
     assert said[-1] == "recovered"
     assert await check(path, said) > 10
