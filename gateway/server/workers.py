@@ -18,6 +18,7 @@ from gateway.config.reloading import ConfigSource, reloaded
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet
 from gateway.server.descriptors import close_all_on_exec
+from gateway.server.parent_watch import end_with_parent
 from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
@@ -59,6 +60,7 @@ def _worker(
     from gateway.server.redaction import secrets_of
     from gateway.server.server import serve
 
+    end_with_parent()
     leave_hangup()
     close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
     set_up_logging(
