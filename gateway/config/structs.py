@@ -395,7 +395,7 @@ class MediaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     most 512."""
     max_side_high: Annotated[int, Meta(ge=16, le=16_384)] = 4096
     """The same for `detail` `high` and `original`, if larger than `max_side`."""
-    max_audio_seconds: Seconds = 600.0
+    max_audio_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
     """Maximum length of one sound in seconds."""
     decode_seconds: Seconds = 10.0
     """Seconds that decoding one file may take."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Final, Protocol
 
 from gateway.config import MediaConfig
@@ -24,7 +25,7 @@ from gateway.media.refused import (
 )
 from gateway.media.resolver import MediaResolver
 from gateway.media.shares import OwnerShares
-from gateway.media.sounds import read_sound
+from gateway.media.sounds import DECODED_WIDTH, MOST_RATE, read_sound
 from gateway.net.guard import Resolve, resolve
 from gateway.process_pool import (
     DeadlineExceeded,
@@ -47,6 +48,8 @@ _WRITTEN_BYTES: Final = 16
 """Memory for each pixel of the encoded image, at most."""
 _RESULT_BYTES: Final = 4
 """Of an encoded pixel, at most."""
+_SOUND_COPIES: Final = 4
+"""Copies of a decoded sound that a process holds at once, at most."""
 
 _PRELOAD: Final = (
     "gateway.media.images",
@@ -102,18 +105,19 @@ class MediaReader:
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
         largest = max(config.max_side, config.max_side_high)
+        sound = int(config.max_audio_seconds) * MOST_RATE * DECODED_WIDTH
         self._pool = ProcessPool(
             processes=config.decode_processes,
             memory=(
                 _PROCESS_BYTES
                 + config.max_bytes * 2
                 + config.max_pixels * _PIXEL_BYTES
-                + largest * largest * _WRITTEN_BYTES
+                + max(largest * largest * _WRITTEN_BYTES, sound * _SOUND_COPIES)
             ),
             max_waiting=1024,
-            max_result=max(_RESULT_BYTES * largest * largest, config.max_bytes) + (1 << 20),
+            max_result=max(_RESULT_BYTES * largest * largest, config.max_bytes, sound) + (1 << 20),
             max_calls=_CALLS,
-            preload=_PRELOAD,
+            preload=[*_PRELOAD, "miniaudio"] if find_spec("miniaudio") else _PRELOAD,
         )
 
     def resolver(
@@ -131,11 +135,6 @@ class MediaReader:
     async def read(self, source: MediaSource, owner: str) -> Media:
         """The image or sound that `source` names. Raises `MediaRefused`, or `RateLimited`."""
         if source.kind == "audio":
-            if source.detail != "wav":
-                raise MediaRefused(
-                    INVALID_SOUND,
-                    f"Audio in the format {source.detail[:20]!r} cannot be read here. Send a WAV file.",
-                )
             return await self._read_encoded(source, source.data, 0, owner)
         if is_data_url(source.url):
             return await self._read_encoded(source, source.url, data_start(source.url), owner)

@@ -299,6 +299,18 @@ def test_a_sound_of_many_chunks_has_the_same_deadline() -> None:
     run(use, decode_seconds=0.05)
 
 
+def test_a_small_mp3_of_many_hours_is_refused_before_it_is_decoded() -> None:
+    tone = (Path(__file__).parents[1] / "data/sounds/tone.mp3").read_bytes()
+    data = base64.b64encode(tone[144:] * 8000).decode()
+
+    async def use(reader: MediaReader) -> None:
+        refused = await refusal(reader, MediaSource(kind="audio", data=data, detail="mp3"))
+        assert refused.code == "invalid_value"
+        assert "longer than 600 seconds" in refused.message
+
+    run(use, decode_seconds=60)
+
+
 def test_a_decoder_that_dies_is_a_refusal() -> None:
     slow = data_url(png(pixels(9000, 9000), width=9000, height=9000))
 

@@ -40,10 +40,10 @@ def audio(data: bytes, form: str = "wav") -> dict[str, Any]:
     return {"type": "input_audio", "input_audio": {"data": encoded, "format": form}}
 
 
-def float_samples() -> bytes:
-    """A WAV file whose samples have another codec than PCM."""
+def unknown_codec() -> bytes:
+    """A WAV file whose samples are said to be Windows Media Audio."""
     file = bytearray(base64.b64decode(sound()))
-    file[20] = 3
+    file[20:22] = b"\x61\x01"
     return bytes(file)
 
 
@@ -55,9 +55,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "30,000 x 30,000 PNG": (url(png(pixels(30_000, 30_000), width=30_000, height=30_000)), "image_url", "pixels"),
     "30,000 x 30,000 JPEG": (url(huge_jpeg()), "image_url", "pixels"),
     "30,000 x 30,000 WebP": (url(huge_webp()), "image_url", "pixels"),
-    "MP3": (audio(b"ID3\x03 this is one", "mp3"), "input_audio.data", "Send a WAV file"),
-    "MP3 that is said to be WAV": (audio(b"ID3\x03 this is one"), "input_audio.data", "not a WAV file"),
-    "unknown codec": (audio(float_samples()), "input_audio.data", "not PCM"),
+    "broken MP3": (audio(b"ID3\x03 this is none", "mp3"), "input_audio.data", "MP3 file is broken"),
+    "Opus": (audio(b"OggS" + bytes(60)), "input_audio.data", "Send a WAV file"),
+    "unknown codec": (audio(unknown_codec()), "input_audio.data", "not read here"),
     "this machine": (linked("127.0.0.1:9"), "image_url", "not fetched"),
     "private network": (linked("10.0.0.1"), "image_url", "not fetched"),
     "metadata service": (linked("169.254.169.254"), "image_url", "not fetched"),

@@ -7,6 +7,8 @@ import hashlib
 import logging
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -196,6 +198,57 @@ def test_two_downloads_of_one_file_at_once_fetch_it_once(hub: Hub, hub_server: H
         assert list(pool.map(download, range(2))) == [DATA, DATA]
     digest = hashlib.sha256(DATA).hexdigest()
     assert [request.path for request in hub_server.seen].count(f"/cdn/{digest}") == 1
+
+
+def test_a_disk_with_too_little_room_is_told_before_the_download(
+    hub: Hub, hub_server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("Usage", (), {"free": 1_000_000})
+    monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path: usage)
+    assert re.fullmatch(
+        r"o/m-GGUF needs 3\.0 MB more in \S+, which has 1\.0 MB free: make room \(`gateway models --cached`, `gateway rm`\), "
+        r"or set HF_HOME to a folder on another disk\.",
+        failure(hub),
+    )
+    assert not [request for request in hub_server.seen if request.path.startswith("/cdn/")]
+
+
+FILLED = """
+import resource, signal, sys
+from pathlib import Path
+from gateway.config.hub_names import parse_name
+from gateway.errors import ConfigurationError
+from gateway.hub.client import Hub
+from gateway.hub.fetching import fetch_gguf
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+try:
+    fetch_gguf(parse_name("o/m-GGUF"), Hub(endpoint=sys.argv[1], cache=Path(sys.argv[2]), timeout=5))
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_is_full_amid_a_download_keeps_what_has_come(
+    hub: Hub, hub_server: HubServer
+) -> None:
+    # A limit of the process: what the kernel refuses to write beyond it is refused as on a full disk.
+    run = subprocess.run(
+        [sys.executable, "-c", FILLED, hub_server.url, str(hub.cache)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert run.stdout.startswith(
+        f"There is no room for o/m-GGUF:Q4_K_M in {hub.cache} (File too large): make room"
+    )
+    [partial] = (hub.cache / "models--o--m-GGUF/blobs").iterdir()
+    kept = partial.stat().st_size
+    assert 0 < kept <= 1_000_000
+    assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
+    assert any(request.headers.get("range") == f"bytes={kept}-" for request in hub_server.seen)
 
 
 def test_a_download_can_be_stopped(hub: Hub, hub_server: HubServer) -> None:

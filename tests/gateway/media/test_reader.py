@@ -107,7 +107,22 @@ def test_a_sound_is_read() -> None:
     assert (found.kind, found.media_type, found.seconds) == ("audio", "audio/wav", 0.5)
 
 
-def test_mp3_is_refused() -> None:
+@pytest.mark.parametrize("said", ["mp3", "wav"])
+def test_an_mp3_is_read_whatever_the_request_calls_it(said: str) -> None:
+    data = base64.b64encode(
+        (Path(__file__).parents[2] / "data/sounds/tone.mp3").read_bytes()
+    ).decode()
+
+    async def use(reader: MediaReader) -> Media:
+        return await reader.read(MediaSource(kind="audio", data=data, detail=said), "anna")
+
+    found = run(use)
+    assert (found.kind, found.media_type) == ("audio", "audio/wav")
+    assert 0.5 <= found.seconds < 0.6
+    assert found.data.startswith(b"RIFF")
+
+
+def test_what_is_no_sound_is_refused() -> None:
     assert code_of(MediaSource(kind="audio", data="AAAA", detail="mp3")) == "invalid_value"
 
 
