@@ -11,6 +11,7 @@ _OFFERS: Final = {
     ("api", "file_search"): "litegate-file-search",
     ("api", "files"): "litegate-files",
     ("api", "messages"): "litegate-messages",
+    ("authenticator", "oidc"): "litegate-oidc",
     ("engine", "llamacpp"): "litegate-llamacpp",
     ("engine", "openai"): "litegate-openai",
     ("engine", "remote"): "litegate-remote",

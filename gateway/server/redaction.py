@@ -52,7 +52,7 @@ class Redactor:
 
 def secrets_of(config: Config, environ: Mapping[str, str]) -> set[str]:
     """The keys, tokens and passwords in a configuration, and in the environment variables that it names."""
-    tables = msgspec.to_builtins((config.server, config.models, config.tools, config.stores, config.apis, config.resources))  # fmt: skip
+    tables = msgspec.to_builtins((config.server, config.models, config.tools, config.stores, config.apis, config.resources, config.authenticators, config.policies, config.routers))  # fmt: skip
     return {secret for table in tables for secret in _within(table, environ, secret=False)}
 
 
