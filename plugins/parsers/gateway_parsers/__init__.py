@@ -33,7 +33,7 @@ from gateway_parsers.kit.python_calls import PythonCalls
 from gateway_parsers.kit.tag_calls import TagCalls
 from gateway_parsers.profile import profile_of
 from gateway_parsers.response_template import ResponseTemplateConfig, spec_of_template
-from gateway_parsers.spec import FormatSpec, Frame, Half, Reasoning
+from gateway_parsers.spec import Component, FormatSpec, Frame, Reasoning
 
 __all__ = [
     "BY_NAME",
@@ -69,28 +69,28 @@ class ComposedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def compose(reasoning: str | None, tools: str | None, model: ModelInfo | None = None) -> FormatSpec:
-    """Combine the reasoning of one format with the tool calls of another; None omits that half.
+    """Combine the reasoning of one format with the tool calls of another; None omits that component.
 
-    The halves are of the version that `model` needs. Hidden markup and turn ends are those of both. Raises
-    `ConfigurationError` if a name is not a format with that half.
+    The components are of the version that `model` needs. Hidden markup and turn ends are those of both. Raises
+    `ConfigurationError` if a name is not a format with that component.
     """
     name = f"{reasoning or 'plain'}+{tools or 'plain'}"
-    wanted: tuple[tuple[str | None, Half], ...] = ((reasoning, "reasoning"), (tools, "calls"))
-    halves = [_half(half, part) for half, part in wanted if half is not None]
+    wanted: tuple[tuple[str | None, Component], ...] = ((reasoning, "reasoning"), (tools, "calls"))
+    specs = [_spec_with(name, component) for name, component in wanted if name is not None]
     if model is not None:
-        halves = [variant_of(spec, model) for spec in halves]
-    thinker = halves[0] if reasoning is not None else None
-    caller = halves[-1] if tools is not None else None
+        specs = [variant_of(spec, model) for spec in specs]
+    reasoner = specs[0] if reasoning is not None else None
+    tool_caller = specs[-1] if tools is not None else None
     return FormatSpec(
         name=name,
-        reasoning=thinker.reasoning if thinker is not None else None,
-        calls=caller.calls if caller is not None else None,
-        frame=next((spec.frame for spec in halves if spec.frame is not None), None),
-        hidden=_merged(spec.hidden for spec in halves),
-        hidden_tags=_merged(spec.hidden_tags for spec in halves),
-        turn_ends=_merged(spec.turn_ends for spec in halves),
-        lead=thinker.lead if thinker is not None else "",
-        plain_newlines=any(spec.plain_newlines for spec in halves),
+        reasoning=reasoner.reasoning if reasoner is not None else None,
+        calls=tool_caller.calls if tool_caller is not None else None,
+        frame=next((spec.frame for spec in specs if spec.frame is not None), None),
+        hidden=_merged(spec.hidden for spec in specs),
+        hidden_tags=_merged(spec.hidden_tags for spec in specs),
+        turn_ends=_merged(spec.turn_ends for spec in specs),
+        lead=reasoner.lead if reasoner is not None else "",
+        plain_newlines=any(spec.plain_newlines for spec in specs),
     )
 
 
@@ -98,12 +98,12 @@ def _merged(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
-def _half(name: str, half: Half) -> FormatSpec:
+def _spec_with(name: str, component: Component) -> FormatSpec:
     spec = BY_NAME.get(name)
-    if spec is None or not (spec.has(half) or spec.name == "plain"):
-        known = sorted(other for other, spec in BY_NAME.items() if spec.has(half))
+    if spec is None or not (spec.has(component) or spec.name == "plain"):
+        known = sorted(other for other, spec in BY_NAME.items() if spec.has(component))
         raise ConfigurationError(
-            f"There is no format {name!r} with {'tool ' * (half == 'calls')}{half};"
+            f"There is no format {name!r} with {'tool ' * (component == 'calls')}{component};"
             f" there are: {', '.join(known)}."
         )
     return spec

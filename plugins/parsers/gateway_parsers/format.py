@@ -28,7 +28,7 @@ from gateway.sdk.constraints import (
     text_constraint,
 )
 from gateway.sdk.constraints import Sequence as InOrder
-from gateway_parsers.kit.live import LiveMarkers
+from gateway_parsers.kit.active_markers import ActiveMarkers
 from gateway_parsers.kit.machine import Machine
 from gateway_parsers.kit.newlines import NewlineParser
 from gateway_parsers.kit.template import in_order
@@ -41,7 +41,7 @@ class MarkupFormat:
 
     def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
         self.spec = spec
-        self._sets = LiveMarkers(spec)
+        self._sets = ActiveMarkers(spec)
         self._keeps_special_tokens = _hidden_markers(spec, tokenizer)
 
     @property

@@ -102,7 +102,7 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
     if not template:
         return None
     calls, why = _calls_of(template, f"{model.model_type} {model.architecture}".lower())
-    thinker = _thinker_of(template, calls)
+    thinker = _reasoning_format_of(template, calls)
     if calls is None:
         parser = thinker or "plain"
         return ModelProfile(renderer="chat_template", parser=parser, why=why)
@@ -127,8 +127,8 @@ def _calls_of(template: str, kind: str) -> tuple[str | None, str]:
             continue
         if rule.model and not re.search(rule.model, kind):
             continue
-        said = f" and its type says {rule.model}" if rule.model else ""
-        return rule.parser, f"its chat template has {rule.marks[0].strip()!r}{said}"
+        condition = f" and its type says {rule.model}" if rule.model else ""
+        return rule.parser, f"its chat template has {rule.marks[0].strip()!r}{condition}"
     if "<tool_call>" in template and _JSON_CALL.search(template) is not None:
         return "qwen3", "its chat template has JSON calls in '<tool_call>'"
     if _HARMONY in template:
@@ -144,7 +144,7 @@ def calls_in(text: str) -> str | None:
     return _calls_of(text, "")[0]
 
 
-def _thinker_of(template: str, calls: str | None) -> str | None:
+def _reasoning_format_of(template: str, calls: str | None) -> str | None:
     """A format with the reasoning of this template, preferably that of its calls; None if it has none."""
     if calls is not None:
         own = BY_NAME[calls].reasoning

@@ -129,8 +129,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _literals(field: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
     """The markers of a field. White space next to them is markup in any case."""
-    said = field.get(key)
-    texts = [said] if isinstance(said, str) else said
+    value = field.get(key)
+    texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
         raise ValueError(f"the field {name!r} needs texts as {key!r}; patterns are not supported.")
     found = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))

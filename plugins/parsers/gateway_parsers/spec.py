@@ -10,7 +10,7 @@ from msgspec import Struct
 from gateway_parsers.kit.markers import Where
 from gateway_parsers.kit.syntax import CallSyntax
 
-Half: TypeAlias = Literal["reasoning", "calls"]
+Component: TypeAlias = Literal["reasoning", "calls"]
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
@@ -98,9 +98,9 @@ class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     plain_newlines: bool = False
     """Whether the model's tokenizer decodes line breaks as `\\n`, outside of code and formulas."""
 
-    def has(self, half: Half) -> bool:
-        """Whether the format can give this half of another one."""
-        if half == "calls":
+    def has(self, component: Component) -> bool:
+        """Whether the format has this component, so that `compose` can use it."""
+        if component == "calls":
             return self.calls is not None
         return self.reasoning is not None or bool(self.lead)
 

@@ -20,7 +20,7 @@ from gateway.protocols import (
 )
 from gateway.testing.reading import Block, blocks, check_grammar, cut, feed
 from gateway_parsers import FORMATS, MarkupFormat
-from gateway_parsers.kit.live import LiveMarkers
+from gateway_parsers.kit.active_markers import ActiveMarkers
 from gateway_parsers.kit.machine import Machine
 from gateway_parsers.spec import FormatSpec
 
@@ -220,7 +220,7 @@ def test_little_is_held(spec: FormatSpec) -> None:
         pieces.insert(0, ReasoningPiece("a <thought> " * 20))
     if spec.calls is not None:
         pieces += [CallPiece("get_weather", json.dumps({"city": "a <b> [c] {d} " * 20})), WEATHER]
-    parser = Machine(spec, LiveMarkers(spec), ParserContext(tail="text", tools=TOOLS))
+    parser = Machine(spec, ActiveMarkers(spec), ParserContext(tail="text", tools=TOOLS))
     for letter in written(spec, *pieces):
         parser.feed(EngineOutput(text=letter))
         assert len(parser._held) < 80

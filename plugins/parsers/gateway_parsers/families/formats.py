@@ -120,7 +120,7 @@ FORMATS = (
         name="llama3_json",
         calls=objects.LLAMA_3,
         aliases=("llama3", "llama4_json"),
-        summary="bare JSON calls, or behind <|python_tag|> (Llama 3.1 to 3.3)",
+        summary="bare JSON calls, or after <|python_tag|> (Llama 3.1 to 3.3)",
     ),
     FormatSpec(
         name="mistral",
@@ -209,12 +209,12 @@ FORMATS = (
         reasoning=marks.GRANITE,
         calls=objects.GRANITE,
         frame=marks.RESPONSE,
-        summary="reasoning in words and a JSON list behind <|tool_call|> (Granite 3)",
+        summary="reasoning in words and a JSON list after <|tool_call|> (Granite 3)",
     ),
     FormatSpec(
         name="granite-20b-fc",
         calls=objects.GRANITE_20B,
-        summary="JSON calls behind <function_call> (Granite 20B functioncalling)",
+        summary="JSON calls after <function_call> (Granite 20B functioncalling)",
     ),
     FormatSpec(
         name="seed_oss",
@@ -300,7 +300,7 @@ FORMATS = (
         name="sarashina",
         reasoning=marks.THINK,
         calls=objects.SARASHINA,
-        summary="a Python list of calls behind <|tool_calls|> (Sarashina)",
+        summary="a Python list of calls after <|tool_calls|> (Sarashina)",
     ),
     FormatSpec(
         name="xlam",
@@ -328,7 +328,7 @@ FORMATS = (
         name="gigachat3",
         calls=objects.GIGACHAT_3,
         hidden=("<|message_sep|>",),
-        summary="a JSON call behind <|function_call|> (GigaChat 3)",
+        summary="a JSON call after <|function_call|> (GigaChat 3)",
     ),
     FormatSpec(
         name="gigachat35",

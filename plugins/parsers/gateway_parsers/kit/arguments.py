@@ -93,12 +93,12 @@ class ArgumentWriter:
             self._started = True
         body = piece.rstrip(WHITESPACE)
         if body:
-            self._say("".join((*self._spaces, body)) if self._spaces else body)
+            self._append("".join((*self._spaces, body)) if self._spaces else body)
             self._spaces = []
         if len(body) < len(piece):
             self._spaces.append(piece[len(body) :])
 
-    def _say(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         if self._held is None:
             self.parts.append(_escaped(text))
             return
@@ -131,8 +131,8 @@ class ArgumentWriter:
 def typed(text: str, types: frozenset[JsonType]) -> str:
     """The JSON text of the value that `text` represents. Where strings are not allowed, lists and objects may be in
     Python syntax."""
-    said = coerced(text, types)
-    if said.startswith('"') and "string" not in types and text.lstrip()[:1] in ("{", "["):
+    as_json = coerced(text, types)
+    if as_json.startswith('"') and "string" not in types and text.lstrip()[:1] in ("{", "["):
         stripped = text.strip()
         if '\\"' in stripped and (unescaped := _unescaped(stripped, types)) is not None:
             return unescaped
@@ -140,7 +140,7 @@ def typed(text: str, types: frozenset[JsonType]) -> str:
         end, literal = value.read(stripped, 0, final=True)
         if value.done and end == len(stripped):
             return literal
-    return said
+    return as_json
 
 
 def _unescaped(text: str, types: frozenset[JsonType]) -> str | None:
@@ -149,8 +149,8 @@ def _unescaped(text: str, types: frozenset[JsonType]) -> str | None:
         inner = json.loads(f'"{text}"', strict=False)
     except ValueError:
         return None
-    said = coerced(inner, types)
-    return None if said.startswith('"') else said
+    as_json = coerced(inner, types)
+    return None if as_json.startswith('"') else as_json
 
 
 def _escaped(text: str) -> str:

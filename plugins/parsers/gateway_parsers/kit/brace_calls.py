@@ -70,7 +70,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
         return LiteralSyntax(
             quotes=(Quote(self.mark, False), Quote('"', True), Quote("'", True)),
             stops=self.stops,
-            loose=self.mark,
+            lenient_mark=self.mark,
             coerces_strings=True,
         )
 
@@ -87,19 +87,19 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
         written = []
         for call in calls:
             arguments = members_of_call(call.arguments)
-            said = call.arguments if arguments is None else self._said(arguments)
-            written.append(f"{self.start}call:{call.name}{said}{self.end}")
+            arguments_text = call.arguments if arguments is None else self._written_value(arguments)
+            written.append(f"{self.start}call:{call.name}{arguments_text}{self.end}")
         return "".join(written)
 
-    def _said(self, value: Any) -> str:
+    def _written_value(self, value: Any) -> str:
         match value:
             case str():
                 return self.mark + value + self.mark
             case dict():
-                items = (f"{key}:{self._said(item)}" for key, item in value.items())
+                items = (f"{key}:{self._written_value(item)}" for key, item in value.items())
                 return "{" + ",".join(items) + "}"
             case list():
-                return "[" + ",".join(map(self._said, value)) + "]"
+                return "[" + ",".join(map(self._written_value, value)) + "]"
             case _:
                 return json.dumps(value)
 
@@ -236,8 +236,8 @@ class BraceReader(StepReader):
 
     def _body(self, text: str, pos: int, final: bool) -> int:
         value = self._value
-        pos, said = value.read(text, pos, final=final)
-        self._arguments(said)
+        pos, as_json = value.read(text, pos, final=final)
+        self._arguments(as_json)
         if value.done or value.interrupted:
             self.recoveries += bool(value.repairs) or value.interrupted
             self._arguments(value.closing() if value.interrupted else "")

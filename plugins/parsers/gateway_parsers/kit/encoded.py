@@ -33,19 +33,19 @@ class EncodedArguments:
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
         """Like `JsonValue.read`. An empty string gives nothing."""
-        said = ""
+        decoded = ""
         while not self.is_object:
-            pos, said = self._first(text, pos, final=final)
-            if self.done or not said:
+            pos, decoded = self._first(text, pos, final=final)
+            if self.done or not decoded:
                 return pos, ""
-            self.is_object = said == "{"
-            self.failed = not self.is_object and said not in WHITESPACE
+            self.is_object = decoded == "{"
+            self.failed = not self.is_object and decoded not in WHITESPACE
             if self.failed:
                 return pos, ""
         pos, more = self._text.read(text, pos, final=final)
-        said = self._held + said * (said == "{") + more
-        end, found = self._value.read(said, 0, final=self.done)
-        self._held = said[end:] if not self._value.done else ""
+        decoded = self._held + decoded * (decoded == "{") + more
+        end, found = self._value.read(decoded, 0, final=self.done)
+        self._held = decoded[end:] if not self._value.done else ""
         if self.done and not self._value.done:
             found += self.ending()
         self.repairs = self._value.repairs
@@ -54,9 +54,9 @@ class EncodedArguments:
     def _first(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
         """Read one character."""
         for size in range(1, min(_LONGEST_ESCAPE, len(text) - pos) + 1):
-            reached, said = self._text.read(text[pos : pos + size], 0, final=False)
+            reached, decoded = self._text.read(text[pos : pos + size], 0, final=False)
             if reached:
-                return pos + reached, said
+                return pos + reached, decoded
         return (len(text), "") if final else (pos, "")
 
     def ending(self) -> str:

@@ -179,18 +179,18 @@ class HeaderReader(StepReader):
     def _end_call(self) -> None:
         self._end()
         self._calls += 1
-        self._step = HeaderReader._behind
+        self._step = HeaderReader._after_json
 
-    def _behind(self, text: str, pos: int, final: bool) -> int:
+    def _after_json(self, text: str, pos: int, final: bool) -> int:
         """After a call's JSON."""
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
         shape = self._shape
-        marker = shape.behind.at(text, start)
-        if marker is None and shape.behind.begins_at(text, start):
+        marker = shape.after_json.at(text, start)
+        if marker is None and shape.after_json.begins_at(text, start):
             return len(text) if final else start  # an end marker that is cut off or incomplete
-        if marker is not None and not final and shape.behind.may_grow(text, start, marker):
+        if marker is not None and not final and shape.after_json.may_grow(text, start, marker):
             return start
         if marker is None:
             self._leave()

@@ -77,7 +77,7 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
         return _markers(dict.fromkeys((*self.starts, *self.ends), "stop"))
 
     @cached_property
-    def behind(self) -> MarkerSet:
+    def after_json(self) -> MarkerSet:
         """Markers that may follow the JSON."""
         fences = dict.fromkeys(self.fences, "swallow")
         return _markers(

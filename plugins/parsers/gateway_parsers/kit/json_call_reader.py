@@ -44,20 +44,20 @@ class JsonCallReader(StepReader):
             return
         if self._step is JsonCallReader._after:
             self._done()
-        elif self.undecided and not self._ends_behind_name():
+        elif self.undecided and not self._ends_after_name():
             self._fail()
         else:
             self.recoveries += 1
-            if self._is_whole(stopped=stopped):
+            if self._is_complete(stopped=stopped):
                 self._end_call()
             self.status = "done"
 
-    def _ends_behind_name(self) -> bool:
+    def _ends_after_name(self) -> bool:
         """Whether the output ended after the name of a call and before its arguments. Starts the call."""
         bare = self._bare and self._step is not JsonCallReader._member
         return self._name is not None and not bare and self._begin()
 
-    def _is_whole(self, *, stopped: bool) -> bool:
+    def _is_complete(self, *, stopped: bool) -> bool:
         """Whether the last call of an ended output lacks only closing brackets."""
         step = self._step
         if step is JsonCallReader._arguments_value:
@@ -307,10 +307,10 @@ class JsonCallReader(StepReader):
 
     def _encoded_arguments(self, text: str, pos: int, final: bool) -> int:
         encoded = self._encoded
-        pos, said = encoded.read(text, pos, final=final)
+        pos, as_json = encoded.read(text, pos, final=final)
         if encoded.failed:
             return self._broken(pos)
-        self._emit(said)
+        self._emit(as_json)
         if encoded.done:
             self.recoveries += bool(encoded.repairs)
             self._step = JsonCallReader._member
@@ -329,10 +329,10 @@ class JsonCallReader(StepReader):
             if self._scalar is None:
                 self._emit(value.closing() if value.interrupted else "")
             else:
-                said = scalar(self._scalar)
-                if said != "null":
+                as_json = scalar(self._scalar)
+                if as_json != "null":
                     return self._broken(pos)
-                self.recoveries += said != self._scalar  # null means no arguments
+                self.recoveries += as_json != self._scalar  # null means no arguments
         self._step = JsonCallReader._member
         return self._broken(pos) if value.interrupted else pos
 

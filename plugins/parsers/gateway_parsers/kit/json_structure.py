@@ -228,13 +228,13 @@ class JsonStructure:
         self._run = None
         word = run.rstrip(WHITESPACE)
         if self._place is Place.KEY:
-            said = quoted(word)
+            as_json = quoted(word)
             self._place = Place.COLON
         else:
-            said = scalar(word)
+            as_json = scalar(word)
             self._place = Place.AFTER
-        self.repairs += said != word
-        parts += (said, run[len(word) :])
+        self.repairs += as_json != word
+        parts += (as_json, run[len(word) :])
 
 
 @lru_cache(maxsize=256)

@@ -15,8 +15,8 @@ _ALPHABET = string.ascii_letters + string.digits
 
 def plain(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     """The last non-empty part is the name: deepseek's `function<sep>name` and `name<sep>`."""
-    said = [part for part in parts if part]
-    return (said[-1] if said and _NAME.fullmatch(said[-1]) else "", None)
+    filled = [part for part in parts if part]
+    return (filled[-1] if filled and _NAME.fullmatch(filled[-1]) else "", None)
 
 
 def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
@@ -29,15 +29,15 @@ def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     if hit is None or not _NAME.fullmatch(name):
         return "", None
     if tools and name not in tools:
-        meant = _kimi_meant(parts[0], tools)
-        if meant is not None:
-            return meant
+        corrected = _kimi_corrected(parts[0], tools)
+        if corrected is not None:
+            return corrected
     return name, parts[0] if hit[2] is not None else None
 
 
-def _kimi_meant(said: str, tools: Collection[str]) -> tuple[str, str | None] | None:
+def _kimi_corrected(label: str, tools: Collection[str]) -> tuple[str, str | None] | None:
     """The tool named by `functions_NAME_1`, `functionsNAME1` and similar, with the corrected id."""
-    rest = said.removeprefix("functions").lstrip("._:")
+    rest = label.removeprefix("functions").lstrip("._:")
     for name in sorted(tools, key=len, reverse=True):
         if rest.startswith(name) and (hit := _KIMI_INDEX.fullmatch(rest, len(name))) is not None:
             return name, f"functions.{name}:{hit[1]}" if hit[1] else None

@@ -26,7 +26,7 @@ class LiteralSyntax(Struct, frozen=True, kw_only=True, dict=True):
     quotes: tuple[Quote, ...]
     stops: MarkerSet = MarkerSet(())
     """Markers that end a value early. Inside a string they are text only if the string's own end follows."""
-    loose: str = ""
+    lenient_mark: str = ""
     """A delimiter that models also write as a quotation mark inside a string, or omit at its start."""
     sets: bool = False
     """Whether braces may enclose a set, which becomes a list, and numbers may start with zeros."""

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
-from gateway_parsers.kit import loose_mark
+from gateway_parsers.kit import lenient_strings
 from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.json_words import scalar
@@ -189,14 +189,14 @@ class LiteralValue:
         escapes = self._syntax.escapes[mark]
         hit = self._syntax.ends[mark].search(text, pos)
         if hit is None:
-            self._say(text[pos:], parts)
+            self._append(text[pos:], parts)
             return len(text)
         at = hit.start()
         if at > pos:
-            self._say(text[pos:at], parts)
+            self._append(text[pos:at], parts)
         if text[at] == "\\" and escapes:
-            after, said = _escaped(text, at, final=final)
-            self._say(said, parts)
+            after, decoded = _escaped(text, at, final=final)
+            self._append(decoded, parts)
             return after
         if not text.startswith(mark, at):
             if not final and mark.startswith(text[at:]):
@@ -208,7 +208,7 @@ class LiteralValue:
                 self.repairs += 1
                 self._end_string(parts)
                 return at
-            self._say(text[at], parts)
+            self._append(text[at], parts)
             return at + 1
         after = at + len(mark)
         if escapes:
@@ -217,30 +217,30 @@ class LiteralValue:
                 return at
             if not closes:
                 self.repairs += 1
-                self._say(mark, parts)
+                self._append(mark, parts)
                 return after
-        elif mark == self._syntax.loose and not self._is_key():
-            closes = self._loosely_closes(text, after, final)
+        elif mark == self._syntax.lenient_mark and not self._is_key():
+            closes = self._leniently_closes(text, after, final)
             if closes is None:
                 return at
             if not closes:
                 self.repairs += 1
-                self._say('"', parts)
+                self._append('"', parts)
                 return after
         self._end_string(parts)
         return after
 
-    def _loosely_closes(self, text: str, after: int, final: bool) -> bool | None:
-        """Whether the loose mark before `after` ends a string; None if more text is needed."""
+    def _leniently_closes(self, text: str, after: int, final: bool) -> bool | None:
+        """Whether the lenient mark before `after` ends a string; None if more text is needed."""
         container = self._stack[-1] if self._stack else None
         in_object = container is not None and container.is_object
         known = (
             container.node.resolved().get("properties") if container and container.node else None
         )
-        return loose_mark.closes(
+        return lenient_strings.closes(
             text,
             after,
-            mark=self._syntax.loose,
+            mark=self._syntax.lenient_mark,
             keys=known if isinstance(known, dict) and known else None,
             in_object=in_object,
             stops=self._syntax.stops,
@@ -287,7 +287,7 @@ class LiteralValue:
                 return True if final else None
         return text[following] in ",)]}:=" or following - after > _MAX_SPACES
 
-    def _say(self, text: str, parts: list[str]) -> None:
+    def _append(self, text: str, parts: list[str]) -> None:
         if self._held is not None:
             self._held.append(text)
         elif text:
@@ -303,12 +303,14 @@ class LiteralValue:
             return at
         char = text[at]
         stops = self._syntax.stops
-        loose = self._syntax.loose
-        if loose and not self._is_key() and "string" in (self._types() or ANY_TYPE):
-            if char in stops.firsts and loose.startswith(text[at : at + len(loose)]):
+        lenient_mark = self._syntax.lenient_mark
+        if lenient_mark and not self._is_key() and "string" in (self._types() or ANY_TYPE):
+            if char in stops.firsts and lenient_mark.startswith(text[at : at + len(lenient_mark)]):
                 return self._unmarked_end(text, at, final, parts)
             if char in ",)]}" and not self._word_depth:
-                on = loose_mark.goes_on(text, at, mark=loose, stops=stops, final=final)
+                on = lenient_strings.continues(
+                    text, at, mark=lenient_mark, stops=stops, final=final
+                )
                 if on is None:
                     return at
                 if on:
@@ -335,10 +337,10 @@ class LiteralValue:
     def _unmarked_end(self, text: str, at: int, final: bool, parts: list[str]) -> int:
         """Handle a possible end mark of a string that had no opening mark."""
         assert self._word is not None
-        loose = self._syntax.loose
-        after = at + len(loose)
-        whole = text.startswith(loose, at)
-        closes = self._loosely_closes(text, after, final) if whole else final or None
+        lenient_mark = self._syntax.lenient_mark
+        after = at + len(lenient_mark)
+        whole = text.startswith(lenient_mark, at)
+        closes = self._leniently_closes(text, after, final) if whole else final or None
         if closes is None:
             return at
         self.repairs += 1

@@ -17,8 +17,8 @@ from gateway.sdk import (
     TextDelta,
 )
 from gateway.sdk.parsers import ReasoningMeter, Span
-from gateway_parsers.kit.debris import HiddenReader, TagReader, TitleReader
-from gateway_parsers.kit.live import LiveMarkers, State
+from gateway_parsers.kit.active_markers import ActiveMarkers, State
+from gateway_parsers.kit.call_markup import HiddenReader, HiddenTagReader, TitleReader
 from gateway_parsers.kit.markers import QUOTES, WHITESPACE, Marker, MarkerSet, Position
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.spec import FormatSpec
@@ -37,7 +37,7 @@ class Machine:
     emitted as it arrives.
     """
 
-    def __init__(self, spec: FormatSpec, sets: LiveMarkers, context: ParserContext) -> None:
+    def __init__(self, spec: FormatSpec, sets: ActiveMarkers, context: ParserContext) -> None:
         start = context.tail
         if start == "unknown":
             start = spec.reasoning.default_start if spec.reasoning is not None else "text"
@@ -67,13 +67,13 @@ class Machine:
         self._reader: CallReader | None = None
         self._bare = False
         """Whether the text in the reader started like ordinary text."""
-        self._trial: Span | None = None
+        self._possible_call: Span | None = None
         """The span of reasoning that may turn out to be a call."""
         self._ended_by_call = False
         """A call ended unclosed reasoning: the close marker may still follow."""
         self._unclosed_call = False
         """A call's end marker is missing and may still follow."""
-        self._wrecked = False
+        self._malformed_call = False
         """A call could not be read: the rest of its markup is hidden."""
         self._gap: tuple[str, int] | None = None
         """White space before hidden markup of such a call, and its offset. That after it is dropped instead."""
@@ -87,27 +87,27 @@ class Machine:
         """Whether a limit ended the output."""
         self._framed = False
         """Whether the text is enclosed in a frame, whose end is hidden."""
-        self._live = self._markers()
-        self._plain = not self._live.longest
+        self._active = self._markers()
+        self._plain = not self._active.longest
         if spec.lead and context.tail != "text":
             self._out.append(TextDelta(spec.lead))
             self._last = TextDelta
         if spec.frame is not None and spec.frame.titled and not self._reasoning:
             self._reader = TitleReader(spec.frame.title_end)
-        self._flowing = False
+        self._fast_path = False
         """Fast path: only a block is open, so text without a possible marker is emitted directly."""
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         text = output.text
         # Nearly every token takes this path: keep it minimal.
         if (
-            self._flowing
+            self._fast_path
             and text
             and text[-1] not in WHITESPACE
             and (
-                self._live.only_first not in text
-                if self._live.only_first
-                else self._untouched(text)
+                self._active.only_first not in text
+                if self._active.only_first
+                else self._has_no_marker(text)
             )
         ):
             start = self._fed
@@ -127,7 +127,7 @@ class Machine:
             else:
                 meter.count(text, output.token_ids, self._fed, len(self._held))
             self.reasoning_tokens = meter.total
-        self._flowing = (
+        self._fast_path = (
             self._reader is None
             and not self._position.fresh
             and not self._held
@@ -135,7 +135,7 @@ class Machine:
             and self._meter.settled
             and self._gap is None
         )
-        return self._taken()
+        return self._take_deltas()
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
         self._limited = reason == "length"
@@ -145,22 +145,24 @@ class Machine:
         if reader is not None:
             reader.finish(stopped=reason == "stop")
             self._drain(reader, self._fed, True)
-        dropped = self._wrecked or (self._position.fresh and (self._after_markup or self._last))
+        dropped = self._malformed_call or (
+            self._position.fresh and (self._after_markup or self._last)
+        )
         if self._spaces and not dropped:
             self._write("".join(self._spaces), self._fed - self._spaces_length)
         self._meter.finish()
         self.reasoning_tokens = self._meter.total
-        return self._taken()
+        return self._take_deltas()
 
-    def _taken(self) -> Sequence[Delta]:
+    def _take_deltas(self) -> Sequence[Delta]:
         if not self._out:
             return ()
         out, self._out = self._out, []
         return out
 
-    def _untouched(self, text: str) -> bool:
+    def _has_no_marker(self, text: str) -> bool:
         """Whether no active marker can start in `text`."""
-        for first in self._live.firsts:  # noqa: SIM110  # all() with a generator costs more than the rest of the token
+        for first in self._active.firsts:  # noqa: SIM110  # all() with a generator costs more than the rest of the token
             if first in text:
                 return False
         return True
@@ -172,7 +174,7 @@ class Machine:
             ended_by_call=self._ended_by_call,
             unclosed_call=self._unclosed_call,
             framed=self._framed,
-            wrecked=self._wrecked,
+            malformed_call=self._malformed_call,
         )
         return self._sets.of(state)
 
@@ -190,26 +192,26 @@ class Machine:
                 self._drain(reader, base + pos, final)
                 if self._reader is reader:
                     break
-                if final and self._limited and self._wrecked:
+                if final and self._limited and self._malformed_call:
                     pos = len(text)
                     break
                 continue
-            hit = self._live.find(text, pos, self._position, final=final)
+            hit = self._active.find(text, pos, self._position, final=final)
             if hit is None:
                 end = len(text)
                 if not final:
-                    end -= self._live.held(text, pos, self._position)
-                    self._say(text[pos:end], base + pos)
+                    end -= self._active.held(text, pos, self._position)
+                    self._append(text[pos:end], base + pos)
                     pos = end
                 else:
                     end -= self._dropped_end(text, pos)
-                    self._say(text[pos:end], base + pos)
+                    self._append(text[pos:end], base + pos)
                     if end < len(text):
                         self._drop_spaces()
                     pos = len(text)
                 break
             start, marker = hit
-            self._say(text[pos:start], base + pos)
+            self._append(text[pos:start], base + pos)
             quoted_from = self._position.before
             pos = start + len(marker.text)
             self._position.before = marker.text[-1]
@@ -218,10 +220,10 @@ class Machine:
 
     def _dropped_end(self, text: str, pos: int) -> int:
         """The length of the end of an output that is the beginning of a call's marker."""
-        if self._wrecked and not self._reasoning:
-            return self._sets.debris.partial(text, pos)
+        if self._malformed_call and not self._reasoning:
+            return self._sets.call_markup.partial(text, pos)
         if self._limited and self._syntax is not None and not self._reasoning:
-            length = self._live.held(text, pos, self._position)
+            length = self._active.held(text, pos, self._position)
             before = text[len(text) - length - 1 : len(text) - length] or self._position.before
             return length if self._is_opener(text[len(text) - length :], before) else 0
         return 0
@@ -249,20 +251,20 @@ class Machine:
             self._write_spaces(start)
             return
         if marker.action == "hidden_tag":
-            self._reader = TagReader(marker.text, _NUMBERS)
+            self._reader = HiddenTagReader(marker.text, _NUMBERS)
             return
-        if marker.action == "debris":
-            self._leave_gap(start)
+        if marker.action == "call_markup":
+            self._hide_markup(start)
             return
         if marker.action == "tag":
-            self._leave_gap(start)
-            self._reader = TagReader(marker.text, _IN_TAG, self._sets.debris.tag_end)
+            self._hide_markup(start)
+            self._reader = HiddenTagReader(marker.text, _IN_TAG, self._sets.call_markup.tag_end)
             return
-        if marker.action == "swallow" and self._wrecked and not self._reasoning:
-            self._leave_gap(start)
-            if marker.text == self._sets.debris.outer_end:
-                self._wrecked = False
-                self._live = self._markers()
+        if marker.action == "swallow" and self._malformed_call and not self._reasoning:
+            self._hide_markup(start)
+            if marker.text == self._sets.call_markup.outer_end:
+                self._malformed_call = False
+                self._active = self._markers()
             return
         if marker.action == "turn_end":
             self._drop_spaces()
@@ -291,7 +293,7 @@ class Machine:
         self._drop_spaces()
         self._position.fresh = True
         self._after_markup = True
-        self._live = self._markers()
+        self._active = self._markers()
 
     def _begin_call(self, marker: str, offset: int, before: str) -> None:
         assert self._syntax is not None
@@ -303,16 +305,18 @@ class Machine:
             elif before not in ("\n", "") and not self._position.fresh:
                 accept = _refuse
         if self._reasoning:
-            self._trial = self._meter.border(offset, None)
+            self._possible_call = self._meter.border(offset, None)
         if marker in self._syntax.bare and self._tools:
-            accept = self._offered_or_shown if self._position.fresh else self._tools.__contains__
+            accept = (
+                self._offered_or_undecided if self._position.fresh else self._tools.__contains__
+            )
         self._bare = marker in self._syntax.bare
         self._marker = marker
         self._in_line = before not in ("\n", "") and not self._position.fresh
         self._quoted = before != "" and before in QUOTES
         self._reader = self._syntax.reader(marker, accept, self._tools)
 
-    def _offered_or_shown(self, name: str) -> bool | None:
+    def _offered_or_undecided(self, name: str) -> bool | None:
         return name in self._tools or None
 
     def _drain(self, reader: CallReader, offset: int, final: bool) -> None:
@@ -332,61 +336,61 @@ class Machine:
         if reader.status == "done":
             self.recoveries += reader.recoveries
             self._call_is_certain()
-            self._wrecked = False
+            self._malformed_call = False
             self._new_block()
             return
         if not self._bare or reader.unclosed:
             self.recoveries += reader.recoveries + 1
         raw = reader.raw
-        if self._trial is not None:
-            self._meter.settle(self._trial, reasoning=True)
-            self._trial = None
+        if self._possible_call is not None:
+            self._meter.settle(self._possible_call, reasoning=True)
+            self._possible_call = None
         elif self._last is CallEnded:
             self._new_block()
         if final and self._limited and not self._bare:
             # A limit cut the call off before its name: there is nothing to call, and its markup is not text.
-            self._wrecked = True
+            self._malformed_call = True
             self._drop_spaces()
-        elif self._is_wreck(reader, raw):
-            self._show_wreck(raw, offset, final=final)
+        elif self._is_malformed_call(reader, raw):
+            self._show_malformed_call(raw, offset, final=final)
         else:
-            self._live = self._markers()
-            self._say(raw, offset - len(raw))
+            self._active = self._markers()
+            self._append(raw, offset - len(raw))
 
-    def _is_wreck(self, reader: CallReader, raw: str) -> bool:
+    def _is_malformed_call(self, reader: CallReader, raw: str) -> bool:
         """Whether text that could not be read is a call, whose markup is hidden, and not prose about calls."""
         if self._bare or self._reasoning or self._quoted or reader.verbatim:
             return False
         marks = self._spec.reasoning
         special = marks is not None and marks.call_ends_it == "always"
         inner = raw.removeprefix(self._marker)
-        return special or not self._in_line or self._sets.debris.looks_like_call(inner)
+        return special or not self._in_line or self._sets.call_markup.looks_like_call(inner)
 
-    def _show_wreck(self, raw: str, offset: int, *, final: bool) -> None:
+    def _show_malformed_call(self, raw: str, offset: int, *, final: bool) -> None:
         """Show the text of a call that cannot be read, up to `offset`, without its markup."""
-        self._wrecked = True
-        self._live = self._markers()
-        pieces, in_tag = self._sets.debris.split(raw, final=final)
+        self._malformed_call = True
+        self._active = self._markers()
+        pieces, in_tag = self._sets.call_markup.split(raw, final=final)
         start = offset - len(raw)
         pos = 0
         for at, piece in pieces:
             if at > pos:
-                self._leave_gap(start + pos)
-            self._say(piece, start + at)
+                self._hide_markup(start + pos)
+            self._append(piece, start + at)
             pos = at + len(piece)
         if pos < len(raw):
-            self._leave_gap(start + pos)
+            self._hide_markup(start + pos)
         if in_tag and not final:
-            self._reader = TagReader("", _IN_TAG, self._sets.debris.tag_end)
+            self._reader = HiddenTagReader("", _IN_TAG, self._sets.call_markup.tag_end)
 
     def _end_hidden(self, reader: HiddenReader, offset: int) -> None:
         start = offset - len(reader.raw)
         if reader.status == "failed":
-            self._say(reader.raw, start)
-        elif not self._wrecked:
+            self._append(reader.raw, start)
+        elif not self._malformed_call:
             self._write_spaces(start)
 
-    def _leave_gap(self, start: int) -> None:
+    def _hide_markup(self, start: int) -> None:
         """Hide markup at `start` that separates two pieces of text."""
         gap = self._gap
         if gap is None and self._spaces and not self._position.fresh:
@@ -406,9 +410,9 @@ class Machine:
     def _call_is_certain(self) -> None:
         self._drop_spaces()
         self._position.fresh = True
-        if self._trial is not None:
-            self._meter.settle(self._trial, reasoning=False)
-            self._trial = None
+        if self._possible_call is not None:
+            self._meter.settle(self._possible_call, reasoning=False)
+            self._possible_call = None
         if self._reasoning:
             self._reasoning = False
             self._ended_by_call = True
@@ -419,7 +423,7 @@ class Machine:
         self._spaces_length = 0
         self._gap = None
 
-    def _say(self, text: str, start: int) -> None:
+    def _append(self, text: str, start: int) -> None:
         """Append to the open block. `start` is the offset of `text`."""
         if not text:
             return
@@ -437,14 +441,14 @@ class Machine:
                 self._spaces.clear()
                 self._spaces_length = 0
             if gap is not None:
-                said = body.lstrip(WHITESPACE)
-                start += len(body) - len(said)
-                body = said
+                stripped = body.lstrip(WHITESPACE)
+                start += len(body) - len(stripped)
+                body = stripped
                 self._gap = None
                 self._write(*gap)
             elif self._position.fresh and self._after_markup:
-                said = body.lstrip(WHITESPACE)
-                space = len(body) - len(said)
+                stripped = body.lstrip(WHITESPACE)
+                space = len(body) - len(stripped)
                 cut = body.rfind("\n", 0, space) + 1 or space
                 body = body[cut:]
                 start += cut

@@ -28,13 +28,13 @@ Action: TypeAlias = Literal[
     "head",
     "hide",
     "hidden_tag",
-    "debris",
+    "call_markup",
     "tag",
     "turn_end",
 ]
 """open, close: start or end of reasoning. call: start of calls. swallow: misplaced markup, hidden. frame: markup around
 text, hidden. stop: end of a value or of calls. key: start of a parameter. head: end of a name or a key. hide,
-hidden_tag: markup within text, hidden. debris, tag: markup of a call that could not be read, hidden. turn_end: end of
+hidden_tag: markup within text, hidden. call_markup, tag: markup of a call that could not be read, hidden. turn_end: end of
 the model's turn, hidden."""
 
 

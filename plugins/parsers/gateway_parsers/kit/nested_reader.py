@@ -115,7 +115,7 @@ class NestedTagReader(StepReader):
             if start < end and not self._in_call:
                 return self._outside(start)
         elif end > pos:
-            self._say(text[pos:end])
+            self._append(text[pos:end])
         if hit is None:
             return end
         self._tag = ""
@@ -188,7 +188,7 @@ class NestedTagReader(StepReader):
                 self._writer.key(name)
                 self._flush()
 
-    def _say(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         if self._writer is not None:
             self._writer.text(text)
             self._flush()
@@ -230,8 +230,8 @@ class NestedTagReader(StepReader):
             self._flush()
             self._writer = None
         else:
-            said = _json(element, self._node.member(element[0]))
-            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {said}")
+            as_json = _json(element, self._node.member(element[0]))
+            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
         self._count += 1
 
     def _end_call(self) -> None:
@@ -267,8 +267,8 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     for child in children:
         member = node.member(child[0]) if node is not None else None
         grouped.setdefault(child[0], []).append(_json(child, member))
-    said = (
+    members = (
         f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
         for key, values in grouped.items()
     )
-    return "{" + ", ".join(said) + "}"
+    return "{" + ", ".join(members) + "}"

@@ -51,10 +51,14 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
         written = []
         for call in calls:
             arguments = members_of_call(call.arguments)
-            said = call.arguments
+            arguments_text = call.arguments
             if arguments is not None:
-                said = "".join(self._element(key, value) for key, value in arguments.items())
-            written.append(f'{self.prefix}<invoke name="{call.name}">{said}{self.prefix}</invoke>')
+                arguments_text = "".join(
+                    self._element(key, value) for key, value in arguments.items()
+                )
+            written.append(
+                f'{self.prefix}<invoke name="{call.name}">{arguments_text}{self.prefix}</invoke>'
+            )
         return "\n".join((self.start, *written, self.end))
 
     def _element(self, name: str, value: Any) -> str:

@@ -42,13 +42,13 @@ class Newlines:
                 pos = len(text)
                 break
             pos = hit.start()
-            after, said = self._special(text, pos, final=final)
+            after, decoded = self._special(text, pos, final=final)
             if after == pos:
                 break
-            if said:
+            if decoded:
                 if pos > begun:
                     yield text[begun:pos], start + begun
-                yield said, -1
+                yield decoded, -1
                 begun = after
             pos = after
         if pos > begun:
@@ -120,19 +120,21 @@ class NewlineParser:
                 if type(delta) is not self._block:
                     out += self._end()
                     self._block = type(delta)
-                out += self._said(delta.text, delta.start if isinstance(delta, TextDelta) else -1)
+                out += self._converted_text(
+                    delta.text, delta.start if isinstance(delta, TextDelta) else -1
+                )
             else:
                 out += self._end()
                 out.append(delta)
         return out
 
-    def _said(self, text: str, start: int, *, final: bool = False) -> Iterator[Delta]:
+    def _converted_text(self, text: str, start: int, *, final: bool = False) -> Iterator[Delta]:
         for piece, at in self._newlines.feed(text, start, final=final):
             yield TextDelta(piece, at) if self._block is TextDelta else ReasoningDelta(piece)
 
     def _end(self) -> list[Delta]:
         """End the open block."""
-        ended = list(self._said("", 0, final=True)) if self._block is not None else []
+        ended = list(self._converted_text("", 0, final=True)) if self._block is not None else []
         self._newlines = Newlines()
         self._block = None
         return ended

@@ -57,10 +57,12 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
         written = []
         for call in calls:
             arguments = members_of_call(call.arguments)
-            said = call.arguments
+            arguments_text = call.arguments
             if arguments is not None:
-                said = ", ".join(f"{key}={literal(value)}" for key, value in arguments.items())
-            written.append(f"{call.name}({said})")
+                arguments_text = ", ".join(
+                    f"{key}={literal(value)}" for key, value in arguments.items()
+                )
+            written.append(f"{call.name}({arguments_text})")
         return self.opening + self.between.join(written) + self.closing
 
     def constraint(

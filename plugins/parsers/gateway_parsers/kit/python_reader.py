@@ -211,8 +211,8 @@ class PythonReader(StepReader):
         if text[start] not in ",)":
             return self._broken(start)
         self._begin_value(self._next_name())
-        _, said = self._value.read(word + ",", 0, final=False)
-        self._arguments(said)
+        _, as_json = self._value.read(word + ",", 0, final=False)
+        self._arguments(as_json)
         self._step = PythonReader._argument
         return start
 
@@ -247,8 +247,8 @@ class PythonReader(StepReader):
         self._step = PythonReader._in_value
 
     def _in_value(self, text: str, pos: int, final: bool) -> int:
-        pos, said = self._value.read(text, pos, final=final)
-        self._arguments(said)
+        pos, as_json = self._value.read(text, pos, final=final)
+        self._arguments(as_json)
         if self._value.interrupted:
             self._arguments(self._value.closing())
             return self._broken(pos)

@@ -48,10 +48,10 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         )
 
     @property
-    def lone_starts(self) -> frozenset[str]:
+    def unsectioned_starts(self) -> frozenset[str]:
         """Starts of calls without their outer markers."""
         own = (self.call_open,) if self.call_open != self.start else ()
-        return frozenset(chain(own, *(each.lone_starts for each in self.spellings)))
+        return frozenset(chain(own, *(each.unsectioned_starts for each in self.spellings)))
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         for each in self.spellings:
             if marker in each.starts:
                 return each.reader(marker, accept, tools)
-        lone = marker in self.lone_starts
+        lone = marker in self.unsectioned_starts
         if lone and accept is None and tools:
             # Outside its section it starts a call only if the tool exists; otherwise it may be prose about calls.
             accept = tools.__contains__
@@ -103,8 +103,8 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
             parts.append(call.arguments)
         for key, value in (arguments or {}).items():
             kind = type_of(value)
-            said = value if kind == "string" else json.dumps(value, ensure_ascii=False)
-            fields = {"key": self._attribute(key), "value": said, "type": _TYPES.get(kind, kind)}
+            written = value if kind == "string" else json.dumps(value, ensure_ascii=False)
+            fields = {"key": self._attribute(key), "value": written, "type": _TYPES.get(kind, kind)}
             parts.append(fill(self.parameter, {**fields, "string": str(kind == "string").lower()}))
         return "".join((*parts, self.tail))
 

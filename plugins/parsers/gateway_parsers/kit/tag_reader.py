@@ -294,9 +294,9 @@ class TagReader(StepReader):
             self._step = TagReader._body
             return pos
         self.recoveries += marker.action == "open" or marker.text == "\n"
-        said = ""
+        value = ""
         if marker.text == "\n" and (split := _KEY_AND_VALUE.fullmatch(head)) is not None:
-            head, said = split[1], split[2]
+            head, value = split[1], split[2]
         key, hint = self._shape.key(head)
         if self._shape.cdata and not key:
             self.recoveries += 1
@@ -306,8 +306,8 @@ class TagReader(StepReader):
             self._step = TagReader._type
             return pos + len(marker.text)
         self._begin_value(key, hint)
-        if said:
-            self._write(said)
+        if value:
+            self._write(value)
         self._flush()
         if self._shape.cdata:
             self._step = TagReader._cdata_start
@@ -327,17 +327,17 @@ class TagReader(StepReader):
         if start == len(text):
             return start
         opening, closing = self._shape.type_open, self._shape.type_close
-        behind = start + len(opening)
-        limit = behind + _MAX_TYPE
+        value_start = start + len(opening)
+        limit = value_start + _MAX_TYPE
         end = -1
         if text.startswith(opening, start):
-            end = text.find(closing, behind, limit)
+            end = text.find(closing, value_start, limit)
             if end < 0 and not final and len(text) < limit:
                 return start
         elif not final and opening.startswith(text[start:]):
             return start
         key, self._head = self._head, ""
-        self._begin_value(key, hint_of(text[behind:end]) if end >= 0 else None)
+        self._begin_value(key, hint_of(text[value_start:end]) if end >= 0 else None)
         self._flush()
         self._step = TagReader._gap
         return end + len(closing) if end >= 0 else start
@@ -467,11 +467,13 @@ class TagReader(StepReader):
     def _is_quoted(self, text: str, pos: int, final: bool) -> bool | None:
         """Whether an end of the call up to `pos`, inside a value, is part of the value, because the value's own end
         comes next; None if more text is needed."""
-        hit = self._shape.beyond.near(text, pos, _MAX_QUOTED)
+        hit = self._shape.after_inner_end.near(text, pos, _MAX_QUOTED)
         if hit is not None:
             return hit[1].action == "close"
         return (
-            False if final or len(text) - pos > _MAX_QUOTED + self._shape.beyond.longest else None
+            False
+            if final or len(text) - pos > _MAX_QUOTED + self._shape.after_inner_end.longest
+            else None
         )
 
     def _flush(self) -> None:

@@ -156,7 +156,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
-    def behind_value(self) -> MarkerSet:
+    def after_value(self) -> MarkerSet:
         """Markers that may follow a value."""
         return _set(
             closes=(self.value_close,),
@@ -175,7 +175,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
-    def beyond(self) -> MarkerSet:
+    def after_inner_end(self) -> MarkerSet:
         """Markers that may follow an end of the call inside a value: the value's own end, or another call."""
         return _set(
             closes=(self.value_close,), starts=(self.start, *self.more_starts, self.call_open)
@@ -194,9 +194,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """The key, and the type that the markup declares for its value."""
         hint: Hint = None
         if self.type_attribute:
-            said = self._attributes(head).get(self.type_attribute)
-            if said is not None:
-                hint = "string" if said in ("true", "string") else "json"
+            declared = self._attributes(head).get(self.type_attribute)
+            if declared is not None:
+                hint = "string" if declared in ("true", "string") else "json"
         return self._label(head, self.key_attribute), hint
 
     def _label(self, head: str, attribute: str) -> str:
@@ -219,9 +219,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return found
 
 
-def hint_of(said: str) -> Hint:
+def hint_of(declared: str) -> Hint:
     """The hint of a value's type between `type_open` and `type_close`. `any` is plain text."""
-    name = said.partition("[")[0].strip().lower()
+    name = declared.partition("[")[0].strip().lower()
     if not name:
         return None
     return "string" if name in ("string", "any") else "json"

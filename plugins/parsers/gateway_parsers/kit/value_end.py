@@ -27,8 +27,8 @@ def is_end(shape: TagShape, text: str, after: int, *, nested: int, final: bool) 
         return True
     if start == len(text):
         return True if final else None
-    marker = shape.behind_value.at(text, start)
-    if marker is None and shape.behind_value.begins_at(text, start):
+    marker = shape.after_value.at(text, start)
+    if marker is None and shape.after_value.begins_at(text, start):
         return True if final else None
     if marker is not None:
         match marker.action:
@@ -62,10 +62,10 @@ def is_key(
     hit = _KEY_END.search(text, after, after + _MAX_KEY)
     if hit is None:
         return False if final or len(text) - after >= _MAX_KEY else None
-    said = text[after : hit.start()]
+    key = text[after : hit.start()]
     name = (
-        attribute_of(f"{shape.key_attribute}={said}", shape.key_attribute)
+        attribute_of(f"{shape.key_attribute}={key}", shape.key_attribute)
         if shape.key_attribute
-        else said
+        else key
     )
     return name.strip().strip("\"'") in properties

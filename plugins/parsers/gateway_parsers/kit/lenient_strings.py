@@ -69,7 +69,7 @@ def closes(
     return char == "," and text[at : at + 2 * _MAX_GAP + 1].lstrip(WHITESPACE)[:1] == "}"
 
 
-def goes_on(text: str, at: int, *, mark: str, stops: MarkerSet, final: bool) -> bool | None:
+def continues(text: str, at: int, *, mark: str, stops: MarkerSet, final: bool) -> bool | None:
     """Whether an unmarked string continues after the comma or bracket at `at`, because a mark ends it later; None if
     more text is needed."""
     limit = at + _MAX_WORD

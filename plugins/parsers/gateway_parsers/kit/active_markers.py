@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gateway.sdk import CallPiece
-from gateway_parsers.kit.debris import Debris
+from gateway_parsers.kit.call_markup import CallMarkup
 from gateway_parsers.kit.markers import Marker, MarkerSet, Where
 from gateway_parsers.kit.syntax import CallSyntax
 from gateway_parsers.spec import TURN_ENDS, FormatSpec
@@ -24,17 +24,17 @@ class State(NamedTuple):
     """A call's end marker is missing: it may still follow and is hidden."""
     framed: bool = False
     """Whether the text is enclosed in a frame."""
-    wrecked: bool = False
+    malformed_call: bool = False
     """A call could not be read: the rest of its markup is hidden."""
 
 
-class LiveMarkers:
+class ActiveMarkers:
     """The marker sets of one format, each created once."""
 
     def __init__(self, spec: FormatSpec) -> None:
         self._spec = spec
         self._sets: dict[State, MarkerSet] = {}
-        self.debris = _debris_of(spec.calls)
+        self.call_markup = _markup_of(spec.calls)
 
     def of(self, state: State) -> MarkerSet:
         """The markers that are active in `state`."""
@@ -63,7 +63,7 @@ class LiveMarkers:
         syntax = self._spec.calls
         if syntax is not None and state.calls:
             certain = state.inside and marks is not None and marks.call_ends_it == "always"
-            lone: frozenset[str] = getattr(syntax, "lone_starts", frozenset())
+            lone: frozenset[str] = getattr(syntax, "unsectioned_starts", frozenset())
             for start in syntax.starts:
                 if certain and start in lone:
                     continue  # in reasoning, it is more often quoted than written
@@ -74,18 +74,22 @@ class LiveMarkers:
                     markers.append(Marker(start, "call", "unquoted"))
             special = marks is not None and marks.call_ends_it == "always"
             for end in () if state.inside else syntax.ends:
-                stray = state.unclosed_call or state.wrecked or (special and end.startswith("<"))
+                stray = (
+                    state.unclosed_call or state.malformed_call or (special and end.startswith("<"))
+                )
                 late = "anywhere" if stray else "fresh"
                 markers.append(Marker(end, "swallow", late))
-            if special and not state.inside and not state.wrecked:
+            if special and not state.inside and not state.malformed_call:
                 taken = {marker.text for marker in markers}
-                stray_marks = (text for text in self.debris.whole if text not in taken)
+                stray_marks = (text for text in self.call_markup.complete if text not in taken)
                 markers += [Marker(text, "hide") for text in stray_marks if text.startswith("<")]
-            if state.wrecked and not state.inside:
+            if state.malformed_call and not state.inside:
                 taken = {marker.text for marker in markers}
-                whole = (text for text in self.debris.whole if text not in taken)
-                markers += [Marker(text, "debris") for text in whole]
-                markers += [Marker(text, "tag") for text in self.debris.tags if text not in taken]
+                whole = (text for text in self.call_markup.complete if text not in taken)
+                markers += [Marker(text, "call_markup") for text in whole]
+                markers += [
+                    Marker(text, "tag") for text in self.call_markup.tags if text not in taken
+                ]
         markers += [Marker(text, "hide") for text in self._spec.hidden]
         markers += [Marker(text, "hidden_tag") for text in self._spec.hidden_tags]
         if marks is not None or syntax is not None:
@@ -98,9 +102,9 @@ class LiveMarkers:
         return markers
 
 
-def _debris_of(syntax: CallSyntax | None) -> Debris:
+def _markup_of(syntax: CallSyntax | None) -> CallMarkup:
     if syntax is None:
-        return Debris((), "")
+        return CallMarkup((), "")
     written = syntax.write([CallPiece("f", "{}")])
     outer_end = max(syntax.ends, key=written.rfind, default="")
-    return Debris((*syntax.markup, *syntax.ends), outer_end)
+    return CallMarkup((*syntax.markup, *syntax.ends), outer_end)

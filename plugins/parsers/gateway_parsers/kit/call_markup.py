@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[\w.:/-]*")
 _OPENINGS: Final = re.compile(r"[{\[]")
 
 
-class Debris:
+class CallMarkup:
     """The markup of one call syntax. `outer_end`: the marker after which none of it is expected."""
 
     def __init__(self, markup: Iterable[str], outer_end: str) -> None:
@@ -24,7 +24,7 @@ class Debris:
         texts = sorted(set(markup), key=len, reverse=True)
         self.tag_end = _SEPARATOR if any(_SEPARATOR in text for text in texts) else ">"
         attributes = f"{_ATTRIBUTES}(?:{re.escape(self.tag_end)})?"
-        self.whole = tuple(text for text in texts if not is_open_tag(text))
+        self.complete = tuple(text for text in texts if not is_open_tag(text))
         self.tags = tuple(text for text in texts if is_open_tag(text))
         """Starts of tags with attributes."""
         patterns = [re.escape(text) + (attributes if is_open_tag(text) else "") for text in texts]
@@ -58,10 +58,10 @@ class Debris:
 
     def looks_like_call(self, text: str) -> bool:
         """Whether `text`, which follows a start marker, starts like a call rather than like prose."""
-        said = text.lstrip(WHITESPACE)
-        if _OPENINGS.match(said):
+        stripped = text.lstrip(WHITESPACE)
+        if _OPENINGS.match(stripped):
             return True
-        return self._pattern is not None and self._pattern.match(said) is not None
+        return self._pattern is not None and self._pattern.match(stripped) is not None
 
 
 def is_open_tag(text: str) -> bool:
@@ -101,13 +101,13 @@ class TitleReader(HiddenReader):
         return end
 
 
-class TagReader(HiddenReader):
+class HiddenTagReader(HiddenReader):
     """Reads the rest of a tag up to `end`, of characters that match `allowed`. Fails if it has no end."""
 
     __slots__ = ("_allowed", "_length", "_until")
 
     def __init__(self, marker: str, allowed: re.Pattern[str], end: str = ">") -> None:
-        super().__init__(marker, None, TagReader._rest)
+        super().__init__(marker, None, HiddenTagReader._rest)
         self._allowed = allowed
         self._until = end
         self._length = 0
