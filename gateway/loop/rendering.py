@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.errors import renamed_params
 from gateway.media.part_resolver import PartResolver
-from gateway.protocols import ApartRenderer, PromptRenderer, RenderedPrompt, Turn
+from gateway.protocols import IsolatingRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
 from gateway.wire.content import text_of
 
@@ -33,8 +33,8 @@ async def render_parts(
 
 async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> RenderedPrompt:
     """Render `turn`. `size` is the size of the request body in bytes, including its tools."""
-    if turn.chat_template is not None and isinstance(renderer, ApartRenderer):
-        return await renderer.render_apart(turn)
+    if turn.chat_template is not None and isinstance(renderer, IsolatingRenderer):
+        return await renderer.render_isolated(turn)
     if size + _size_of(turn) > IN_THREAD:
         return await asyncio.to_thread(renderer.render, turn)
     return renderer.render(turn)

@@ -168,10 +168,10 @@ class PromptRenderer(Protocol):
 
 
 @runtime_checkable
-class ApartRenderer(Protocol):
+class IsolatingRenderer(Protocol):
     """A `PromptRenderer` that accepts chat templates from requests."""
 
-    async def render_apart(self, turn: Turn) -> RenderedPrompt:
+    async def render_isolated(self, turn: Turn) -> RenderedPrompt:
         """Like `render`, for a turn with a `chat_template`. The template is evaluated in a separate process that can be
         killed."""
         ...

@@ -9,7 +9,7 @@ from gateway.sdk import InvalidRequest, ParamPath, Turn
 from gateway.sdk.tools import qualified_name
 from gateway.sdk.wire import InputText, ToolOutputContent
 from gateway.sdk.wire import items as wire
-from gateway_chat_template.conversation import Done, Result, conversation
+from gateway_chat_template.conversation import OutputEntry, ResultEntry, conversation
 
 
 class Output:
@@ -79,10 +79,10 @@ def _other(
         raise
     for entry in read:
         match entry:
-            case Done():
+            case OutputEntry():
                 for call in entry.calls:
                     yield HistoryCall(call.call_id, call.name, call.arguments)
-            case Result():
+            case ResultEntry():
                 record = turn.results.get(entry.call_id)
                 if record is None or not record.images:
                     yield Output(entry.call_id, entry.text)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gateway.sdk import MakeRenderer, Register, hookimpl
-from gateway_chat_template.renderer import ChatTemplateRenderer, Config
+from gateway_chat_template.renderer import ChatTemplateConfig, ChatTemplateRenderer
 
-__all__ = ["ChatTemplateRenderer", "Config"]
+__all__ = ["ChatTemplateConfig", "ChatTemplateRenderer"]
 
 
 @hookimpl
@@ -13,6 +13,6 @@ def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
     register(
         "chat_template",
         ChatTemplateRenderer,
-        config=Config,
+        config=ChatTemplateConfig,
         summary="the model's own Jinja chat template, in a sandbox",
     )

@@ -21,7 +21,7 @@ from gateway.sdk.wire import content as parts
 from gateway.sdk.wire import items as wire
 
 
-class Shown(Struct, frozen=True):
+class MessageMedia(Struct, frozen=True):
     """An image or sound in a message."""
 
     media: Media
@@ -32,11 +32,11 @@ class Shown(Struct, frozen=True):
         return PlacedMedia(media=self.media, at=at, param=self.param)
 
 
-class Said(Struct, frozen=True):
+class MessageEntry(Struct, frozen=True):
     """A message of a user, a developer or the system."""
 
     role: Literal["user", "system", "developer"]
-    content: list[str | Shown]
+    content: list[str | MessageMedia]
     """Text fragments to concatenate, and media. A line break separates text parts that the client sent separately."""
     param: ParamPath
     """Parameter path of the item, for error messages."""
@@ -49,7 +49,7 @@ class Call(Struct, frozen=True):
     """JSON as the model wrote it."""
 
 
-class Done(Struct):
+class OutputEntry(Struct):
     """One run of model output: reasoning, text and calls."""
 
     reasoning: list[str]
@@ -58,7 +58,7 @@ class Done(Struct):
     param: ParamPath
 
 
-class Result(Struct, frozen=True):
+class ResultEntry(Struct, frozen=True):
     """The result of a call."""
 
     call_id: str
@@ -67,7 +67,7 @@ class Result(Struct, frozen=True):
     param: ParamPath
 
 
-Entry: TypeAlias = Said | Done | Result
+Entry: TypeAlias = MessageEntry | OutputEntry | ResultEntry
 
 _SHOWN_BELOW = "(The image follows.)"
 _UNSEEN = "(An image, which this model cannot see.)"
@@ -103,7 +103,7 @@ class _Reader(CallHistory):
         super().__init__(tool_names, results)
         self.entries: list[Entry] = []
         self._media = media
-        self._images: list[Shown] = []
+        self._images: list[MessageMedia] = []
         """Images of the latest results, shown after all of them because results are text in templates."""
 
     def read(self, item: wire.Item, param: ParamPath) -> None:
@@ -111,12 +111,14 @@ class _Reader(CallHistory):
             self.show_images()
         match item:
             case wire.Message(role="assistant"):
-                self._done(param).text.append(_assistant_text(item))
+                self._open_output(param).text.append(_assistant_text(item))
             case wire.Message(role="user" | "system" | "developer" as role):
-                self.entries.append(Said(role, self._content(item.content, param), param))
+                self.entries.append(MessageEntry(role, self._content(item.content, param), param))
             case wire.Reasoning():
                 if item.content is not UNSET:
-                    self._done(param).reasoning += [part.text for part in item.content if part.text]
+                    self._open_output(param).reasoning += [
+                        part.text for part in item.content if part.text
+                    ]
             case wire.FunctionCallOutput() | wire.CustomToolCallOutput():
                 text, images = self._output(item.output, param)
                 if images and not text:
@@ -130,13 +132,13 @@ class _Reader(CallHistory):
         """Add the images of the latest results as a user message."""
         if self._images:
             param = self._images[0].param[:2]
-            self.entries.append(Said("user", [*self._images], param))
+            self.entries.append(MessageEntry("user", [*self._images], param))
             self._images = []
 
     def _content(
         self, content: Sequence[parts.MessageContent], param: ParamPath
-    ) -> list[str | Shown]:
-        found: list[str | Shown] = []
+    ) -> list[str | MessageMedia]:
+        found: list[str | MessageMedia] = []
         for index, part in enumerate(content):
             where = (*param, "content", index)
             match part:
@@ -150,17 +152,17 @@ class _Reader(CallHistory):
                     raise _not_taken("files", where)
         return found
 
-    def _shown(self, part: parts.InputImage | parts.InputAudio, param: ParamPath) -> Shown:
+    def _shown(self, part: parts.InputImage | parts.InputAudio, param: ParamPath) -> MessageMedia:
         media = self._media.get(media_source(part)) if self._media else None
         if media is not None:
-            return Shown(media, param)
+            return MessageMedia(media, param)
         if isinstance(part, parts.InputAudio):
             raise _not_taken("audio", param)
         raise InvalidRequest("This model takes no images. Send text.", param=(*param, "type"))
 
     def _output(
         self, output: str | list[parts.ToolOutputContent], param: ParamPath
-    ) -> tuple[str, list[Shown]]:
+    ) -> tuple[str, list[MessageMedia]]:
         """The text of a result and its images."""
         if isinstance(output, str):
             return output, []
@@ -175,7 +177,7 @@ class _Reader(CallHistory):
                 case parts.InputImage():
                     media = self._media.get(media_source(part)) if self._media else None
                     if media is not None:
-                        images.append(Shown(media, where))
+                        images.append(MessageMedia(media, where))
                     else:
                         unseen = True
                 case _:
@@ -187,23 +189,23 @@ class _Reader(CallHistory):
             texts = [*filter(None, texts), _UNSEEN]
         return "\n".join(texts), images
 
-    def _done(self, param: ParamPath) -> Done:
+    def _open_output(self, param: ParamPath) -> OutputEntry:
         last = self.entries[-1] if self.entries else None
-        if isinstance(last, Done):
+        if isinstance(last, OutputEntry):
             return last
-        done = Done([], [], [], param)
+        done = OutputEntry([], [], [], param)
         self.entries.append(done)
         return done
 
     def add_call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
-        self._done(param).calls.append(Call(call_id, name, arguments))
+        self._open_output(param).calls.append(Call(call_id, name, arguments))
 
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
-        self.entries.append(Result(call_id, self.names.get(call_id, ""), text, param))
+        self.entries.append(ResultEntry(call_id, self.names.get(call_id, ""), text, param))
 
     def add_images(self, images: Sequence[parts.InputImage], param: ParamPath) -> None:
         found = (self._media.get(media_source(image)) for image in images)
-        self._images += [Shown(media, param) for media in found if media is not None]
+        self._images += [MessageMedia(media, param) for media in found if media is not None]
 
 
 def _assistant_text(message: wire.Message) -> str:

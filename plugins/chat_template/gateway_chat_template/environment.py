@@ -21,9 +21,9 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway_chat_template.marked_text import (
+    AssistantText,
     Marked,
-    Outside,
-    Own,
+    OutsideText,
     concat,
     is_templates,
     joined,
@@ -89,9 +89,9 @@ class _Generator(CodeGenerator):
 
 def _checked(result: str, given: Iterable[Any]) -> str:
     """The result of a function that does not support marks, marked if any of `given` is from outside."""
-    if type(result) in (Outside, Own) or is_templates(given):
+    if type(result) in (OutsideText, AssistantText) or is_templates(given):
         return result
-    return Outside(result)
+    return OutsideText(result)
 
 
 def _shown(value: Any) -> str:
@@ -125,7 +125,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             return result
         if isinstance(owner, Marked):
             # Methods of `Marked` keep the marks; those inherited from `str` do not.
-            return result if isinstance(__obj, MethodType) else Outside(result)
+            return result if isinstance(__obj, MethodType) else OutsideText(result)
         # Jinja adds the variables of a loop or block.
         named = [kwargs[name] for name in kwargs.keys() - {"_loop_vars", "_block_vars"}]
         return _checked(result, [owner] if type(owner) is bytes else [*args, *named])
@@ -163,7 +163,7 @@ def _tojson(
 
 
 @pass_eval_context
-def _join(
+def _joined(
     eval_ctx: EvalContext,
     value: Iterable[Any],
     d: str = "",
@@ -193,7 +193,7 @@ def _lower(s: Any) -> str:
 _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "tojson": _tojson,
     "string": _shown,
-    "join": _join,
+    "join": _joined,
     "replace": _replace,
     "trim": _trim,
     "upper": _upper,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from gateway_chat_template.environment import Template
-from gateway_chat_template.marked_text import Outside, concat
+from gateway_chat_template.marked_text import OutsideText, concat
 from gateway_chat_template.media_marks import mark_of, without_marks
 
 _LIMIT = 200_000
@@ -77,7 +77,7 @@ class Features(Struct, frozen=True, kw_only=True):
     arguments: Literal["text", "object"] = "object"
     call_content: Literal["", None] = ""
     """Content of a message that has calls and no text."""
-    text_and_calls: Literal["together", "apart"] = "together"
+    text_and_calls: Literal["together", "separate"] = "together"
     """Whether text and calls are in one message or in two consecutive ones. A template that supports neither gets one
     message and shows the calls."""
     parallel_calls: bool = True
@@ -173,15 +173,15 @@ def _writes_no_json(trial: _Trial, call_id: str, content: str | None) -> bool:
     return re.search(r'\{\s*"qzkey"\s*:\s*"qzvalue"\s*\}', shown) is None
 
 
-def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together", "apart"]:
+def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together", "separate"]:
     user, call, *results = loop
     words = (_THIRD, "qztool", "qzvalue", _FOURTH)
     answer = {"role": "assistant", "content": _FOURTH}
     if trial.shows([user, {**call, "content": _THIRD}, *results, answer], *words):
         return "together"
-    said = {"role": "assistant", "content": _THIRD}
-    if trial.shows([user, said, call, *results, answer], *words):
-        return "apart"
+    assistant_text = {"role": "assistant", "content": _THIRD}
+    if trial.shows([user, assistant_text, call, *results, answer], *words):
+        return "separate"
     return "together"
 
 
@@ -250,7 +250,7 @@ class _Trial:
         return None, ""
 
     def keeps_marks(self) -> bool:
-        text = concat([Outside(_FIRST), mark_of(0), Outside(_SECOND)])
+        text = concat([OutsideText(_FIRST), mark_of(0), OutsideText(_SECOND)])
         content: Any = [{"type": "text", "text": text}] if self.as_parts else text
         shown = self.render([{"role": "user", "content": content}])
         if shown is None:

@@ -33,7 +33,7 @@ class Marked(str):
         """`self[start:end]`, where `0 <= start <= end <= len(self)`."""
         raise NotImplementedError
 
-    def _spread(self, change: Callable[[str], str]) -> str:
+    def _map_characters(self, change: Callable[[str], str]) -> str:
         """`change(self)` for a `change` that maps each character independently."""
         raise NotImplementedError
 
@@ -84,10 +84,10 @@ class Marked(str):
         return self._cut(0, len(str.removesuffix(self, suffix)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._located(str.split(self, sep, maxsplit), sep)
+        return self._cut_pieces(str.split(self, sep, maxsplit), sep)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
-        return self._located(str.rsplit(self, sep, maxsplit), sep)
+        return self._cut_pieces(str.rsplit(self, sep, maxsplit), sep)
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         lines: list[str] = []
@@ -100,11 +100,11 @@ class Marked(str):
 
     def partition(self, sep: str, /) -> tuple[str, str, str]:
         before, found, _ = str.partition(self, sep)
-        return self._three(len(before), len(found))
+        return self._cut_three(len(before), len(found))
 
     def rpartition(self, sep: str, /) -> tuple[str, str, str]:
         before, found, _ = str.rpartition(self, sep)
-        return self._three(len(before), len(found))
+        return self._cut_three(len(before), len(found))
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         return replaced(self, old, new, count)
@@ -113,12 +113,12 @@ class Marked(str):
         return joined(self, iterable)
 
     def upper(self) -> str:
-        return self._spread(str.upper)
+        return self._map_characters(str.upper)
 
     def lower(self) -> str:
-        return self._spread(str.lower)
+        return self._map_characters(str.lower)
 
-    def _located(self, pieces: Sequence[str], sep: str | None) -> list[str]:
+    def _cut_pieces(self, pieces: Sequence[str], sep: str | None) -> list[str]:
         made: list[str] = []
         at = 0
         for piece in pieces:
@@ -128,12 +128,12 @@ class Marked(str):
             at += len(piece) + (0 if sep is None else len(sep))
         return made
 
-    def _three(self, start: int, length: int) -> tuple[str, str, str]:
+    def _cut_three(self, start: int, length: int) -> tuple[str, str, str]:
         end = start + length
         return self._cut(0, start), self._cut(start, end), self._cut(end, len(self))
 
 
-class _Whole(Marked):
+class _SingleOrigin(Marked):
     """A string with a single origin."""
 
     __slots__ = ()
@@ -147,7 +147,7 @@ class _Whole(Marked):
     def _cut(self, start: int, end: int) -> str:
         return type(self)(str.__getitem__(self, slice(start, end)))
 
-    def _spread(self, change: Callable[[str], str]) -> str:
+    def _map_characters(self, change: Callable[[str], str]) -> str:
         return type(self)(change(self))
 
     def __iter__(self) -> Iterator[str]:
@@ -157,7 +157,7 @@ class _Whole(Marked):
         return type(self)(str.strip(self, chars))
 
 
-class Outside(_Whole):
+class OutsideText(_SingleOrigin):
     """Text from outside."""
 
     __slots__ = ()
@@ -165,7 +165,7 @@ class Outside(_Whole):
     origin = Origin.OUTSIDE
 
 
-class Own(_Whole):
+class AssistantText(_SingleOrigin):
     """Text of earlier assistant messages."""
 
     __slots__ = ()
@@ -173,7 +173,7 @@ class Own(_Whole):
     origin = Origin.ASSISTANT
 
 
-class Mixed(Marked):
+class MixedOriginText(Marked):
     """A string of several origins."""
 
     __slots__ = ("_ends", "_runs")
@@ -195,33 +195,33 @@ class Mixed(Marked):
             runs.append((min(at + length, end) - max(at, start), origin))
             at += length
             index += 1
-        return _made(str.__getitem__(self, slice(start, end)), runs)
+        return _from_runs(str.__getitem__(self, slice(start, end)), runs)
 
-    def _spread(self, change: Callable[[str], str]) -> str:
+    def _map_characters(self, change: Callable[[str], str]) -> str:
         changed = change(self)
         if len(changed) == len(self):
-            return _made(changed, self._runs)
-        return concat(_made(change(text), [(1, origin)]) for text, origin in parts_of(self))
+            return _from_runs(changed, self._runs)
+        return concat(_from_runs(change(text), [(1, origin)]) for text, origin in parts_of(self))
 
     def __iter__(self) -> Iterator[str]:
         for text, origin in parts_of(self):
             for character in text:
-                yield _made(character, [(1, origin)])
+                yield _from_runs(character, [(1, origin)])
 
 
-def _made(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
+def _from_runs(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
     """`text` with these origins. For a single run its length is ignored."""
     if not text:
         return ""
     if len(runs) == 1:
         match runs[0][1]:
             case Origin.OUTSIDE:
-                return Outside(text)
+                return OutsideText(text)
             case Origin.ASSISTANT:
-                return Own(text)
+                return AssistantText(text)
             case Origin.TEMPLATE:
                 return str.__str__(text)
-    mixed = Mixed(text)
+    mixed = MixedOriginText(text)
     mixed._runs = tuple(runs)
     mixed._ends = tuple(accumulate(length for length, _ in runs))
     return mixed
@@ -261,7 +261,7 @@ def concat(strings: Iterable[str]) -> str:
             else:
                 last = Origin.TEMPLATE
                 runs.append((len(string), last))
-    return _made(text, runs) if marked else text
+    return _from_runs(text, runs) if marked else text
 
 
 def joined(separator: str, strings: Iterable[str]) -> str:
@@ -280,7 +280,7 @@ def replaced(text: str, old: str, new: str, count: SupportsIndex = -1) -> str:
     if not isinstance(text, Marked) and not isinstance(new, Marked):
         return result
     if not old:
-        return Outside(result)
+        return OutsideText(result)
     pieces = text.split(old, count) if isinstance(text, Marked) else str.split(text, old, count)
     return joined(new, pieces)
 
@@ -290,11 +290,11 @@ def repeated(text: str, result: str) -> str:
     return concat([text] * (len(result) // len(text))) if text else result
 
 
-def outside(value: Any) -> Any:
+def mark_outside(value: Any) -> Any:
     """A copy of a JSON value with all strings marked as from outside. Not recursive, so depth is not limited by the
     stack."""
     if isinstance(value, str):
-        return Outside(value)
+        return OutsideText(value)
     if not isinstance(value, dict | list | tuple):
         return value
     holder: list[Any] = [None]
@@ -305,12 +305,12 @@ def outside(value: Any) -> Any:
         if isinstance(node, dict):
             copy = {}
             for name, each in node.items():
-                name = Outside(name) if isinstance(name, str) else name
-                copy[name] = Outside(each) if isinstance(each, str) else each
+                name = OutsideText(name) if isinstance(name, str) else name
+                copy[name] = OutsideText(each) if isinstance(each, str) else each
                 if isinstance(each, dict | list | tuple):
                     todo.append((copy, name, each))
         else:
-            copy = [Outside(each) if isinstance(each, str) else each for each in node]
+            copy = [OutsideText(each) if isinstance(each, str) else each for each in node]
             todo += [
                 (copy, index, each)
                 for index, each in enumerate(node)

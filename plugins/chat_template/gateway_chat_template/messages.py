@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath
-from gateway_chat_template.conversation import Call, Done, Entry, Result, Said, Shown
+from gateway_chat_template.conversation import (
+    Call,
+    Entry,
+    MessageEntry,
+    MessageMedia,
+    OutputEntry,
+    ResultEntry,
+)
 from gateway_chat_template.features import Features
 
 Message: TypeAlias = dict[str, Any]
@@ -20,7 +27,7 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 def messages_of(
     entries: Sequence[Entry], instructions: str | None, features: Features
-) -> tuple[list[Message], list[Shown]]:
+) -> tuple[list[Message], list[MessageMedia]]:
     """The messages, and their images and sounds in order.
 
     An image is a content part with the key `MEDIA`, whose value is its index, in a list of parts.
@@ -28,36 +35,36 @@ def messages_of(
     Raises `InvalidRequest`, naming the item, for what the template does not support.
     """
     if instructions:
-        entries = [Said("system", [instructions], ("instructions",)), *entries]
+        entries = [MessageEntry("system", [instructions], ("instructions",)), *entries]
     entries = _arranged(entries, features)
-    media: list[Shown] = []
+    media: list[MessageMedia] = []
     messages: list[Message] = []
     for index, entry in enumerate(entries):
         match entry:
-            case Said():
+            case MessageEntry():
                 content = _content(entry, features, media)
                 messages.append({"role": entry.role, "content": content})
-            case Done():
+            case OutputEntry():
                 results = [*_results_after(entries, index)]
-                messages += _done(entry, results, features)
-            case Result():
+                messages += _output_messages(entry, results, features)
+            case ResultEntry():
                 if not features.calls:
                     raise _no_calls(entry.param)
-                if features.parallel_calls or not _told_already(entries, index):
+                if features.parallel_calls or not _is_already_placed(entries, index):
                     messages.append(_result(entry, features))
     return messages if features.repeats else _alternating(messages), media
 
 
 def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
     """The entries with system and developer messages moved, and their roles renamed, as the template requires."""
-    head: list[Said] = []
+    head: list[MessageEntry] = []
     rest: list[Entry] = []
     for entry in entries:
-        if not isinstance(entry, Said) or entry.role == "user":
+        if not isinstance(entry, MessageEntry) or entry.role == "user":
             rest.append(entry)
             continue
         if entry.role == "developer" and not features.developer:
-            entry = Said("system", entry.content, entry.param)
+            entry = MessageEntry("system", entry.content, entry.param)
         late = features.late_system if entry.role == "system" else features.late_developer
         if rest and late:
             rest.append(entry)
@@ -66,30 +73,32 @@ def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
     if not head:
         return rest
     # Merge the leading messages, because many templates read only the first.
-    joined = _join(head)
+    joined = _joined(head)
     if features.system or (joined.role == "developer" and features.developer):
         return [joined, *rest]
     for index, entry in enumerate(rest):
-        if isinstance(entry, Said):
-            rest[index] = Said("user", [*joined.content, "\n\n", *entry.content], entry.param)
+        if isinstance(entry, MessageEntry):
+            rest[index] = MessageEntry(
+                "user", [*joined.content, "\n\n", *entry.content], entry.param
+            )
             return rest
-    return [Said("user", joined.content, joined.param), *rest]
+    return [MessageEntry("user", joined.content, joined.param), *rest]
 
 
-def _join(said: Sequence[Said]) -> Said:
-    content = list(said[0].content)
-    for entry in said[1:]:
+def _joined(entries: Sequence[MessageEntry]) -> MessageEntry:
+    content = list(entries[0].content)
+    for entry in entries[1:]:
         content += ["\n\n", *entry.content]
-    return Said(said[0].role, content, said[0].param)
+    return MessageEntry(entries[0].role, content, entries[0].param)
 
 
-def _content(said: Said, features: Features, media: list[Shown]) -> Any:
+def _content(entry: MessageEntry, features: Features, media: list[MessageMedia]) -> Any:
     """Content in the template's form: one string if there are no media and the template takes one."""
-    texts = [part for part in said.content if isinstance(part, str)]
-    if len(texts) == len(said.content):
+    texts = [part for part in entry.content if isinstance(part, str)]
+    if len(texts) == len(entry.content):
         return _text("".join(texts), features)
     parts: list[dict[str, Any]] = []
-    for part in said.content:
+    for part in entry.content:
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
         else:
@@ -102,30 +111,32 @@ def _text(text: str, features: Features) -> Any:
     return text if features.text else [{"type": "text", "text": text}]
 
 
-def _results_after(entries: Sequence[Entry], index: int) -> list[Result]:
+def _results_after(entries: Sequence[Entry], index: int) -> list[ResultEntry]:
     results = []
     for entry in entries[index + 1 :]:
-        if not isinstance(entry, Result):
+        if not isinstance(entry, ResultEntry):
             break
         results.append(entry)
     return results
 
 
-def _told_already(entries: Sequence[Entry], index: int) -> bool:
-    """Whether `_done` has already placed the result at `index` next to its call."""
+def _is_already_placed(entries: Sequence[Entry], index: int) -> bool:
+    """Whether `_output_messages` has already placed the result at `index` next to its call."""
     result = entries[index]
-    while index and isinstance(entries[index], Result):
+    while index and isinstance(entries[index], ResultEntry):
         index -= 1
     before = entries[index]
     return (
-        isinstance(before, Done)
-        and isinstance(result, Result)
+        isinstance(before, OutputEntry)
+        and isinstance(result, ResultEntry)
         and len(before.calls) > 1
         and any(call.call_id == result.call_id for call in before.calls)
     )
 
 
-def _done(done: Done, results: Sequence[Result], features: Features) -> list[Message]:
+def _output_messages(
+    done: OutputEntry, results: Sequence[ResultEntry], features: Features
+) -> list[Message]:
     """Model output as one message, or as several if the template requires it."""
     text = "\n\n".join(filter(None, done.text))
     first: Message = {"role": "assistant", "content": _text(text, features)}
@@ -139,7 +150,7 @@ def _done(done: Done, results: Sequence[Result], features: Features) -> list[Mes
     messages = [first]
     if not text:
         first["content"] = features.call_content
-    elif features.text_and_calls == "apart":
+    elif features.text_and_calls == "separate":
         messages.append({"role": "assistant", "content": features.call_content})
     calls = [_call(call, features) for call in done.calls]
     if features.parallel_calls or len(calls) == 1:
@@ -171,7 +182,7 @@ def _call(call: Call, features: Features) -> dict[str, Any]:
     }
 
 
-def _result(result: Result, features: Features) -> Message:
+def _result(result: ResultEntry, features: Features) -> Message:
     return {
         "role": "tool",
         "content": _text(result.text, features),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, KnowsAddedTokens, MediaKind, PlacedMedia, Tokenizer
-from gateway_chat_template.conversation import Shown
+from gateway_chat_template.conversation import MessageMedia
 from gateway_chat_template.features import Features
 
 _SHAPED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
@@ -56,7 +56,7 @@ def _placeholder(written: str, tokenizer: Tokenizer) -> Placeholder | None:
 
 def placed_at_placeholders(
     token_ids: Sequence[int],
-    media: Sequence[Shown],
+    media: Sequence[MessageMedia],
     placeholders: Mapping[MediaKind, Placeholder],
 ) -> list[PlacedMedia]:
     """The media at their placeholders. Raises `InvalidRequest` if there are fewer or more placeholders than media."""

@@ -25,8 +25,7 @@ from gateway.sdk import (
     Turn,
 )
 from gateway.sdk.engines import Origin, OriginEncoder
-from gateway_chat_template.apart import ApartTemplates
-from gateway_chat_template.conversation import Shown, conversation
+from gateway_chat_template.conversation import MessageMedia, conversation
 from gateway_chat_template.environment import (
     RESERVED,
     SYNTAX_ERRORS,
@@ -35,7 +34,14 @@ from gateway_chat_template.environment import (
     TemplateTooLong,
 )
 from gateway_chat_template.features import PARTS, Features, find_features
-from gateway_chat_template.marked_text import Outside, Own, concat, outside, parts_of
+from gateway_chat_template.isolated import IsolatedTemplates
+from gateway_chat_template.marked_text import (
+    AssistantText,
+    OutsideText,
+    concat,
+    mark_outside,
+    parts_of,
+)
 from gateway_chat_template.media_marks import mark_of, without_marks
 from gateway_chat_template.messages import MEDIA, Message, messages_of
 from gateway_chat_template.placeholders import find_placeholders, placed_at_placeholders
@@ -48,7 +54,7 @@ _IN_THREAD = 200_000
 """Length in characters above which a prompt is tokenized in a thread, not on the event loop."""
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatTemplateConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[models.<model>.chat_template]`."""
 
     tools_without_choice: bool = False
@@ -60,7 +66,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Additional pairs of reasoning markers, for models whose own are not built in."""
 
 
-class Prepared(Struct, frozen=True):
+class PreparedTemplate(Struct, frozen=True):
     """A template and its features."""
 
     template: Template
@@ -73,7 +79,7 @@ class ChatTemplateRenderer:
     Raises `ConfigurationError` for a model without a chat template or tokenizer, or whose template is malformed.
     """
 
-    def __init__(self, config: Config, context: ModelContext) -> None:
+    def __init__(self, config: ChatTemplateConfig, context: ModelContext) -> None:
         info = context.info
         if context.tokenizer is None:
             raise ConfigurationError(
@@ -89,14 +95,16 @@ class ChatTemplateRenderer:
         self._tokens = _special_tokens(info)
         self._markers = (*map(tuple, config.thinking_markers), *THINKING_MARKERS)
         try:
-            self._own = _prepare(info.chat_template, self._tokens)
+            self._model_template = _prepare(info.chat_template, self._tokens)
         except SYNTAX_ERRORS as error:
             raise ConfigurationError(
                 f"The chat template of model {info.name!r} is malformed: {error.message} (line {error.lineno})."
             ) from error
-        self._by_marks = info.placeholders == "none"
+        self._uses_marks = info.placeholders == "none"
         self._placeholders = (
-            {} if self._by_marks else find_placeholders(self._own.features, context.tokenizer)
+            {}
+            if self._uses_marks
+            else find_placeholders(self._model_template.features, context.tokenizer)
         )
         self._encoder = OriginEncoder(
             context.tokenizer,
@@ -105,20 +113,20 @@ class ChatTemplateRenderer:
             placeholders=[each.text for each in self._placeholders.values()],
         )
         self._prepare_request = lru_cache(maxsize=16)(self._prepare)
-        self._apart = ApartTemplates(self._tokens, config.max_characters)
+        self._isolated = IsolatedTemplates(self._tokens, config.max_characters)
 
     @property
     def features(self) -> Features:
         """Features of the model's own template."""
-        return self._own.features
+        return self._model_template.features
 
     @property
     def media_kinds(self) -> frozenset[MediaKind]:
         """The kinds of media that it places in prompts made with the model's own template."""
-        return self._kinds(self._own.features)
+        return self._kinds(self._model_template.features)
 
     def _kinds(self, features: Features) -> frozenset[MediaKind]:
-        if self._by_marks:
+        if self._uses_marks:
             return frozenset[MediaKind](("image", "audio") if features.marks else ())
         shown: dict[MediaKind, str | None] = {"image": features.image, "audio": features.audio}
         return frozenset(kind for kind in self._placeholders if shown[kind] is not None)
@@ -127,25 +135,25 @@ class ChatTemplateRenderer:
         text, media = self._render(turn)
         return self._prompt(text, media, turn)
 
-    async def render_apart(self, turn: Turn) -> RenderedPrompt:
+    async def render_isolated(self, turn: Turn) -> RenderedPrompt:
         """Like `render`, with the request's template evaluated in a process that can be killed."""
         source = self._checked_source(turn)
-        template = await self._apart.inspect(source)
+        template = await self._isolated.inspect(source)
         variables, media = self._variables(turn, template.features, template.variables)
-        text = await self._apart.render(source, variables, turn.today)
+        text = await self._isolated.render(source, variables, turn.today)
         if turn.continue_final_message:
             text = _cut_at_end(text)
         if len(text) > _IN_THREAD:
             return await asyncio.to_thread(self._prompt, text, media, turn)
         return self._prompt(text, media, turn)
 
-    def _prompt(self, text: str, media: Sequence[Shown], turn: Turn) -> RenderedPrompt:
+    def _prompt(self, text: str, media: Sequence[MessageMedia], turn: Turn) -> RenderedPrompt:
         return RenderedPrompt(prompt=self._tokens_of(text, media), tail=self._tail(text, turn))
 
-    def _tokens_of(self, text: str, media: Sequence[Shown]) -> TokensPrompt:
+    def _tokens_of(self, text: str, media: Sequence[MessageMedia]) -> TokensPrompt:
         if not media:
             return TokensPrompt(token_ids=self._encoder.encode(parts_of(text)))
-        if not self._by_marks:
+        if not self._uses_marks:
             token_ids = self._encoder.encode(parts_of(text))
             return TokensPrompt(
                 token_ids=token_ids,
@@ -171,10 +179,10 @@ class ChatTemplateRenderer:
         return "".join(stretch.text for stretch in without_marks(self._render(turn)[0]))
 
     def _tail(self, text: str, turn: Turn) -> Tail:
-        tail = tail_of(_without_last_words(text), self._markers)
+        tail = tail_of(_without_trailing_user_text(text), self._markers)
         return "text" if turn.continue_final_message and tail == "unknown" else tail
 
-    def _render(self, turn: Turn) -> tuple[str, list[Shown]]:
+    def _render(self, turn: Turn) -> tuple[str, list[MessageMedia]]:
         prepared = self._prepared(turn)
         variables, media = self._variables(turn, prepared.features, prepared.template.variables)
         text = self._run(prepared.template, variables, turn.today)
@@ -184,10 +192,12 @@ class ChatTemplateRenderer:
 
     def _variables(
         self, turn: Turn, features: Features, names: Collection[str]
-    ) -> tuple[dict[str, Any], list[Shown]]:
+    ) -> tuple[dict[str, Any], list[MessageMedia]]:
         """The template's input, limited to the variables `names`, and the images and sounds."""
-        told = turn.tools if turn.tool_choice != "none" or self._config.tools_without_choice else ()
-        if told and not features.tools:
+        tools = (
+            turn.tools if turn.tool_choice != "none" or self._config.tools_without_choice else ()
+        )
+        if tools and not features.tools:
             raise InvalidRequest(
                 "This model's chat template has no place for tools. Leave them out, or use another model.",
                 param="tools",
@@ -207,10 +217,10 @@ class ChatTemplateRenderer:
         variables = {
             **self._tokens,
             **_effort(turn.reasoning_effort, names),
-            **outside(dict(_checked(turn.chat_template_kwargs))),
+            **mark_outside(dict(_checked(turn.chat_template_kwargs))),
             "messages": messages,
-            "tools": [_tool(tool) for tool in told] or None,
-            "documents": outside(list(turn.documents)) or None,
+            "tools": [_tool(tool) for tool in tools] or None,
+            "documents": mark_outside(list(turn.documents)) or None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
         return variables, media
@@ -222,7 +232,7 @@ class ChatTemplateRenderer:
         return {source: each for source, each in media.items() if each.kind in kinds}
 
     def _show(
-        self, media: Sequence[Shown], messages: Sequence[Message], features: Features
+        self, media: Sequence[MessageMedia], messages: Sequence[Message], features: Features
     ) -> None:
         """Replace the parts that stand for media by the template's own, or by marks."""
         for message in messages:
@@ -233,11 +243,13 @@ class ChatTemplateRenderer:
                 part if MEDIA not in part else self._part(part[MEDIA], media, features)
                 for part in content
             ]
-            as_text = self._by_marks and features.text
+            as_text = self._uses_marks and features.text
             message["content"] = concat(part["text"] for part in parts) if as_text else parts
 
-    def _part(self, index: int, media: Sequence[Shown], features: Features) -> dict[str, Any]:
-        if self._by_marks:
+    def _part(
+        self, index: int, media: Sequence[MessageMedia], features: Features
+    ) -> dict[str, Any]:
+        if self._uses_marks:
             return {"type": "text", "text": mark_of(index)}
         kind = features.image if media[index].media.kind == "image" else features.audio
         assert kind is not None, "only media that the template can show are in messages"
@@ -262,9 +274,9 @@ class ChatTemplateRenderer:
                 param="input",
             ) from error
 
-    def _prepared(self, turn: Turn) -> Prepared:
+    def _prepared(self, turn: Turn) -> PreparedTemplate:
         if turn.chat_template is None:
-            return self._own
+            return self._model_template
         try:
             return self._prepare_request(self._checked_source(turn))
         except SYNTAX_ERRORS as error:
@@ -289,13 +301,13 @@ class ChatTemplateRenderer:
             )
         return turn.chat_template
 
-    def _prepare(self, source: str) -> Prepared:
+    def _prepare(self, source: str) -> PreparedTemplate:
         return _prepare(source, self._tokens)
 
 
-def _prepare(source: str, tokens: Mapping[str, str]) -> Prepared:
+def _prepare(source: str, tokens: Mapping[str, str]) -> PreparedTemplate:
     template = Template(source)
-    return Prepared(template, find_features(template, tokens))
+    return PreparedTemplate(template, find_features(template, tokens))
 
 
 def _special_tokens(info: ModelInfo) -> dict[str, str]:
@@ -304,11 +316,11 @@ def _special_tokens(info: ModelInfo) -> dict[str, str]:
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
     """A tool in the Chat Completions shape, which templates expect."""
-    function: dict[str, Any] = {"name": Outside(tool.name)}
+    function: dict[str, Any] = {"name": OutsideText(tool.name)}
     if tool.description is not None:
-        function["description"] = Outside(tool.description)
+        function["description"] = OutsideText(tool.description)
     if tool.parameters is not None:
-        function["parameters"] = outside(tool.parameters)
+        function["parameters"] = mark_outside(tool.parameters)
     elif tool.kind == "custom":
         function["parameters"] = {
             "type": "object",
@@ -333,25 +345,29 @@ def _marked(message: Message) -> Message:
             marked[key] = [_marked_part(part, own=own) for part in value]
         elif key == "tool_calls":
             marked[key] = [
-                {**call, "id": Outside(call["id"]), "function": outside(call["function"])}
+                {**call, "id": OutsideText(call["id"]), "function": mark_outside(call["function"])}
                 for call in value
             ]
         elif own and isinstance(value, str):
-            marked[key] = Own(value)
+            marked[key] = AssistantText(value)
         else:
-            marked[key] = outside(value)
+            marked[key] = mark_outside(value)
     return marked
 
 
 def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
-    kind = Own if own else Outside
+    kind = AssistantText if own else OutsideText
     return {
-        key: value if key == "type" else kind(value) if isinstance(value, str) else outside(value)
+        key: value
+        if key == "type"
+        else kind(value)
+        if isinstance(value, str)
+        else mark_outside(value)
         for key, value in part.items()
     }
 
 
-def _without_last_words(text: str) -> str:
+def _without_trailing_user_text(text: str) -> str:
     """Empty if the prompt ends with text from outside, whose trailing markers are not the template's."""
     parts = parts_of(text)
     while parts and not parts[-1][0].strip():
@@ -364,7 +380,11 @@ def _effort(effort: str | None, names: Collection[str]) -> dict[str, Any]:
     if effort is None:
         return {}
     thinks = effort not in ("none", "minimal")
-    values = {"reasoning_effort": Outside(effort), "enable_thinking": thinks, "thinking": thinks}
+    values = {
+        "reasoning_effort": OutsideText(effort),
+        "enable_thinking": thinks,
+        "thinking": thinks,
+    }
     return {name: value for name, value in values.items() if name in names}
 
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.hookspecs import ModelContext
 from gateway.protocols import AddedToken, ModelInfo, Tokenizer, ToolDefinition, Turn
 from gateway.wire.items import decode_items
-from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_scripted.chatml import CHAT_TEMPLATE
 
 ROLES_ALTERNATE = """
@@ -173,7 +173,7 @@ class Render:
     def with_template(
         template: str,
         *,
-        config: Config | None = None,
+        config: ChatTemplateConfig | None = None,
         trusted: bool = False,
         placeholders: Literal["template", "none"] = "template",
         tokenizer: Tokenizer | None = None,
@@ -189,7 +189,7 @@ class Render:
         context = ModelContext(
             info=info, tokenizer=tokenizer or Characters(), trust_request_chat_template=trusted
         )
-        return ChatTemplateRenderer(config or Config(), context)
+        return ChatTemplateRenderer(config or ChatTemplateConfig(), context)
 
     @classmethod
     @cache

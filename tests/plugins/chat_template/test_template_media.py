@@ -298,7 +298,7 @@ async def test_a_template_of_the_request_places_images_too(
     )
     own = "<|im_start|>" + SEEING_TEMPLATES[0]
     turn = render.turn([USER, IMAGE], media=media_of([IMAGE]), chat_template=own)
-    for rendered in (renderer.render(turn), await renderer.render_apart(turn)):
+    for rendered in (renderer.render(turn), await renderer.render_isolated(turn)):
         (placed,) = rendered.prompt.media
         assert with_placeholders.decode(rendered.prompt.token_ids[: placed.at]) == (
             "<|im_start|><|im_start|>user\nhi<|im_end|><|im_start|>user\n"

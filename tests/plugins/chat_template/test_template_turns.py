@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo
-from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_chat_template.tail import tail_of
 
 USER = {"role": "user", "content": "hi"}
@@ -87,7 +87,7 @@ def test_variables_of_the_request_cannot_replace_the_conversation(render: Any, n
 def test_tools_are_not_told_where_none_may_be_called(render: Any) -> None:
     turn = render.turn([USER], tools=[render.F], tool_choice="none")
     assert '"f"' not in render.with_template("chatml").render_text(turn)
-    config = Config(tools_without_choice=True)
+    config = ChatTemplateConfig(tools_without_choice=True)
     assert '"f"' in render.with_template("chatml", config=config).render_text(turn)
 
 
@@ -141,7 +141,9 @@ def test_a_template_of_the_request_needs_trust(render: Any) -> None:
     ],
 )
 def test_a_hostile_template_is_a_bad_request(render: Any, template: str) -> None:
-    renderer = render.with_template("chatml", trusted=True, config=Config(max_characters=100_000))
+    renderer = render.with_template(
+        "chatml", trusted=True, config=ChatTemplateConfig(max_characters=100_000)
+    )
     with pytest.raises(InvalidRequest):
         renderer.render(render.turn([USER], chat_template=template))
 
@@ -151,7 +153,7 @@ def test_a_model_that_cannot_be_rendered_stops_the_start(render: Any) -> None:
         render.with_template("{% if %}")
     info = ModelInfo(name="m", engine="e", chat_template="x")
     with pytest.raises(ConfigurationError, match="tokenizer"):
-        ChatTemplateRenderer(Config(), ModelContext(info=info, tokenizer=None))
+        ChatTemplateRenderer(ChatTemplateConfig(), ModelContext(info=info, tokenizer=None))
 
 
 def test_the_generation_tag_and_loop_controls_of_hugging_face_are_understood(render: Any) -> None:

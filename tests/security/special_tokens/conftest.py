@@ -16,7 +16,7 @@ from gateway.engines.tokenizer import HfTokenizer
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo, Turn
 from gateway.wire.items import decode_items
-from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_remote.tokenizer import JsonTokenizer
 
 _WORDS = [
@@ -475,7 +475,7 @@ def renderer_with(
         eos_token=eos or None,
     )
     context = ModelContext(info=info, tokenizer=tokenizer, trust_request_chat_template=trusted)
-    return ChatTemplateRenderer(Config(), context)
+    return ChatTemplateRenderer(ChatTemplateConfig(), context)
 
 
 def renderer_of(family: str, tokenizer: Any) -> ChatTemplateRenderer:

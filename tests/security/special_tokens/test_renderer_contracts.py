@@ -21,7 +21,7 @@ from gateway.protocols import (
 )
 from gateway.testing import RendererContract, ScriptedTokenizer
 from gateway.wire.items import decode_items
-from gateway_chat_template import ChatTemplateRenderer, Config
+from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_harmony import HarmonyRenderer, RendererConfig
 from gateway_harmony.encoding import harmony
 from gateway_harmony.markers import MARKERS
@@ -33,7 +33,7 @@ class TestChatTemplate(RendererContract):
 
     @pytest.fixture
     def make_renderer(self) -> Callable[[ModelContext], PromptRenderer]:
-        return lambda context: ChatTemplateRenderer(Config(), context)
+        return lambda context: ChatTemplateRenderer(ChatTemplateConfig(), context)
 
 
 class TestHarmony(RendererContract):

@@ -1,4 +1,4 @@
-"""No text from outside becomes a control token: in no field, family and tokenizer."""
+"""No text from mark_outside becomes a control token: in no field, family and tokenizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from gateway.engines.origins import Origin, OriginEncoder
 from gateway.errors import InvalidRequest
 from gateway.protocols import ToolDefinition, Turn
 from gateway_chat_template.environment import Template
-from gateway_chat_template.marked_text import Marked, Outside, Own, outside, parts_of
+from gateway_chat_template.marked_text import (
+    AssistantText,
+    Marked,
+    OutsideText,
+    mark_outside,
+    parts_of,
+)
 from gateway_scripted.tokenizer import ScriptedTokenizer
 
 FAMILY_NAMES = (
@@ -37,7 +43,7 @@ def tokenizer_of(kit: Any, family: str, kind: str) -> Any:
 
 
 def control_tokens(kit: Any, family: str, tokenizer: Any, ids: Any) -> list[str]:
-    """The control tokens among `ids`, by their text; not those for characters outside the vocabulary."""
+    """The control tokens among `ids`, by their text; not those for characters mark_outside the vocabulary."""
     known = kit.families[family]
     names = {tokenizer.added_tokens[text].id: text for text in (*known.special, *known.markers)}
     if family == "t5":
@@ -216,8 +222,8 @@ def test_the_assistants_own_messages_hold_no_turn_of_anybody(kit: Any, family: s
 
 
 def test_marked_texts_survive_being_sent_to_another_process() -> None:
-    mixed = "a" + Outside("b") + Own("c")
-    again = pickle.loads(pickle.dumps([mixed, Outside("x"), Own("y")]))
+    mixed = "a" + OutsideText("b") + AssistantText("c")
+    again = pickle.loads(pickle.dumps([mixed, OutsideText("x"), AssistantText("y")]))
     assert [parts_of(text) for text in again] == [
         [("a", Origin.TEMPLATE), ("b", Origin.OUTSIDE), ("c", Origin.ASSISTANT)],
         [("x", Origin.OUTSIDE)],
@@ -285,7 +291,7 @@ def test_a_marker_at_the_end_of_somebodys_text_does_not_say_where_the_output_sta
 
 
 GREEK = "αβγδ εζ\nηθ <ικ> λμ|νξ 'οπ' \"ρσ\" {τ} %υ & φχ/ψω~~ΑΒΓ Δ"
-"""Text from outside in what follows: what is made of it is told by its letters."""
+"""Text from mark_outside in what follows: what is made of it is told by its letters."""
 EXPRESSIONS = (
     *("x", "x ~ 'a'", "'a' ~ x ~ 1", "x + 'a'", "'a' + x", "x * 2", "2 * x", "'%s' % x", "x % ()"),
     *("'%s %s' % (x, 'a')", "'%(k)s' % {'k': x}", "'{}'.format(x)", "'{k}'.format(k=x)"),
@@ -429,7 +435,7 @@ BLOCKS = (
 )
 
 
-@pytest.mark.parametrize("mark", [Outside, Own])
+@pytest.mark.parametrize("mark", [OutsideText, AssistantText])
 @pytest.mark.parametrize("source", [*("{{ " + each + " }}" for each in EXPRESSIONS), *BLOCKS])
 def test_whatever_a_template_does_with_a_text_it_stays_marked_and_says_the_same(
     source: str, mark: Any
@@ -437,7 +443,7 @@ def test_whatever_a_template_does_with_a_text_it_stays_marked_and_says_the_same(
     macro = "{% macro m(v) %}<{{ v }}{% if caller %}{{ caller(v) }}{% endif %}>{% endmacro %}"
     template = Template(macro + source)
     plain = {"x": GREEK, "d": {"k": GREEK, "l": [GREEK]}}
-    marked = {"x": mark(GREEK), "d": outside(plain["d"])}
+    marked = {"x": mark(GREEK), "d": mark_outside(plain["d"])}
 
     def outcome(variables: dict[str, Any]) -> str:
         try:
@@ -452,7 +458,7 @@ def test_whatever_a_template_does_with_a_text_it_stays_marked_and_says_the_same(
     for part, origin in parts_of(said):
         if origin is Origin.TEMPLATE:
             assert not any("\u0370" <= character <= "\u03ff" for character in part), (part, said)
-        assert origin is not Origin.ASSISTANT or mark is Own
+        assert origin is not Origin.ASSISTANT or mark is AssistantText
 
 
 def test_the_templates_own_text_stays_its_own() -> None:
@@ -462,7 +468,7 @@ def test_the_templates_own_text_stays_its_own() -> None:
         "{% set b %}<|b|>{{ m.text }}{% endset %}{{ b | upper }}{{ (b + '<|c|>')[3:] }}{{ strftime_now('<%Y>') }}{% endfor %}"
     )
     shown = template.render(
-        {"ms": [{"role": "user", "text": Outside(" αβ ")}]}, today="2026-01-01", limit=10_000
+        {"ms": [{"role": "user", "text": OutsideText(" αβ ")}]}, today="2026-01-01", limit=10_000
     )
     assert isinstance(shown, Marked)
     own = "".join(part for part, origin in parts_of(shown) if origin is Origin.TEMPLATE)
@@ -542,7 +548,7 @@ def test_cutting_a_text_of_many_origins_in_many_pieces_costs_no_product_of_both(
     template = Template(
         "{% set all %}{% for m in ms %}<{{ m }}>\n{% endfor %}{% endset %}{{ all.split('\n') | join('-') }}"
     )
-    shown = template.render({"ms": [Outside("x")] * 20_000}, limit=1_000_000)
+    shown = template.render({"ms": [OutsideText("x")] * 20_000}, limit=1_000_000)
     assert shown == "<x>-" * 20_000
     assert len(parts_of(shown)) == 40_001
 

@@ -20,9 +20,9 @@ from gateway.sdk.processes import (
     PoolBusy,
     ProcessPool,
 )
-from gateway_chat_template import apart_work
+from gateway_chat_template import isolated_worker
 from gateway_chat_template.features import Features
-from gateway_chat_template.marked_text import Outside, Own, concat
+from gateway_chat_template.marked_text import AssistantText, OutsideText, concat
 
 T = TypeVar("T")
 
@@ -30,11 +30,11 @@ _SECONDS: Final = 5.0
 """Time limit of an inspection and of a rendering, in seconds."""
 _MEMORY: Final = 536_870_912
 _MOST_CHARACTERS: Final = 10_000_000
-_KEPT: Final = 64
-_KINDS: Final = {Origin.TEMPLATE: str, Origin.ASSISTANT: Own, Origin.OUTSIDE: Outside}
+_CACHED: Final = 64
+_KINDS: Final = {Origin.TEMPLATE: str, Origin.ASSISTANT: AssistantText, Origin.OUTSIDE: OutsideText}
 
 
-class ApartTemplate(Struct, frozen=True):
+class IsolatedTemplate(Struct, frozen=True):
     """A template from a request and its features."""
 
     source: str
@@ -42,7 +42,7 @@ class ApartTemplate(Struct, frozen=True):
     features: Features
 
 
-class ApartTemplates:
+class IsolatedTemplates:
     """Evaluates each template in a new process, isolated from other requests. Raises `InvalidRequest` for every failure
     of a template."""
 
@@ -54,28 +54,28 @@ class ApartTemplates:
             memory=_MEMORY,
             max_calls=1,
             max_result=4 * self._limit + 1_048_576,
-            preload=["gateway_chat_template.apart_work"],
+            preload=["gateway_chat_template.isolated_worker"],
         )
-        self._known: OrderedDict[str, ApartTemplate] = OrderedDict()
+        self._cache: OrderedDict[str, IsolatedTemplate] = OrderedDict()
 
-    async def inspect(self, source: str) -> ApartTemplate:
+    async def inspect(self, source: str) -> IsolatedTemplate:
         """Compile and inspect the template, unless it is cached."""
-        if source in self._known:
-            self._known.move_to_end(source)
-            return self._known[source]
-        call = self._pool.run(apart_work.inspect, source, self._tokens, seconds=_SECONDS)
+        if source in self._cache:
+            self._cache.move_to_end(source)
+            return self._cache[source]
+        call = self._pool.run(isolated_worker.inspect, source, self._tokens, seconds=_SECONDS)
         variables, features = await self._result(call)
-        found = ApartTemplate(source, frozenset(variables), msgspec.convert(features, Features))
-        self._known[source] = found
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        found = IsolatedTemplate(source, frozenset(variables), msgspec.convert(features, Features))
+        self._cache[source] = found
+        while len(self._cache) > _CACHED:
+            self._cache.popitem(last=False)
         return found
 
     async def render(self, source: str, variables: Mapping[str, Any], today: str | None) -> str:
         """The rendered text, marked with the origin of its parts."""
-        given = pickle.dumps(dict(variables))
+        pickled = pickle.dumps(dict(variables))
         call = self._pool.run(
-            apart_work.render, source, given, today, self._limit, seconds=_SECONDS
+            isolated_worker.render, source, pickled, today, self._limit, seconds=_SECONDS
         )
         return concat(_KINDS[Origin(origin)](part) for part, origin in await self._result(call))
 
@@ -87,9 +87,9 @@ class ApartTemplates:
                 "Too many chat templates of requests are being evaluated. Try again later."
             ) from None
         except HelperFailure as failure:
-            raise InvalidRequest(self._told(failure), param="chat_template") from None
+            raise InvalidRequest(self._error_message(failure), param="chat_template") from None
 
-    def _told(self, failure: HelperFailure) -> str:
+    def _error_message(self, failure: HelperFailure) -> str:
         match failure:
             case DeadlineExceeded():
                 return f"The chat template takes longer than {_SECONDS:g} seconds."
@@ -102,7 +102,7 @@ class ApartTemplates:
             case FunctionFailed(name="MemoryError"):
                 return "The chat template takes more memory than this server allows."
             case FunctionFailed():
-                told = f"{failure.name}: {failure.message[:500]}"
-                return f"The chat template failed on this conversation: {told}"
+                cause = f"{failure.name}: {failure.message[:500]}"
+                return f"The chat template failed on this conversation: {cause}"
             case _:
                 return "The chat template takes more memory than this server allows, or cannot be evaluated."
