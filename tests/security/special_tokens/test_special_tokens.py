@@ -1,4 +1,4 @@
-"""No text from mark_outside becomes a control token: in no field, family and tokenizer."""
+"""No text from outside becomes a control token: in no field, family and tokenizer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tokenizer_of(kit: Any, family: str, kind: str) -> Any:
 
 
 def control_tokens(kit: Any, family: str, tokenizer: Any, ids: Any) -> list[str]:
-    """The control tokens among `ids`, by their text; not those for characters mark_outside the vocabulary."""
+    """The control tokens among `ids`, by their text; not those for characters outside the vocabulary."""
     known = kit.families[family]
     names = {tokenizer.added_tokens[text].id: text for text in (*known.special, *known.markers)}
     if family == "t5":
@@ -291,7 +291,7 @@ def test_a_marker_at_the_end_of_somebodys_text_does_not_say_where_the_output_sta
 
 
 GREEK = "αβγδ εζ\nηθ <ικ> λμ|νξ 'οπ' \"ρσ\" {τ} %υ & φχ/ψω~~ΑΒΓ Δ"
-"""Text from mark_outside in what follows: what is made of it is told by its letters."""
+"""Text from outside in what follows: what is made of it is told by its letters."""
 EXPRESSIONS = (
     *("x", "x ~ 'a'", "'a' ~ x ~ 1", "x + 'a'", "'a' + x", "x * 2", "2 * x", "'%s' % x", "x % ()"),
     *("'%s %s' % (x, 'a')", "'%(k)s' % {'k': x}", "'{}'.format(x)", "'{k}'.format(k=x)"),
