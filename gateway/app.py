@@ -71,7 +71,13 @@ from gateway.routes.responses import (
     retrieve_response,
 )
 from gateway.routes.scoring import create_rerank, create_scores
-from gateway.routes.state import SERVICES, HttpRequest, keep_services, services_if_open, tls_name_of
+from gateway.routes.state import (
+    SERVICES,
+    HttpRequest,
+    identify_sender,
+    keep_services,
+    services_if_open,
+)
 from gateway.routes.stored_chat import (
     delete_chat_completion,
     list_chat_completions,
@@ -174,9 +180,7 @@ class GatewayApp(Litestar):
         try:
             self.guard.check(scope)
             if services is not None:
-                caller.principal = await services.authenticator.identify(
-                    scope["path"], scope["headers"], tls_name=tls_name_of(scope)
-                )
+                caller.principal = await identify_sender(services, scope)
                 stats.owner = scope["owner"] = caller.owner
         except GatewayError as error:
             unauthenticated = isinstance(error, AuthenticationError)

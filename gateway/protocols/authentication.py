@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -17,7 +17,11 @@ class Credentials(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     """By lower-case name. Of a header that is sent several times, the first."""
     tls_name: str | None = None
-    """The subject of the client's certificate, if the server has verified one (the ASGI extension `tls`)."""
+    """The subject of the client's certificate as RFC 4514 writes it, such as `CN=worker,O=Example`; None unless the server has
+    verified one (`tls_client_ca` under `[server]`)."""
+    tls_alternative_names: Sequence[str] = ()
+    """The alternative names of that certificate with their kinds, such as `DNS:worker.example.com` or
+    `URI:spiffe://example.com/worker`."""
 
     @property
     def bearer(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from litestar import Litestar, Request
 
 from gateway.errors import Unsupported
+from gateway.protocols import Principal
 from gateway.runtime.services import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
@@ -61,8 +62,14 @@ def require_admin(request: HttpRequest) -> Services:
     return services
 
 
-def tls_name_of(scope: Any) -> str | None:
-    """The subject of the client's verified certificate; None if there is none (the ASGI extension `tls`)."""
+async def identify_sender(services: Services, scope: Any) -> Principal | None:
+    """The principal of a request or a handshake, by its headers and its TLS certificate (the ASGI extension `tls`); None in
+    anonymous mode. Raises `GatewayError` to refuse it."""
     tls = (scope.get("extensions") or {}).get("tls") or {}
     name = tls.get("client_cert_name")
-    return name if isinstance(name, str) else None
+    return await services.authenticator.identify(
+        scope["path"],
+        scope["headers"],
+        tls_name=name if isinstance(name, str) else None,
+        tls_alternative_names=tls.get("client_cert_alternative_names") or (),
+    )

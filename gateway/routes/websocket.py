@@ -22,7 +22,7 @@ from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
 from gateway.responses.routed import prepare_run
 from gateway.routes.answers import JSON, note_error
-from gateway.routes.state import services_in, tls_name_of
+from gateway.routes.state import identify_sender, services_in
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
@@ -47,9 +47,7 @@ async def responses_socket(socket: Socket) -> None:
     """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
     services = services_in(socket.app)
     try:
-        principal = await services.authenticator.identify(
-            socket.scope["path"], socket.scope["headers"], tls_name=tls_name_of(socket.scope)
-        )
+        principal = await identify_sender(services, socket.scope)
     except GatewayError as error:
         await refuse_handshake(error, socket.scope, socket.send)
         return
@@ -257,10 +255,7 @@ class _Connection:
 
     async def _check_key(self) -> None:
         """Raise `AuthenticationError` if the key of the connection was revoked or has expired. Its changes take effect."""
-        scope = self._socket.scope
-        self._caller.principal = await self._services.authenticator.identify(
-            scope["path"], scope["headers"], tls_name=tls_name_of(scope)
-        )
+        self._caller.principal = await identify_sender(self._services, self._socket.scope)
 
     def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""

@@ -137,13 +137,19 @@ class Authenticator:
         headers: Iterable[tuple[bytes, bytes]],
         *,
         tls_name: str | None = None,
+        tls_alternative_names: Sequence[str] = (),
     ) -> Principal | None:
         """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`."""
         if self._others and path not in self._open:
             given: dict[str, str] = {}
             for name, value in headers:
                 given.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-            request = Credentials(path=path, headers=given, tls_name=tls_name)
+            request = Credentials(
+                path=path,
+                headers=given,
+                tls_name=tls_name,
+                tls_alternative_names=tls_alternative_names,
+            )
             for other in self._others:
                 if (found := await _ask(other, request)) is not None:
                     return found

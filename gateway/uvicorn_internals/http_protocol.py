@@ -8,6 +8,7 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from gateway.uvicorn_internals.client_certificates import tls_extension
 from gateway.uvicorn_internals.connections import SendWatch, ServingConfig, raw_error
 
 MAX_HEAD: Final = 65_536
@@ -45,6 +46,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """When the head, or the rest of a body that nobody waits for, must have come. It counts while no request runs."""
     _active: RequestResponseCycle | None = None
     """The request that is being answered; the parser may be further, at those in the pipeline."""
+    _tls: dict[object, object] | None = None
+    """The ASGI extension `tls`, if the client has a certificate."""
     _last_words: bytes | None = None
     """An error for what follows the requests that are still being answered."""
 
@@ -61,6 +64,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._end(raw_error(503, "This server has too many connections. Try again later."))
             return
         self._deadline = self.loop.time() + self._limits.head_timeout
+        self._tls = tls_extension(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         # uvicorn tells only the latest request of a pipeline.
@@ -94,6 +98,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._in_head = self._begun = True
         self._head = self._unread = 0
         super().on_message_begin()
+        if self._tls is not None:
+            self.scope["extensions"] = {"tls": self._tls}
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))

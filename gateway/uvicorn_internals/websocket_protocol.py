@@ -9,6 +9,7 @@ from websockets.exceptions import SecurityError
 from websockets.frames import Frame
 from websockets.http11 import Request
 
+from gateway.uvicorn_internals.client_certificates import tls_extension
 from gateway.uvicorn_internals.connections import SendWatch, ServingConfig, raw_error
 
 MAX_FRAGMENTS: Final = 16_384
@@ -48,6 +49,9 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
                     True  # or uvicorn logs an error for each handshake that is refused
                 )
 
+        tls = tls_extension(self.transport)
+        if tls is not None:
+            self.scope["extensions"]["tls"] = tls
         self.app = answered
         await super().run_asgi()
 

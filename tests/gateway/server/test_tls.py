@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
+from gateway import hookimpl
 from gateway.errors import ConfigurationError
+from gateway.protocols import Credentials, Principal
+from gateway.server.event_loop import new_event_loop
 from gateway.testing.pytest_plugin import StartGateway
+from gateway.testing.server import run_gateway
 
 MODEL = {"engine": "scripted"}
 BODY = {"model": "m", "input": "one two three " * 50, "stream": True}
@@ -43,6 +52,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\n")
     openssl("x509", "-req", "-in", "one.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
             "-out", "one.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
+    # A client's, by the same authority; and one of the same names by another authority.
+    openssl("req", *curve, "-keyout", "two.key", "-out", "two.csr", "-subj", "/O=Example, Inc./CN=worker")  # fmt: skip
+    names = "URI:spiffe://example.com/worker,DNS:worker.example.com"
+    (folder / "extensions").write_text(f"subjectAltName={names}\n")
+    openssl("x509", "-req", "-in", "two.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-out", "two.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
+    openssl("req", "-x509", *curve, "-keyout", "forged.key", "-out", "forged.pem", "-days", "2",
+            "-subj", "/O=Example, Inc./CN=worker", "-addext", f"subjectAltName={names}")  # fmt: skip
     return folder
 
 
@@ -50,10 +67,10 @@ def server(folder: Path, **more: str) -> dict[str, Any]:
     return {"tls_certificate": str(folder / "one.pem"), "tls_key": str(folder / "one.key"), **more}
 
 
-def context(folder: Path, *, client: bool = False) -> ssl.SSLContext:
+def context(folder: Path, *, client: str | None = None) -> ssl.SSLContext:
     made = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-    if client:
-        made.load_cert_chain(folder / "one.pem", folder / "one.key")
+    if client is not None:
+        made.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
     return made
 
 
@@ -79,7 +96,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_needed(
     url = gateway.base_url.replace("http://", "https://") + "/responses"
     with httpx.Client(verify=context(certificates)) as client, pytest.raises(httpx.TransportError):
         client.post(url, json=BODY)
-    with httpx.Client(verify=context(certificates, client=True)) as client:
+    with httpx.Client(verify=context(certificates, client="one")) as client:
         assert client.post(url, json=BODY).status_code == 200
 
 
@@ -95,3 +112,77 @@ def test_a_mistake_stops_the_start_with_one_sentence(
 def test_a_key_without_a_certificate_is_a_mistake(gateway_server: StartGateway) -> None:
     with pytest.raises(ConfigurationError, match="tls_key and tls_client_ca need tls_certificate"):
         gateway_server({"server": {"tls_key": "x"}, "models": {"m": MODEL}})
+
+
+class ByCertificate:
+    """An authenticator for clients with certificates, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Credentials] = []
+
+    async def authenticate(self, request: Credentials) -> Principal | None:
+        self.asked.append(request)
+        if "URI:spiffe://example.com/worker" in request.tls_alternative_names:
+            return Principal(name="worker")
+        return None
+
+    @asynccontextmanager
+    async def make(self, config: Any) -> AsyncIterator[ByCertificate]:
+        yield self
+
+    @hookimpl
+    def gateway_register_authenticators(self, register: Any) -> None:
+        register("by_certificate", self.make)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
+def test_authenticators_are_told_who_a_certificate_names(
+    certificates: Path, tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Over HTTP and for each turn of a WebSocket, with either event loop."""
+    plugin = ByCertificate()
+    config = {
+        "server": server(certificates, tls_client_ca=str(certificates / "ca.pem")),
+        "authenticators": {"by_certificate": {}},
+        "models": {"m": MODEL},
+    }
+    with run_gateway(config, tmp_path, plugins=[plugin], loop_factory=loop) as gateway:
+        url = gateway.base_url.replace("http://", "https://")
+        with httpx.Client(verify=context(certificates, client="two")) as client:
+            made = client.post(f"{url}/responses", json={"model": "m", "input": "hi"}).json()
+            assert client.get(f"{url}/responses/{made['id']}").status_code == 200
+            # What a client says of itself is no certificate.
+            said = {"ssl-client-subject-dn": "CN=admin", "x-forwarded-client-cert": "CN=admin"}
+            client.get(f"{url}/models", headers=said)
+        with httpx.Client(verify=context(certificates, client="one")) as other:
+            assert other.get(f"{url}/responses/{made['id']}").status_code == 401
+        with (
+            httpx.Client(verify=context(certificates, client="forged")) as forged,
+            pytest.raises(httpx.TransportError),
+        ):
+            forged.get(f"{url}/models")
+        socket_url = url.replace("https", "wss") + "/responses"
+        with connect(socket_url, ssl=context(certificates, client="two")) as socket:
+            socket.send(json.dumps({"type": "response.create", "model": "m", "input": "hi"}))
+            while (event := json.loads(socket.recv(60)))["type"] != "response.completed":
+                assert event["type"] != "error", event
+    workers = [asked for asked in plugin.asked if asked.tls_name != "CN=one"]
+    assert {asked.tls_name for asked in workers} == {"CN=worker,O=Example\\, Inc."}
+    names = ["URI:spiffe://example.com/worker", "DNS:worker.example.com"]
+    assert all(list(asked.tls_alternative_names) == names for asked in workers)
+    assert len(workers) >= 5
+
+
+def test_without_certificates_nobody_is_named(certificates: Path, tmp_path: Path) -> None:
+    """A certificate that was not asked for and not verified names nobody."""
+    plugin = ByCertificate()
+    config = {
+        "server": server(certificates),
+        "authenticators": {"by_certificate": {}},
+        "models": {"m": MODEL},
+    }
+    with run_gateway(config, tmp_path, plugins=[plugin]) as gateway:
+        url = gateway.base_url.replace("http://", "https://")
+        with httpx.Client(verify=context(certificates, client="forged")) as client:
+            assert client.get(f"{url}/models").status_code == 401
+    assert [(asked.tls_name, asked.tls_alternative_names) for asked in plugin.asked] == [(None, ())]

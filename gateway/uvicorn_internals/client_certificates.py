@@ -1,0 +1,42 @@
+"""The certificate of a TLS connection's client, as the ASGI extension `tls` has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Final
+
+from cryptography import x509
+
+logger = logging.getLogger("gateway.uvicorn_internals.client_certificates")
+
+MOST_NAMES: Final = 100
+"""Maximum number of alternative names of a certificate; of more, the first are passed on."""
+
+
+def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | None:
+    """What the extension says of a connection; None without a certificate that the server has verified.
+
+    `client_cert_name` is the subject as RFC 4514 writes it, such as `CN=worker,O=Example`. Beside what the extension defines,
+    `client_cert_alternative_names` has the names of the extension subjectAltName with their kinds, such as
+    `DNS:worker.example.com` or `URI:spiffe://example.com/worker`.
+    """
+    connection = transport.get_extra_info("ssl_object")
+    if connection is None or connection.context.verify_mode != ssl.CERT_REQUIRED:
+        return None
+    certificate = connection.getpeercert(binary_form=True)
+    if certificate is None:
+        return None
+    try:
+        subject = x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
+        named = connection.getpeercert().get("subjectAltName", ())
+    except ValueError:
+        logger.warning("the certificate of a client cannot be read, so that it names nobody")
+        return None
+    return {
+        "client_cert_name": subject or None,
+        "client_cert_alternative_names": [
+            f"{kind}:{name}" for kind, name in named[:MOST_NAMES] if isinstance(name, str)
+        ],
+    }
