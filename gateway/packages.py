@@ -11,6 +11,7 @@ _OFFERS: Final = {
     ("api", "file_search"): "litegate-file-search",
     ("api", "files"): "litegate-files",
     ("api", "messages"): "litegate-messages",
+    ("api", "prompts"): "litegate-prompts",
     ("authenticator", "oidc"): "litegate-oidc",
     ("engine", "llamacpp"): "litegate-llamacpp",
     ("engine", "openai"): "litegate-openai",
@@ -63,6 +64,7 @@ LOCAL: Final = frozenset(
         "messages",
         "openai",
         "parsers",
+        "prompts",
         "remote",
         "sqlite",
     )

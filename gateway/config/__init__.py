@@ -3,6 +3,7 @@
 from gateway.config.hosts import AllowedHosts
 from gateway.config.keys_file import read_keys
 from gateway.config.loading import Setting, list_settings, load_config, model_name
+from gateway.config.prompts import PromptConfig, PromptMessage, PromptVersion
 from gateway.config.structs import (
     ApiKey,
     Config,
@@ -32,6 +33,9 @@ __all__ = [
     "ModelConfig",
     "PluginsConfig",
     "Price",
+    "PromptConfig",
+    "PromptMessage",
+    "PromptVersion",
     "RouteConfig",
     "SamplingDefaults",
     "SchemaLimits",

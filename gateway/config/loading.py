@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.config.hub_names import hub_name_of
+from gateway.config.prompts import decode_prompt
 from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
 from gateway.config.structs import (
     Config,
@@ -127,6 +128,7 @@ class _Layers:
         for section in (
             "models",
             "routes",
+            "prompts",
             "tools",
             "stores",
             "apis",
@@ -262,10 +264,16 @@ class _Layers:
                 name: _route(name, table) for name, table in self.tables.get("routes", {}).items()
             }
             _check_routes(routes, models)
+            folder = None if self.file is None else self.file.parent
+            prompts = {
+                name: decode_prompt(name, table, folder)
+                for name, table in self.tables.get("prompts", {}).items()
+            }
             return Config(
                 server=decode_table(server, ServerConfig, ("server",)),
                 models=models,
                 routes=routes,
+                prompts=prompts,
                 authenticators=copy.deepcopy(self.tables.get("authenticators", {})),
                 routers=copy.deepcopy(self.tables.get("routers", {})),
                 policies=copy.deepcopy(self.tables.get("policies", {})),

@@ -19,7 +19,7 @@ RELOADED = (
     "max_conversation_items", "max_conversation_bytes",
 )  # fmt: skip
 """The settings under `[server]` that a running server changes. The others need a restart."""
-_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "source")
+_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "prompts", "source")
 """The sections that a running server changes, at least in parts. The others need a restart."""
 
 
@@ -53,6 +53,7 @@ def reloaded(old: Config, wanted: Config) -> Config:
         models=wanted.models,
         tools=wanted.tools,
         routes=wanted.routes,
+        prompts=wanted.prompts,
         source=wanted.source,
     )
 

@@ -17,6 +17,7 @@ SECTIONS = (
     "server",
     "models",
     "routes",
+    "prompts",
     "tools",
     "stores",
     "apis",

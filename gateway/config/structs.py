@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct, field
 
 from gateway.config.hosts import AllowedHosts
+from gateway.config.prompts import PromptConfig
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -470,6 +471,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or API needs it. An API
     of that name is served if `server.apis` is not set."""
     routes: dict[str, RouteConfig] = {}
+    prompts: dict[str, PromptConfig] = {}
     authenticators: dict[str, dict[str, Any]] = {}
     """`[authenticators.<name>]` selects the authenticator of that name, and is its configuration."""
     routers: dict[str, dict[str, Any]] = {}

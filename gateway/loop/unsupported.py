@@ -73,7 +73,6 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
         **_RENDERED,
         **_ITEMS,
         "truncate_prompt_tokens": "A conversation is not cut to tokens on this server. Use truncation: 'auto'.",
-        "prompt": "Prompt templates are not stored on this server. Send the instructions and input themselves.",
         "moderation": "Moderation is not available on this server. Leave the parameter out.",
         "image": "Images are not generated on this server. Leave the parameter out.",
     },

@@ -129,6 +129,13 @@ from gateway.protocols.store import (
     StoredCompletion,
     StoredResponse,
 )
+from gateway.protocols.stored_prompts import (
+    PromptRole,
+    PromptSource,
+    PromptTemplate,
+    StoredPrompt,
+    TemplateMessage,
+)
 from gateway.protocols.tool_results import (
     CodeDetails,
     FileSearchDetails,
@@ -228,6 +235,9 @@ __all__ = [
     "Principal",
     "Prompt",
     "PromptRenderer",
+    "PromptRole",
+    "PromptSource",
+    "PromptTemplate",
     "RawPiece",
     "ReasoningPiece",
     "RefreshedEngine",
@@ -258,8 +268,10 @@ __all__ = [
     "Span",
     "SpanKind",
     "StoredCompletion",
+    "StoredPrompt",
     "StoredResponse",
     "Tail",
+    "TemplateMessage",
     "TextFormat",
     "TextPair",
     "TextPiece",

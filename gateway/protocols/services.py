@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from gateway.protocols.store import SharedValues
+
 
 class Embedder(Protocol):
     """A configured embedding model."""
@@ -46,6 +48,11 @@ class Reranker(Protocol):
 
 class GatewayServices(Protocol):
     """The gateway as seen by a plugin that is open."""
+
+    @property
+    def values(self) -> SharedValues:
+        """Small named values in the gateway's store; in this process if there is none. Names begin with the plugin's."""
+        ...
 
     def embedder(self, model: str) -> Embedder:
         """The embedding model with that name or alias. Raises `ConfigurationError` if there is none or it does not

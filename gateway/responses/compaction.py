@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.errors import EngineError
+from gateway.errors import EngineError, Unsupported
 from gateway.responses.context_management import SUMMARY_REQUEST, without_trigger
 from gateway.responses.plan import Plan, make_plan
 from gateway.runtime.sealing import is_summary
@@ -27,6 +27,10 @@ async def plan_compaction(
 
     If the conversation exceeds the model's context, its oldest turns are not part of the summary.
     """
+    if request.prompt is not None:
+        raise Unsupported(
+            "A compaction takes no stored prompt. Send it with the next response.", param="prompt"
+        )
     if not request.input and request.previous_response_id is None:
         raise missing("input", "Send the items to be compacted, or previous_response_id.")
     asked = msgspec.structs.replace(

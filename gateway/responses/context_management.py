@@ -121,9 +121,14 @@ class Compactor:
         *,
         truncate: bool,
         seal: Seal,
+        preamble: int = 0,
     ) -> None:
-        """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
-        the response's prompts. `seal` encrypts the summaries."""
+        (
+            """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
+        the response's prompts. `seal` encrypts the summaries. `preamble` is the number of items at the beginning of each turn
+        that are of a stored prompt, and stay."""
+            ""
+        )
         self._seal = seal
         sampling = msgspec.structs.replace(
             settings.sampling,
@@ -146,6 +151,7 @@ class Compactor:
         self._model = model
         self._writer = Generator(model, own, metrics)
         self._truncate = truncate
+        self._preamble = preamble
         self._begun: tuple[Turn, Sequence[Message], Generation] | None = None
         """The turn to summarize, the messages to keep, and the summarizing generation."""
         self.tokens = self._writer.tokens
@@ -157,8 +163,9 @@ class Compactor:
         """
         kept: Sequence[Message] = ()
         if (threshold := self._threshold) is not None:
-            kept = kept_messages(turn.items)
-            if not _exceeds(turn.items, kept):
+            conversation = turn.items[self._preamble :]
+            kept = kept_messages(conversation)
+            if not _exceeds(conversation, kept):
                 return await generator.fitting(turn, truncate=self._truncate)
             try:
                 first = await generator.fitting(turn)
@@ -201,7 +208,8 @@ class Compactor:
         if wanted.threshold is None:
             return None
         context = compacted_context(summary, wanted.replaces, kept)
-        after = msgspec.structs.replace(turn, items=context)
+        stored = turn.items[: self._preamble]
+        after = msgspec.structs.replace(turn, items=[*stored, *context])
         generation = await generator.fitting(after, truncate=self._truncate)
         # What remains may exceed the threshold itself; do not compact again for every tool call.
         self._threshold = max(wanted.threshold, 2 * await self._length(generation))

@@ -13,14 +13,18 @@ def request_path(
     source_param: str,
     logprobs: str,
     text_param: ParamPath = (),
+    preamble: int = 0,
 ) -> ParamPath:
     """The place in the request of `path`, which names an item by its index in the whole conversation.
 
     `before` is the number of items that precede the request's `own` ones. `source_param` is the parameter that they came
     from, which is named in errors about them. `logprobs` is the parameter that asks for log probabilities. `text_param`
-    is what sets the form of the final text, if `text.format` does not. Empty for items that were written since.
+    is what sets the form of the final text, if `text.format` does not. `preamble` is the number of items of a stored prompt,
+    which come first. Empty for items that were written since.
     """
     match path:
+        case ("input", int(index), *_) if index < preamble:
+            return ("prompt",)
         case ("input", int(index), *_) if index < before:
             return (source_param,)
         case ("input", int(index), *rest):

@@ -36,6 +36,7 @@ from gateway.responses.history import (
     with_readable_reasoning,
 )
 from gateway.responses.params import request_path
+from gateway.responses.stored_prompts import FilledPrompt, with_prompt
 from gateway.runtime.sealing import open_compactions
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -101,6 +102,8 @@ class Plan(Struct, kw_only=True):
     """Whether the model is called at all. If not, the response only extends the conversation."""
     compaction: CompactionSettings | None = None
     """Whether, and when, the response compacts its history."""
+    preamble: int = 0
+    """The number of items of the turn that a stored prompt has put before the conversation."""
 
     def request_params(self) -> AbstractContextManager[None]:
         """A context in which errors about the turn name the parameters of the request."""
@@ -112,6 +115,7 @@ class Plan(Struct, kw_only=True):
             self.conversation_id,
             logprobs=logprobs,
             text_param=self.text_param,
+            preamble=self.preamble,
         )
 
 
@@ -134,6 +138,8 @@ async def make_plan(
     _refuse(request, services, goes_on=known is not None)
     model = services.model(model_name or request.model)
     check_engine_parameters(request, model)
+    request, prompt = await with_prompt(request, services, owner)
+    preamble = () if prompt is None else prompt.messages
     history, own = await conversation_of(request, services, model.name, owner, known)
     request = with_updates(request, [*history, *own])
     conversation_id, reasoning = request.conversation_id, request.reasoning
@@ -158,7 +164,7 @@ async def make_plan(
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     turn = Turn(
-        items=with_readable_reasoning(opened),
+        items=[*preamble, *with_readable_reasoning(opened)],
         results=await kept_results([*history, *own], services.store, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
@@ -189,7 +195,7 @@ async def make_plan(
     shown = without_credentials(tools)
     return Plan(
         model=model,
-        response=_skeleton(request, model, sampling, shown, conversation_id, store=store),
+        response=_skeleton(request, model, sampling, shown, conversation_id, prompt, store=store),
         input=own,
         history=history,
         turn=turn,
@@ -224,6 +230,7 @@ async def make_plan(
         addresses=addresses,
         generates=_generates(request),
         compaction=_compaction(request, model),
+        preamble=len(preamble),
     )
 
 
@@ -274,9 +281,10 @@ def _request_params(
     *,
     logprobs: str = "top_logprobs",
     text_param: ParamPath = (),
+    preamble: int = 0,
 ) -> AbstractContextManager[None]:
     """A context in which errors about a conversation name the parameters of the request. `before` is the number of
-    items that precede the request's `own` ones."""
+    items that precede the request's `own` ones, `preamble` how many of these are of a stored prompt."""
     return renamed_params(
         partial(
             request_path,
@@ -285,6 +293,7 @@ def _request_params(
             source_param="previous_response_id" if conversation_id is None else "conversation",
             logprobs=logprobs,
             text_param=text_param,
+            preamble=preamble,
         )
     )
 
@@ -337,6 +346,7 @@ def _skeleton(
     sampling: Sampling,
     tools: list[Tool],
     conversation_id: str | None,
+    prompt: FilledPrompt | None,
     *,
     store: bool,
 ) -> Response:
@@ -369,6 +379,7 @@ def _skeleton(
         top_logprobs=request.top_logprobs or 0,
         truncation=request.truncation or "disabled",
         user=request.user,
+        prompt=UNSET if prompt is None else prompt.shown,
         prompt_cache_retention=_retention(request),
         prompt_cache_options=(
             UNSET

@@ -123,6 +123,7 @@ class ResponseRun:
                 plan.settings,
                 services.metrics,
                 truncate=plan.truncate,
+                preamble=plan.preamble,
                 seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),
             )
 

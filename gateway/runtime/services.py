@@ -25,9 +25,11 @@ from gateway.protocols import (
     EmbeddingEngine,
     ModelLoad,
     Policy,
+    PromptSource,
     ResponseStore,
     RoutingRequest,
     ScoringEngine,
+    SharedValues,
     StoredResponse,
     Tracer,
 )
@@ -44,6 +46,7 @@ from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.unknown_parameters import UnknownParameters
 from gateway.runtime.usage_meter import UsageMeter
+from gateway.shared_values import ProcessValues
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
@@ -125,6 +128,8 @@ class Services:
         """Whether what OpenAI rejects is rejected."""
         self.slots = slots
         self.store = store
+        self.values: SharedValues = ProcessValues() if store is None else store
+        """Small values that last as long as what is stored."""
         self.tool_tables = tool_tables
         self.limiter = Limiter(None) if limiter is None else limiter
         self.content_policy = content_policy(config.server.log_content, hook)
@@ -142,6 +147,8 @@ class Services:
         self.sealer = sealer
         self.approvals = approvals
         self.apis = apis
+        self.prompt_sources = [each.api for each in apis if isinstance(each.api, PromptSource)]
+        """What keeps the prompts of clients."""
         self.media = media
         self.documents = documents
         self.policies = policies

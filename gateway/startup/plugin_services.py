@@ -13,7 +13,7 @@ from gateway.errors import (
     EngineError,
     InvalidRequest,
 )
-from gateway.protocols import Tokenizer
+from gateway.protocols import SharedValues, Tokenizer
 from gateway.runtime.callers import by_the_gateway
 from gateway.runtime.model_slots import Does
 from gateway.runtime.services import Services
@@ -27,6 +27,10 @@ class PluginServices:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+
+    @property
+    def values(self) -> SharedValues:
+        return self._services.values
 
     def embedder(self, model: str) -> ServedEmbedder:
         return ServedEmbedder(self._services, self._served(model, "embeds", "embed"))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.wire.common import Includable, JsonObject, Value, Wire
+from gateway.wire.content import InputFile, InputImage, InputText
 from gateway.wire.decoding import (
     convert,
     decode_object,
+    members,
     missing,
+    one_of,
     shortened,
     wrong_type,
 )
@@ -41,12 +44,17 @@ class BackgroundOptions(Value, frozen=True, kw_only=True):
     continuation_id: str | None = None
 
 
+PromptPart: TypeAlias = InputText | InputImage | InputFile
+PromptVariable: TypeAlias = str | PromptPart
+_PROMPT_PARTS = members(PromptPart)
+
+
 class Prompt(Value, frozen=True, kw_only=True):
     """A stored prompt template."""
 
-    id: str
-    version: str | None = None
-    variables: JsonObject | None = None
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    version: Annotated[str, Meta(max_length=64)] | None = None
+    variables: dict[str, PromptVariable] | None = None
 
 
 class PromptCacheOptions(Value, frozen=True, kw_only=True):
@@ -136,6 +144,7 @@ def convert_response_request(
     sent_tools = given.pop("tools", None)
     sent_choice = given.pop("tool_choice", None)
     sent_metadata = given.pop("metadata", None)
+    sent_prompt = given.pop("prompt", None)
     request = convert(given, ResponseRequest)
     if sent_input is not None:
         request.input = decode_items(sent_input)
@@ -145,11 +154,38 @@ def convert_response_request(
         request.tool_choice = decode_tool_choice(sent_choice)
     if sent_metadata is not None:
         request.metadata = decode_metadata(sent_metadata)
+    if sent_prompt is not None:
+        request.prompt = _decode_prompt(sent_prompt)
     if unknown := raw.keys() - _KNOWN:
         request.unknown.extend(sorted(unknown))
     if require_input:
         _require_input(request)
     return request
+
+
+def _decode_prompt(raw: Any) -> Prompt:
+    if not isinstance(raw, dict):
+        raise wrong_type("prompt", "an object", raw)
+    variables = raw.get("variables")
+    if variables is not None and not isinstance(variables, dict):
+        raise wrong_type(("prompt", "variables"), "an object", variables)
+    named = convert({**raw, "variables": None}, Prompt, "prompt")
+    return msgspec.structs.replace(
+        named,
+        variables={
+            name: _decode_variable(value, ("prompt", "variables", shortened(name)))
+            for name, value in (variables or {}).items()
+        },
+    )
+
+
+def _decode_variable(raw: Any, param: ParamPath) -> PromptVariable:
+    if isinstance(raw, str):
+        return raw
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "a string or an object", raw)
+    decoded: PromptPart = convert(raw, one_of(_PROMPT_PARTS, raw, param), param)
+    return decoded
 
 
 def _require_input(request: ResponseRequest) -> None:

@@ -73,7 +73,7 @@ def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
             param=shortened(name),
             code="unknown_parameter",
         )
-    if raw.get("model") is None:
+    if raw.get("model") is None and raw.get("prompt") is None:
         raise missing("model")
     if requires_input and raw.get("input") == [] and not _continues(raw):
         raise InvalidRequest(

@@ -88,7 +88,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         "trust_request_chat_template": True,
         "parser": "qwen3",
     }
-    config = {"models": {"m": able, "other": able}}
+    config = {"models": {"m": able, "other": able}, "prompts": {"p": {"text": "Be kind."}}}
     with run_gateway(config, tmp_path_factory.mktemp("all"), plugins=[AblePlugin()]) as running:
         yield running
 
