@@ -170,11 +170,13 @@ def _decode_prompt(raw: Any) -> Prompt:
     if variables is not None and not isinstance(variables, dict):
         raise wrong_type(("prompt", "variables"), "an object", variables)
     named = convert({**raw, "variables": None}, Prompt, "prompt")
+    if variables is None:
+        return named
     return msgspec.structs.replace(
         named,
         variables={
             name: _decode_variable(value, ("prompt", "variables", shortened(name)))
-            for name, value in (variables or {}).items()
+            for name, value in variables.items()
         },
     )
 
