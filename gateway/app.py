@@ -89,7 +89,7 @@ from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
 from gateway.routes.usage import completions_usage, costs, embeddings_usage
 from gateway.routes.websocket import refuse_handshake, responses_socket
-from gateway.runtime.access import Authenticator, check_access, is_loopback, principal_of
+from gateway.runtime.access import Authenticator, check_access, principal_of
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.limiter import Limiter
@@ -417,7 +417,7 @@ async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authent
     authenticator = Authenticator(
         config.api_keys,
         open_metrics=not isinstance(config.metrics, list),
-        local=is_loopback(config.host),
+        local=config.local,
         more_keys=config.keys_file is not None or config.stored_keys,
     )
     if config.keys_file is not None:

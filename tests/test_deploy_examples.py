@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from gateway.config import Config, load_config
+from gateway.config import Config, ServerConfig, load_config
 from gateway.plugins import load_plugins
 from gateway.runtime.access import check_access
 from gateway.server.workers import END_SECONDS
@@ -323,3 +324,32 @@ def test_the_readme_names_every_file() -> None:
     for path in DEPLOY.rglob("*"):
         if path.is_file() and path.name != "README.md" and "__pycache__" not in path.parts:
             assert path.name in text, f"{path} is in no documentation"
+
+
+UNIT = DEPLOY / "systemd" / "litegate.service"
+
+
+def test_the_unit_of_systemd_is_valid() -> None:
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd-analyze is not installed")
+    checked = subprocess.run([tool, "verify", UNIT], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_the_unit_of_systemd_fits_the_gateway() -> None:
+    """Also where systemd is not installed."""
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(UNIT.read_text())
+    service = unit["Service"]
+    assert service["Type"] == "notify"
+    grace = ServerConfig().grace_period
+    assert int(service["TimeoutStopSec"]) > grace + END_SECONDS
+    words = service["ExecStart"].split()
+    assert [words[0], Path(words[1]).name] == ["/usr/bin/env", "gateway"]
+    assert words[2:4] == ["serve", "--config"]
+    # What would take the sandboxes of tools their namespaces and their /proc.
+    assert not set(service).intersection(
+        ("RestrictNamespaces", "PrivateUsers", "ProtectProc", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectControlGroups")
+    )  # fmt: skip

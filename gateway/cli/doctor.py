@@ -165,11 +165,15 @@ async def _store(config: Config, plugins: PluginSet) -> Check:
 
 def _port(config: Config) -> Check:
     # Imported here because the server imports the whole web framework, which listing and help do not need.
-    from gateway.server.server import bind
+    from gateway.server.server import bound
 
-    what = f"address {config.server.host} port {config.server.port}"
+    server = config.server
+    what = f"address {server.host} port {server.port}"
+    if server.unix_socket is not None:
+        what = f"Unix socket {server.unix_socket}"
     try:
-        bind(config).close()
+        with bound(config):
+            pass
     except ConfigurationError as error:
         return Check(what, "FAIL", str(error))
     return Check(what, "ok")

@@ -33,6 +33,9 @@ def add_to(commands: Commands) -> None:
     add_config_argument(parser)
     parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="the port; 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--unix-socket", metavar="PATH", help="a Unix socket to listen on, in place of an address"
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="server processes (default: 1)")
     parser.add_argument("--log-level", choices=get_args(LogLevel), help="(default: info)")
     parser.add_argument("--log-format", choices=get_args(LogFormat), help="(default: text)")
@@ -46,6 +49,7 @@ def serve(arguments: argparse.Namespace) -> int:
         server={
             "host": arguments.host,
             "port": arguments.port,
+            "unix_socket": arguments.unix_socket,
             "workers": arguments.workers,
             "log_level": arguments.log_level,
             "log_format": arguments.log_format,

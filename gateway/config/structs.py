@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
-from gateway.config.hosts import AllowedHosts
+from gateway.config.hosts import AllowedHosts, is_loopback
 from gateway.config.prompts import PromptConfig
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -89,6 +89,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The address to listen on; `0.0.0.0` for all IPv4 addresses, `::` for all IPv6 addresses."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     """The TCP port; 0 selects a free one."""
+    unix_socket: Annotated[str, Meta(min_length=1)] | None = None
+    """Path of a Unix socket to listen on, in place of `host` and `port`. API keys are not required then."""
+    unix_socket_mode: Annotated[str, Meta(pattern="^0?[0-7]{3}$")] = "660"
+    """Permissions of the Unix socket, in octal: who may write to it may connect."""
     tls_certificate: str | None = None
     """File with the server's certificate and its chain, in PEM. The server then speaks HTTPS only."""
     tls_key: str | None = None
@@ -218,6 +222,11 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     metrics: bool | list[str] = True
     """Whether `/metrics` shows Prometheus metrics to anyone who can reach the server. A list has the names of API keys
     that may read them: a scraper sends its key as a bearer token."""
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.unix_socket is not None or is_loopback(self.host)
 
     @property
     def needs_key(self) -> bool:

@@ -14,7 +14,6 @@ from litestar.config.cors import CORSConfig
 
 from gateway.config import AllowedHosts, ServerConfig
 from gateway.errors import GatewayError, InvalidRequest, PermissionDenied, UnsupportedMediaType
-from gateway.runtime.access import is_loopback
 
 LOOPBACK: Final = ("localhost", "127.0.0.0/8", "::1")
 _CACHED: Final = 256
@@ -114,7 +113,7 @@ def allowed_hosts(config: ServerConfig) -> AllowedHosts | None:
     configured = config.allowed_hosts
     if configured is not None:
         return None if "*" in configured else AllowedHosts((*LOOPBACK, *configured))
-    if config.needs_key or not is_loopback(config.host):
+    if config.needs_key or not config.local:
         return None
     return AllowedHosts(LOOPBACK)
 

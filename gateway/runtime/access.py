@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import logging
 import math
 import os
@@ -34,22 +33,12 @@ _PROBES = frozenset(("/health", "/ready"))
 def check_access(config: ServerConfig, *, authenticated: bool = False) -> None:
     """Raise `ConfigurationError` if the server would be open to the network without keys by accident. `authenticated`: whether
     authenticators find the senders of requests."""
-    if authenticated or config.needs_key or config.allow_anonymous or is_loopback(config.host):
+    if authenticated or config.needs_key or config.allow_anonymous or config.local:
         return
     raise ConfigurationError(
         f"server.host is {config.host}, which other machines can reach, and there are no API keys: add some under "
         "[[server.api_keys]] (`gateway key NAME` makes one), or set allow_anonymous = true."
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def hash_key(key: str) -> str:

@@ -10,8 +10,15 @@ from typing import Any
 from gateway.runtime.model_slots import Does
 
 
-def banner(base_url: str, models: Sequence[str], *, does: Does = "generates") -> str:
-    """The banner of a server at `base_url` (`http://127.0.0.1:8000`) with `models`, which must not be empty.
+def banner(
+    base_url: str,
+    models: Sequence[str],
+    *,
+    does: Does = "generates",
+    unix_socket: str | None = None,
+) -> str:
+    """The banner of a server at `base_url` (`http://127.0.0.1:8000`), or on a Unix socket, with `models`, which must not be
+    empty.
 
     The example request uses the first model; `does` is what it does:
     `generates`, or only `embeds` or `reranks`.
@@ -27,20 +34,28 @@ def banner(base_url: str, models: Sequence[str], *, does: Does = "generates") ->
             api, read = "embeddings", "data[0].embedding"
         case "generates":
             api, read = "responses", "output_text"
+    where, transport, imported = base_url, "", ""
+    curl_option = ""
+    if unix_socket is not None:
+        where = f"the Unix socket {unix_socket}"
+        curl_option = f"--unix-socket {shlex.quote(unix_socket)} "
+        path = json.dumps(unix_socket, ensure_ascii=False)
+        imported = "    import httpx\n"
+        transport = f", http_client=httpx.Client(transport=httpx.HTTPTransport(uds={path}))"
     curl = f"""\
-    curl {base_url}/v1/{api} -H 'content-type: application/json' \\
+    curl {curl_option}{base_url}/v1/{api} -H 'content-type: application/json' \\
       -d {shlex.quote(json.dumps(body, ensure_ascii=False))}
 """
     if does == "reranks":  # OpenAI's SDK has no method for it
         sdk = ""
     else:
         sdk = f"""
-    from openai import OpenAI
-    client = OpenAI(base_url="{base_url}/v1", api_key="none")
+{imported}    from openai import OpenAI
+    client = OpenAI(base_url="{base_url}/v1", api_key="none"{transport})
     print(client.{api}.create(model={name}, input="Hello!").{read})
 """
     return f"""
-Litegate listens on {base_url}
+Litegate listens on {where}
 Models: {", ".join(models)}
 
 {curl}{sdk}

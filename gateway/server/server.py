@@ -30,6 +30,7 @@ from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop
 from gateway.server.logs import set_up_logging
 from gateway.server.redaction import secrets_of
+from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, not_again
 from gateway.server.workers import END_SECONDS, run_workers
@@ -80,9 +81,10 @@ class GatewayServer(uvicorn.Server):
             does = slots[0].does or frozenset(("generates",))
             example: Does = next(each for each in _EXAMPLES if each in does)
             names = [name for slot in slots for name in slot.names]
-            print(
-                banner(address(sockets[0], tls=self.config.is_ssl), names, does=example), flush=True
-            )
+            url = address(sockets[0], tls=self.config.is_ssl)
+            unix_socket = self._services.config.server.unix_socket
+            print(banner(url, names, does=example, unix_socket=unix_socket), flush=True)
+            notify("READY=1")
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -141,6 +143,8 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services = self._services
         services.draining = True
+        if self._announce:
+            notify("STOPPING=1")
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait((self._reloading,))
@@ -191,7 +195,9 @@ def _suits_an_example(slot: ModelSlot) -> int:
 
 
 def address(listening: socket.socket, *, tls: bool = False) -> str:
-    """The URL at which a listening socket is reached from this machine."""
+    """The URL at which a listening socket is reached from this machine. That of a Unix socket has the host `localhost`."""
+    if listening.family == socket.AF_UNIX:
+        return "https://localhost" if tls else "http://localhost"
     host, port = listening.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
         host = "127.0.0.1"
@@ -207,8 +213,7 @@ def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) 
     file = None if source is None else source.file
     if file is None:
         source = None
-    listening = bind(config)
-    with listening, nullcontext() if file is None else findable(file):
+    with bound(config) as listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
             return run_workers(config, plugins, listening, source)
         return serve(config, plugins, listening, source, announce=True)
@@ -264,8 +269,22 @@ def findable(file: Path) -> AbstractContextManager[None]:
     return pid_file(file)
 
 
+def bound(config: Config) -> AbstractContextManager[socket.socket]:
+    """A context with a socket on the configured address or path, listening to nobody yet. Raises `ConfigurationError`."""
+    path = config.server.unix_socket
+    if path is None:
+        return bind(config)
+    if os.name != "posix":
+        raise ConfigurationError(
+            "This system has no Unix sockets: remove unix_socket under [server]."
+        )
+    from gateway.server.unix_socket import bound_unix_socket
+
+    return bound_unix_socket(path, int(config.server.unix_socket_mode, 8))
+
+
 def bind(config: Config) -> socket.socket:
-    """A socket on the configured address, listening to nobody yet."""
+    """A socket on the configured host and port, listening to nobody yet."""
     host, port = config.server.host, config.server.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -288,6 +307,9 @@ def bind(config: Config) -> socket.socket:
 def listen(bound: socket.socket, backlog: int) -> None:
     """Listen on a bound socket. Raises `ConfigurationError` where another has come to listen there, while models were opened:
     several may be bound to one address as long as none listens."""
+    if bound.family == socket.AF_UNIX:
+        bound.listen(backlog)  # nobody else can be bound to its path
+        return
     host, port = bound.getsockname()[:2]
     try:
         bound.listen(backlog)

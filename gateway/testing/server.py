@@ -16,7 +16,7 @@ from gateway.app import app_of, open_services
 from gateway.config import Config, load_config
 from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.services import Services
-from gateway.server.server import GatewayServer, address, bind, uvicorn_config
+from gateway.server.server import GatewayServer, address, bound, uvicorn_config
 
 START_SECONDS = 120.0
 """Time limit for opening the engines, in seconds."""
@@ -73,7 +73,7 @@ def run_gateway(
     path.write_text(config if isinstance(config, str) else to_toml(config), encoding="utf-8")
     decoded = load_config(path, {}, server={"port": 0}, default_store="memory")
     loaded = load_plugins(decoded.plugins, extra=plugins)
-    with bind(decoded) as listening:
+    with bound(decoded) as listening:
         started: Future[Started] = Future()
         thread = threading.Thread(
             target=lambda: _run(_serve(decoded, loaded, listening, started), loop_factory),
