@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gateway.deltas import Delta
+from gateway.loop.api_params import request_params
 from gateway.loop.choices import ByteSink
 from gateway.loop.generation import Generation, Generator
 from gateway.loop.server_tool_loop import ServerToolLoop
-from gateway.protocols import AnswerWriter, CallWriter, FinishReason, Outcome, ToolResult
+from gateway.protocols import (
+    AnswerWriter,
+    CallWriter,
+    FinishReason,
+    GenerationRequest,
+    Outcome,
+    ToolResult,
+)
 
 
 class ApiChoice:
@@ -16,21 +24,18 @@ class ApiChoice:
 
     def __init__(
         self,
+        request: GenerationRequest,
         generator: Generator,
         first: Generation,
         writer: AnswerWriter,
         tools: ServerToolLoop,
-        *,
-        max_turns: int | None = None,
-        max_uses: Mapping[str, int] = {},
     ) -> None:
+        self._request = request
         self.generator = generator
         self._first = first
         self._writer = writer
         self.feed = writer.feed
         self._tools = tools
-        self._max_turns = max_turns
-        self._max_uses = max_uses
         self._reason: FinishReason = "stop"
 
     @property
@@ -39,12 +44,14 @@ class ApiChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         writer = self._writer
-        if self._tools.offered:
-            await self._tools.run(
-                self._first, self, sink, max_turns=self._max_turns, max_uses=self._max_uses
-            )
-        else:
-            await self.generator.run(self._first, self, sink)
+        request = self._request
+        with request_params(request):
+            if self._tools.offered:
+                await self._tools.run(
+                    self._first, self, sink, max_turns=request.max_turns, max_uses=request.max_uses
+                )
+            else:
+                await self.generator.run(self._first, self, sink)
         return writer.finish(
             Outcome(
                 reason=self._reason,

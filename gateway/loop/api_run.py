@@ -35,7 +35,7 @@ class ApiRun(AnswerRun[PreparedGeneration]):
 
     def __init__(
         self,
-        ask: GenerationRequest,
+        request: GenerationRequest,
         services: Services,
         prepared: PreparedGeneration,
         attempts: Attempts[PreparedGeneration] | None,
@@ -44,7 +44,7 @@ class ApiRun(AnswerRun[PreparedGeneration]):
         api: str,
     ) -> None:
         """`new_writer` is called for each plan that the answer is begun with."""
-        self._ask = ask
+        self._request = request
         self._new_writer = new_writer
         super().__init__(services, prepared, attempts, api=api)
 
@@ -54,11 +54,10 @@ class ApiRun(AnswerRun[PreparedGeneration]):
         self.writer = self._new_writer(prepared)
         generator = Generator(prepared.model, prepared.settings, self.services.metrics)
         choice = ApiChoice(
+            self._request,
             generator,
             prepared.first,
             self.writer,
             ServerToolLoop(prepared.toolset, self.services, generator),
-            max_turns=self._ask.max_turns,
-            max_uses=self._ask.max_uses,
         )
         return prepared.model, [choice], expected_tokens((prepared.first.request,))

@@ -12,26 +12,28 @@ from gateway.tools.requested import ListedServer, RequestTools, list_request_too
 from gateway.tools.toolset import Toolset, build_toolset
 
 
-def asks_for_tools(ask: GenerationRequest) -> bool:
+def asks_for_tools(request: GenerationRequest) -> bool:
     """Whether the request has gateway-side `tools`. Otherwise the tools are its turn's, and the gateway runs none."""
-    return bool(ask.tools) or ask.tool_choice is not None or ask.offers_tools
+    return bool(request.tools) or request.tool_choice is not None or request.offers_tools
 
 
-async def api_toolset(ask: GenerationRequest, model: ServedModel, services: Services) -> Toolset:
+async def api_toolset(
+    request: GenerationRequest, model: ServedModel, services: Services
+) -> Toolset:
     """Resolve the tools of a request. Raises like `Gateway.prepare`."""
-    if not asks_for_tools(ask):
+    if not asks_for_tools(request):
         return Toolset()
     offered = services.tools_of(model)
-    context = SessionContext(owner=ask.owner, items=ask.turn.items)
-    requested = await list_request_tools(ask.tools, offered.choices, context)
-    if not ask.offers_tools:
+    context = SessionContext(owner=request.owner, items=request.turn.items)
+    requested = await list_request_tools(request.tools, offered.choices, context)
+    if not request.offers_tools:
         offered = msgspec.structs.replace(offered, always=())
         requested = msgspec.structs.replace(requested, offered=())
     toolset = build_toolset(
-        ask.tools,
-        ask.tool_choice,
+        request.tools,
+        request.tool_choice,
         offered,
-        _usable(requested, ask),
+        _usable(requested, request),
         renderer=model.renderer,
         context=context,
     )
@@ -39,7 +41,7 @@ async def api_toolset(ask: GenerationRequest, model: ServedModel, services: Serv
     return toolset
 
 
-def _usable(requested: RequestTools, ask: GenerationRequest) -> RequestTools:
+def _usable(requested: RequestTools, request: GenerationRequest) -> RequestTools:
     """The servers with only their usable tools. Raises for a server that could not list its tools."""
     for index, listed in requested.named.items():
         if listed.error is not None:
@@ -49,12 +51,12 @@ def _usable(requested: RequestTools, ask: GenerationRequest) -> RequestTools:
                 code="mcp_server_unavailable",
             )
     return RequestTools(
-        named={index: _allowed(listed, ask) for index, listed in requested.named.items()},
-        offered=[_allowed(listed, ask) for listed in requested.offered],
+        named={index: _allowed(listed, request) for index, listed in requested.named.items()},
+        offered=[_allowed(listed, request) for listed in requested.offered],
     )
 
 
-def _allowed(listed: ListedServer, ask: GenerationRequest) -> ListedServer:
+def _allowed(listed: ListedServer, request: GenerationRequest) -> ListedServer:
     """Remove tools that need approval, which such an API cannot give, and tools that the request denies."""
     label = listed.server.label
     return msgspec.structs.replace(
@@ -63,6 +65,6 @@ def _allowed(listed: ListedServer, ask: GenerationRequest) -> ListedServer:
             tool
             for tool in listed.tools
             if tool.definition.name not in listed.needs_approval
-            and (label, tool.definition.name) not in ask.denied_tools
+            and (label, tool.definition.name) not in request.denied_tools
         ],
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from gateway.deltas import Delta
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, ParamPath
 from gateway.protocols.engine import FinishReason, Sampling
 from gateway.protocols.prompt import Turn
 from gateway.protocols.tool_results import ToolResult
@@ -64,6 +64,9 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     """Like `priority`, overridden by `parameters`."""
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
+    own_path: Callable[[ParamPath], ParamPath] | None = None
+    """Turns a place in this request into the place in the client's request that it was made from; empty if it has none.
+    Applied to all errors about this request, also to those of the run. None: errors keep the Responses API's names."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -207,7 +210,7 @@ class Gateway(Protocol):
         (`code_interpreter`)."""
         ...
 
-    async def prepare(self, ask: GenerationRequest) -> Answer:
+    async def prepare(self, request: GenerationRequest) -> Answer:
         """Render the prompt and let the engine check it.
 
         Raises a `GatewayError` for an invalid request. Its `param` uses the Responses API's names: `input[i]…` for an
@@ -217,7 +220,7 @@ class Gateway(Protocol):
         """
         ...
 
-    async def count_tokens(self, ask: GenerationRequest) -> int:
+    async def count_tokens(self, request: GenerationRequest) -> int:
         """The prompt's length in tokens, by the model's own renderer and tokenizer. Raises like `prepare`.
 
         An image counts as its placeholder in the text. Raises `Unsupported` if the engine exposes no tokenizer.

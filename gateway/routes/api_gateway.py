@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 
 import msgspec
 
-from gateway.errors import InvalidRequest, Unsupported, renamed_params
+from gateway.errors import InvalidRequest, Unsupported
+from gateway.loop.api_params import request_params
 from gateway.loop.api_run import ApiRun, PreparedGeneration
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.attempts import Attempts
@@ -16,7 +16,7 @@ from gateway.loop.media import prompt_length
 from gateway.loop.param_paths import tool_params
 from gateway.loop.request_settings import check_engine_parameters, settings_of
 from gateway.loop.sampling import with_defaults, with_parameters
-from gateway.loop.text_format import shared_format, shared_path
+from gateway.loop.text_format import shared_format
 from gateway.loop.unsupported import refuse
 from gateway.protocols import (
     AnswerWriter,
@@ -43,13 +43,13 @@ class PreparedAnswer:
     def __init__(
         self,
         prepared: PreparedGeneration,
-        ask: GenerationRequest,
+        request: GenerationRequest,
         services: Services,
         attempts: Attempts[PreparedGeneration],
         api: str,
     ) -> None:
         self._prepared = prepared
-        self._ask = ask
+        self._request = request
         self._services = services
         self._attempts = attempts
         self._api = api
@@ -102,7 +102,7 @@ class PreparedAnswer:
         # A writer that has begun cannot begin anew for another model.
         attempts = self._attempts if callable(writer) else None
         return ApiRun(
-            self._ask, self._services, self._prepared, attempts, new_writer, api=self._api
+            self._request, self._services, self._prepared, attempts, new_writer, api=self._api
         )
 
 
@@ -138,26 +138,26 @@ class ApiGateway:
             offered = services.permitted_tools(slot.name, slot.config, slot.tools)
         return {*offered.by_type, *offered.choices}
 
-    async def prepare(self, ask: GenerationRequest) -> PreparedAnswer:
+    async def prepare(self, request: GenerationRequest) -> PreparedAnswer:
         services = self._services
         names = await services.candidates(
-            ask.model, api=self._api, does="generates", owner=ask.owner, size=ask.size
+            request.model, api=self._api, does="generates", owner=request.owner, size=request.size
         )
 
         async def prepare(name: str | None) -> PreparedGeneration:
-            return await self._prepare(ask, services.model(name))
+            return await self._prepare(request, services.model(name))
 
         attempts = Attempts(names, prepare, services.metrics, hold=services.loaded)
         async with attempts:
-            return PreparedAnswer(await attempts.begin(), ask, services, attempts, self._api)
+            return PreparedAnswer(await attempts.begin(), request, services, attempts, self._api)
 
-    async def _prepare(self, ask: GenerationRequest, model: ServedModel) -> PreparedGeneration:
+    async def _prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedGeneration:
         services = self._services
-        settings = _settings(ask, model, services, self._api)
-        generator = Generator(model, settings, services.metrics)
-        toolset = await api_toolset(ask, model, services)
-        with _request_params(ask):
-            first = await generator.fitting(_turn(ask, model, toolset))
+        with request_params(request):
+            settings = _settings(request, model, services, self._api)
+            generator = Generator(model, settings, services.metrics)
+            toolset = await api_toolset(request, model, services)
+            first = await generator.fitting(_turn(request, model, toolset))
         prompt = first.request.prompt
         length = 0
         if isinstance(prompt, TokensPrompt):
@@ -167,17 +167,18 @@ class ApiGateway:
             model=model, settings=settings, first=first, toolset=toolset, prompt_tokens=length
         )
 
-    async def count_tokens(self, ask: GenerationRequest) -> int:
-        async with self._services.loaded(ask.model):
-            return await self._counted(ask)
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        async with self._services.loaded(request.model):
+            return await self._counted(request)
 
-    async def _counted(self, ask: GenerationRequest) -> int:
+    async def _counted(self, request: GenerationRequest) -> int:
         services = self._services
-        model = services.model(ask.model)
-        generator = Generator(model, _settings(ask, model, services, self._api), services.metrics)
-        toolset = await api_toolset(ask, model, services)
-        with _request_params(ask):
-            prompt = (await generator.prepare(_turn(ask, model, toolset))).request.prompt
+        model = services.model(request.model)
+        with request_params(request):
+            settings = _settings(request, model, services, self._api)
+            generator = Generator(model, settings, services.metrics)
+            toolset = await api_toolset(request, model, services)
+            prompt = (await generator.prepare(_turn(request, model, toolset))).request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
                 f"The engine of '{model.name}' counts its tokens itself; they are not known here.",
@@ -220,9 +221,9 @@ def _listed_slot(slot: ModelSlot) -> ListedModel:
 
 
 def _settings(
-    ask: GenerationRequest, model: ServedModel, services: Services, api: str
+    request: GenerationRequest, model: ServedModel, services: Services, api: str
 ) -> GenerationSettings:
-    parameters = _parameters(ask)
+    parameters = _parameters(request)
     refuse(parameters, "further")
     check_engine_parameters(parameters, model)
     settings = settings_of(
@@ -230,34 +231,28 @@ def _settings(
         model,
         services,
         api=api,
-        sampling=with_defaults(with_parameters(ask.sampling, parameters), model),
-        owner=ask.owner,
-        size=ask.size,
-        trace_headers=ask.trace_headers,
-        tool_params=tool_params(ask.tools),
+        sampling=with_defaults(with_parameters(request.sampling, parameters), model),
+        owner=request.owner,
+        size=request.size,
+        trace_headers=request.trace_headers,
+        tool_params=tool_params(request.tools),
     )
-    if settings.thinking_budget is None and ask.thinking_budget is not None:
-        settings = msgspec.structs.replace(settings, thinking_budget=ask.thinking_budget)
+    if settings.thinking_budget is None and request.thinking_budget is not None:
+        settings = msgspec.structs.replace(settings, thinking_budget=request.thinking_budget)
     return settings
 
 
-def _request_params(ask: GenerationRequest) -> AbstractContextManager[None]:
-    """A context in which errors about the final text name the shared parameter that sets its form, if one does."""
-    own = () if ask.parameters is None else shared_path(ask.parameters)
-    return renamed_params(lambda path: own if own and path[:2] == ("text", "format") else path)
+def _parameters(request: GenerationRequest) -> SharedParameters:
+    if request.parameters is not None:
+        return request.parameters
+    return SharedParameters(cache_salt=request.cache_salt, priority=request.priority)
 
 
-def _parameters(ask: GenerationRequest) -> SharedParameters:
-    if ask.parameters is not None:
-        return ask.parameters
-    return SharedParameters(cache_salt=ask.cache_salt, priority=ask.priority)
-
-
-def _turn(ask: GenerationRequest, model: ServedModel, toolset: Toolset) -> Turn:
-    turn = ask.turn
-    if asks_for_tools(ask):
+def _turn(request: GenerationRequest, model: ServedModel, toolset: Toolset) -> Turn:
+    turn = request.turn
+    if asks_for_tools(request):
         turn = msgspec.structs.replace(turn, tools=toolset.definitions, tool_choice=toolset.choice)
-    own, configured = ask.parameters, model.config.chat_template_kwargs
+    own, configured = request.parameters, model.config.chat_template_kwargs
     if own is not None:
         turn = msgspec.structs.replace(
             turn,

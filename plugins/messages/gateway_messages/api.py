@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+import msgspec
+
 from gateway.sdk import Answer, AsgiApp, GatewayError, Reply, Route, RouteRequest
 from gateway.sdk.wire import Value, encode, new_id
 from gateway_messages.answer import Message, Usage
@@ -16,7 +18,7 @@ from gateway_messages.events import EventWriter
 from gateway_messages.generation_request import ConvertedRequest, convert_request
 from gateway_messages.message import MessageWriter
 from gateway_messages.models import model_info, model_page
-from gateway_messages.params import request_params
+from gateway_messages.params import explained_tools, request_path
 from gateway_messages.request import (
     MessagesRequest,
     ThinkingAdaptive,
@@ -68,15 +70,15 @@ class MessagesApi:
 
     async def _create(self, request: RouteRequest) -> AsgiApp:
         """Create a message, streaming or not."""
-        decoded, wanted = await self._read(request)
-        with request_params(decoded, wanted):
-            answer = await request.gateway.prepare(wanted.ask)
+        decoded, converted = await self._read(request)
+        with explained_tools(converted):
+            answer = await request.gateway.prepare(converted.generation)
         headers = {"request-id": request.id}
 
         def new_writer() -> MessageAssembler:
             message = _begun(answer)
             writer = EventWriter(message, request.id) if decoded.stream else MessageWriter(message)
-            return _assembler(writer, decoded, wanted, answer, request)
+            return _assembler(writer, decoded, converted, answer, request)
 
         if decoded.stream:
             return answer.stream(new_writer, headers=headers, idle_seconds=self._idle_seconds)
@@ -84,9 +86,9 @@ class MessagesApi:
 
     async def _count(self, request: RouteRequest) -> Reply:
         """Count the tokens of a request's prompt."""
-        decoded, wanted = await self._read(request, counts=True)
-        with request_params(decoded, wanted):
-            count = await request.gateway.count_tokens(wanted.ask)
+        _, converted = await self._read(request, counts=True)
+        with explained_tools(converted):
+            count = await request.gateway.count_tokens(converted.generation)
         return _json(TokenCount(input_tokens=count), request)
 
     async def _read(
@@ -99,7 +101,7 @@ class MessagesApi:
         gateway, owner = request.gateway, request.owner
         decoded = decode_request(body, counts=counts)
         request.note_unknown(decoded.unknown)
-        wanted = convert_request(
+        converted = convert_request(
             decoded,
             partial(gateway.unseal, owner=owner, model=decoded.model),
             size=len(body),
@@ -109,7 +111,9 @@ class MessagesApi:
             offers_tools=self._config.offer_tools,
             max_turns=self._config.max_turns,
         )
-        return decoded, wanted
+        own_path = partial(request_path, request=decoded, converted=converted)
+        generation = msgspec.structs.replace(converted.generation, own_path=own_path)
+        return decoded, msgspec.structs.replace(converted, generation=generation)
 
     async def _models(self, request: RouteRequest) -> Reply:
         return _json(model_page(request.gateway.models(), request.query), request)
@@ -130,7 +134,7 @@ def _begun(answer: Answer) -> Message:
 def _assembler(
     writer: EventWriter | MessageWriter,
     decoded: MessagesRequest,
-    wanted: ConvertedRequest,
+    converted: ConvertedRequest,
     answer: Answer,
     request: RouteRequest,
 ) -> MessageAssembler:
@@ -150,7 +154,7 @@ def _assembler(
         hides_output=decoded.max_tokens == 0,
         served=answer.available_tools,
         seal=seal,
-        known=wanted.ask.turn.results.values(),
+        known=converted.generation.turn.results.values(),
     )
 
 

@@ -27,7 +27,7 @@ _NOT_FOR_THE_MODEL = re.compile(r"\A\s*x-anthropic-billing-header:[^\n]*\n?")
 class ConvertedRequest(Struct, frozen=True):
     """A converted request."""
 
-    ask: GenerationRequest
+    generation: GenerationRequest
     origins: Sequence[ParamPath]
     """For each item of the turn, the path of the block it was made from."""
     tools: ToolSelection
@@ -60,7 +60,7 @@ def convert_request(
     )
     choice = request.tool_choice
     tools = _select_tools(request, available)
-    ask = GenerationRequest(
+    generation = GenerationRequest(
         model=request.model,
         turn=Turn(
             items=converted.items,
@@ -95,7 +95,7 @@ def convert_request(
         parameters=request,
         trace_headers=trace_headers,
     )
-    return ConvertedRequest(ask, converted.origins, tools, converted.parts)
+    return ConvertedRequest(generation, converted.origins, tools, converted.parts)
 
 
 def _instructions(system: Sequence[str]) -> str | None:

@@ -15,27 +15,26 @@ UNSUPPORTED_TOOL = "unsupported_tool"
 
 
 @contextmanager
-def request_params(request: wire.MessagesRequest, wanted: ConvertedRequest) -> Iterator[None]:
-    """A context in which the gateway's errors name the parameters of `request`."""
+def explained_tools(request: ConvertedRequest) -> Iterator[None]:
+    """A context in which errors about unavailable tools name their types as this API does."""
     try:
         yield
     except GatewayError as error:
-        if error.code == UNSUPPORTED_TOOL and error.at[:1] == ("tools",):
-            _explain(error, wanted.tools.origins)
-        error.at = request_path(error.at, request, wanted)
+        if error.code == UNSUPPORTED_TOOL:
+            _explain(error, request.tools.origins)
         raise
 
 
 def request_path(
-    path: ParamPath, request: wire.MessagesRequest, wanted: ConvertedRequest
+    path: ParamPath, request: wire.MessagesRequest, converted: ConvertedRequest
 ) -> ParamPath:
     """The place in `request` of `path`, which is a place in the generation request that was made from it. Empty for
     what is not in the request."""
     match path:
-        case ("input", int(index), "content" | "output", int(part), *_) if index in wanted.parts:
-            return wanted.parts[index][part]
+        case ("input", int(index), "content" | "output", int(part), *_) if index in converted.parts:
+            return converted.parts[index][part]
         case ("input", int(index), *_):
-            return wanted.origins[index] if index < len(wanted.origins) else ()
+            return converted.origins[index] if index < len(converted.origins) else ()
         case ("input",) | ("continue_final_message",):
             return ("messages",)
         case ("instructions",):
@@ -50,8 +49,8 @@ def request_path(
             return (
                 ("output_config", "format") if request.output_format is None else ("output_format",)
             )
-        case ("tools", int(index), *rest) if index < len(wanted.tools.origins):
-            origin = wanted.tools.origins[index]
+        case ("tools", int(index), *rest) if index < len(converted.tools.origins):
+            origin = converted.tools.origins[index]
             return (*origin.param, *_in_tool(origin, rest))
         case _:
             return path
@@ -92,19 +91,15 @@ def _in_tool(origin: ToolOrigin, rest: Sequence[str | int]) -> Sequence[str | in
 
 def _explain(error: GatewayError, origins: Sequence[ToolOrigin]) -> None:
     """Name the type of an unavailable tool as this API does."""
-    match error.at:
-        case (_, int(index), *rest) if index < len(origins) and rest in (
-            [],
-            ["type"],
-            ["environment"],
-        ):
-            origin = origins[index]
-        case _:
-            return
+    for origin in origins:
+        if error.at in (origin.param, (*origin.param, "type")):
+            break
+    else:
+        return
     mcp = origin.type == "mcp"
     what = "MCP servers" if mcp else f"Tools of type '{origin.type}'"
     error.message = (
         f"{what} are not available here. Leave it out, or have the server configured with a plugin that runs it "
         f"([tools.{origin.plugin}])."
     )
-    error.at = ("tools", index) if mcp else ("tools", index, "type")
+    error.at = origin.param if mcp else (*origin.param, "type")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anthropic
@@ -12,7 +12,8 @@ import httpx
 import pytest
 from anthropic import Anthropic
 
-from gateway.errors import ServerShuttingDown
+from gateway.errors import InvalidRequest, ServerShuttingDown
+from gateway.protocols import EngineOutput, EngineRequest
 from gateway.testing import ScriptedEngine
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
@@ -83,6 +84,29 @@ def test_a_failure_after_a_ping_is_an_event(raw: httpx.Client, engine: ScriptedE
     last = parse_events(told)[-1]
     assert (last["type"], last["error"]["type"]) == ("error", "overloaded_error")
     until(lambda: raw.get("/ready").status_code == 200)
+
+
+@pytest.mark.parametrize("outputs", [0, 1])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_of_the_run_names_the_parameter_of_this_api(
+    raw: httpx.Client,
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+    outputs: int,
+) -> None:
+    async def generate(request: EngineRequest) -> AsyncIterator[EngineOutput]:
+        for number in range(outputs):
+            yield EngineOutput(text="word", token_ids=[number])
+        raise InvalidRequest("The context is full.", param="max_output_tokens")
+
+    monkeypatch.setattr(engine, "generate", generate)
+    answer = raw.post("/v1/messages", json=body("hello", stream=stream))
+    begun = stream and outputs > 0
+    assert answer.status_code == (200 if begun else 400)
+    error = parse_events(answer.content)[-1]["error"] if begun else answer.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"] == "max_tokens: The context is full."
 
 
 def test_a_shutdown_ends_a_stream_with_an_error_event_and_takes_nothing_new(
