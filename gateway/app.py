@@ -387,7 +387,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         apis=apis,
         tracer=tracer,
         limiter=await _limiter(config.server, store, stack),
-        usage=await _usage(store, plugins, stack),
+        usage=await _usage(store, plugins, authenticator, stack),
         documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
         routing=Routing(Routes(config.routes), routers),
         plugins=list_plugins(plugins, config),
@@ -465,9 +465,16 @@ async def _limiter(
 
 
 async def _usage(
-    store: ResponseStore | None, plugins: PluginSet, stack: AsyncExitStack
+    store: ResponseStore | None,
+    plugins: PluginSet,
+    authenticator: Authenticator,
+    stack: AsyncExitStack,
 ) -> UsageMeter:
-    meter = UsageMeter(store if isinstance(store, UsageCounters) else None, plugins.hook)
+    meter = UsageMeter(
+        store if isinstance(store, UsageCounters) else None,
+        plugins.hook,
+        is_key=lambda name: authenticator.named(name) is not None,
+    )
     await stack.enter_async_context(meter.maintenance())
     return meter
 

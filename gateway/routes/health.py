@@ -11,10 +11,21 @@ from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError, PermissionDenied, ServerShuttingDown
 from gateway.routes.answers import error_answer
-from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.state import HttpRequest, may_see_details, owner_of, services_of
 
 _GET_OR_HEAD = (HttpMethod.GET, HttpMethod.HEAD)
 """Some monitors use HEAD; the server omits the body."""
+
+
+class NotReady(GatewayError):
+    """An engine or the store cannot serve; who asks may not know which: 503."""
+
+    status = 503
+    type = "service_unavailable_error"
+    default_code = "not_ready"
+
+
+_NOT_READY = NotReady("This server is not ready. An API key with admin = true is told why.")
 
 
 @route("/health", http_method=_GET_OR_HEAD)
@@ -27,7 +38,8 @@ async def health(request: HttpRequest) -> ASGIApp:
 async def ready(request: HttpRequest) -> ASGIApp:
     """200 while every engine and the store can serve; otherwise 503 with the reason of the first that cannot.
 
-    Models that are not loaded do not count. If there are any, the states of all are listed.
+    Models that are not loaded do not count. If there are any, the states of all are listed. Where there are API keys, reasons and
+    models are for administrators only.
     """
     services = services_of(request)
     checks = [model.engine.health() for model in services.models.values()]
@@ -40,8 +52,11 @@ async def ready(request: HttpRequest) -> ASGIApp:
             raise ServerShuttingDown("The server is shutting down.")
         await asyncio.gather(*checks)
     except GatewayError as error:
-        return error_answer(error)
+        told = isinstance(error, ServerShuttingDown) or await may_see_details(request)
+        return error_answer(error if told else _NOT_READY)
     body: dict[str, object] = {"status": "ready"}
+    if not await may_see_details(request):
+        return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")
     if services.unopened:
         body["unavailable_models"] = services.unopened
     slots = services.slots.slots

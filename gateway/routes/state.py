@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from litestar import Litestar, Request
 
-from gateway.errors import Unsupported
+from gateway.errors import GatewayError, Unsupported
 from gateway.protocols import Principal
 from gateway.runtime.services import Services
 
@@ -62,9 +62,11 @@ def require_admin(request: HttpRequest) -> Services:
     return services
 
 
-async def identify_sender(services: Services, scope: Any) -> Principal | None:
+async def identify_sender(
+    services: Services, scope: Any, *, open_paths: bool = True
+) -> Principal | None:
     """The principal of a request or a handshake, by its headers and its TLS certificate (the ASGI extension `tls`); None in
-    anonymous mode. Raises `GatewayError` to refuse it."""
+    anonymous mode, and with `open_paths` where anyone may use its path. Raises `GatewayError` to refuse it."""
     tls = (scope.get("extensions") or {}).get("tls") or {}
     name = tls.get("client_cert_name")
     return await services.authenticator.identify(
@@ -72,4 +74,14 @@ async def identify_sender(services: Services, scope: Any) -> Principal | None:
         scope["headers"],
         tls_name=name if isinstance(name, str) else None,
         tls_alternative_names=tls.get("client_cert_alternative_names") or (),
+        open_paths=open_paths,
     )
+
+
+async def may_see_details(request: HttpRequest) -> bool:
+    """Whether an open path tells the sender more than anyone may know: administrators, and all in anonymous mode."""
+    try:
+        principal = await identify_sender(services_of(request), request.scope, open_paths=False)
+    except GatewayError:
+        return False
+    return principal is None or principal.admin

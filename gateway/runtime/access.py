@@ -127,9 +127,12 @@ class Authenticator:
         *,
         tls_name: str | None = None,
         tls_alternative_names: Sequence[str] = (),
+        open_paths: bool = True,
     ) -> Principal | None:
-        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`."""
-        if self._others and path not in self._open:
+        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`. `open_paths`: where
+        anyone may use `path`, nobody is asked for, and it is None too."""
+        anyone = open_paths and path in self._open
+        if self._others and not anyone:
             given: dict[str, str] = {}
             for name, value in headers:
                 given.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
@@ -142,7 +145,7 @@ class Authenticator:
             for other in self._others:
                 if (found := await _ask(other, request)) is not None:
                     return found
-        return self.principal(path, headers)
+        return None if anyone else self._of_key(headers)
 
     @property
     def several(self) -> bool:
@@ -163,7 +166,10 @@ class Authenticator:
 
     def principal(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
         """The principal of the request's key; None in anonymous mode. Raises `AuthenticationError`."""
-        if not self._needs_key or path in self._open:
+        return None if path in self._open else self._of_key(headers)
+
+    def _of_key(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
+        if not self._needs_key:
             return None
         given = _given(headers)
         if not given:

@@ -24,6 +24,12 @@ _MOST_TOKENS = 1 << 40
 """Maximum number of tokens of one kind that one run is counted with."""
 
 
+MOST_NAMES = 10_000
+"""Maximum number of principals that are counted by their names, in one process and day. Names of API keys do not count."""
+OTHERS = "(others)"
+"""The name under which further ones are counted together."""
+
+
 def _bounded(tokens: int) -> int:
     """A number that a server elsewhere may have made up: an absurd one must not keep a store from writing the others."""
     return min(max(tokens, 0), _MOST_TOKENS)
@@ -37,12 +43,18 @@ class UsageMeter:
         counters: UsageCounters | None,
         hook: Any = None,
         *,
+        is_key: Callable[[str], bool] = lambda name: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`counters`: those of the store; None counts in this process. `hook`: the plugin manager's hook caller."""
+        """`counters`: those of the store; None counts in this process. `hook`: the plugin manager's hook caller.
+        `is_key`: whether a name is that of an API key. Other principals are those of authenticators, which may find any number."""
         self._counters: UsageCounters = UsageTable() if counters is None else counters
         self._hook: Any = hook if hook is not None and hook.gateway_usage.get_hookimpls() else None
         self._clock = clock
+        self._is_key = is_key
+        self._names: set[str] = set()
+        """Principals that were counted by their names on `_day`."""
+        self._day = 0
         self._sums: dict[Key, Numbers] = {}
         """What is not written yet."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
@@ -53,8 +65,9 @@ class UsageMeter:
     def run_finished(self, run: RunStats, principal: Principal | None) -> None:
         """Count a run that has ended, and tell the plugins of it."""
         usage = run.usage
-        name = None if principal is None else principal.name
-        key = (int(self._clock() // _DAY), run.api, name, run.model)
+        day = int(self._clock() // _DAY)
+        name = None if principal is None else self._counted_name(principal.name, day)
+        key = (day, run.api, name, run.model)
         if usage is None:
             numbers: Numbers = (1, 0, 0, 0, 0)
         else:
@@ -68,6 +81,21 @@ class UsageMeter:
         add(self._sums, key, numbers)
         if self._hook is not None and run.status is not None:
             self._tell_plugins(run, principal, numbers)
+
+    def _counted_name(self, name: str, day: int) -> str:
+        """`name`, or `OTHERS` if too many are counted."""
+        if day != self._day:
+            self._day = day
+            self._names.clear()
+        if name in self._names or self._is_key(name):
+            return name
+        if len(self._names) >= MOST_NAMES:
+            return OTHERS
+        self._names.add(name)
+        if len(self._names) == MOST_NAMES:
+            logger.warning("usage is counted by the names of %d principals today; that of further ones is counted together, as %s",
+                MOST_NAMES, OTHERS)  # fmt: skip
+        return name
 
     def _tell_plugins(self, run: RunStats, principal: Principal | None, numbers: Numbers) -> None:
         assert run.status is not None, "it has ended"

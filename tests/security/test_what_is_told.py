@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import httpx
 import pytest
 
 from gateway.config import load_config
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, EngineUnavailable
+from gateway.protocols import Credentials, Principal
 from gateway.runtime.access import hash_key
+from gateway.sdk import hookimpl
+from gateway.testing import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway_scripted import Scenario
 
 NAMES = ("ada", "prometheus")
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"
@@ -63,3 +68,68 @@ def test_models_are_listed_without_paths(gateway: RunningGateway) -> None:
         assert str(SCENARIO.parent) not in text
         assert "scenario" not in text
     assert get(gateway, "/v1/models/m", "ada").json()["root"] == "m"
+
+
+class Unready(ScriptedEngine):
+    """An engine that cannot serve."""
+
+    async def health(self) -> None:
+        raise EngineUnavailable("no answer from http://secret-host:8000")
+
+
+class ReadyPlugin:
+    @asynccontextmanager
+    async def open(self, config: Any, context: Any) -> AsyncIterator[ScriptedEngine]:
+        yield Unready(Scenario(), name=context.name)
+
+    @hookimpl
+    def gateway_register_engines(self, register: Any) -> None:
+        register("unready", self.open)
+
+    @hookimpl
+    def gateway_register_authenticators(self, register: Any) -> None:
+        register("tokens", lambda config: _given(Tokens()))
+
+
+class Tokens:
+    async def authenticate(self, request: Credentials) -> Principal | None:
+        if request.bearer == "token-of-admin":
+            return Principal(name="boss", admin=True)
+        if request.bearer == "break":
+            raise RuntimeError("a mistake")
+        return Principal(name="one") if request.bearer == "token" else None
+
+
+@asynccontextmanager
+async def _given(tokens: Tokens) -> AsyncIterator[Tokens]:
+    yield tokens
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_who_is_no_administrator_is_told_only_whether_the_server_is_ready(
+    tmp_path: Path, ready: bool
+) -> None:
+    """Probes need no key, and see neither models nor addresses of engines."""
+    keys = [
+        {"name": "ada", "sha256": hash_key("ada")},
+        {"name": "root", "sha256": hash_key("root"), "admin": True},
+    ]
+    second = {**MODELS["m"], "load": "on_demand"} if ready else {"engine": "unready"}
+    config = {
+        "server": {"api_keys": keys},
+        "authenticators": {"tokens": {}},
+        "models": {**MODELS, "hidden": second},
+    }
+    with run_gateway(config, tmp_path, plugins=[ReadyPlugin()]) as running:
+        for key in (None, "wrong", "ada", "token", "break"):
+            answer = get(running, "/ready", key)
+            assert answer.status_code == (200 if ready else 503)
+            assert b"hidden" not in answer.content
+            assert b"secret-host" not in answer.content
+            if ready:
+                assert answer.json() == {"status": "ready"}
+            else:
+                assert answer.json()["error"]["code"] == "not_ready"
+        for key in ("root", "token-of-admin"):
+            answer = get(running, "/ready", key)
+            assert (b"hidden" if ready else b"secret-host") in answer.content

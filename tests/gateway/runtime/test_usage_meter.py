@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.protocols import Principal
 from gateway.request_stats import RunStats
-from gateway.runtime.usage_meter import UsageMeter
+from gateway.runtime import usage_meter
+from gateway.runtime.usage_meter import OTHERS, UsageMeter
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 DAY = 86_400
@@ -32,3 +34,24 @@ async def test_absurd_numbers_do_not_keep_the_others_from_being_counted() -> Non
     [count] = await meter.read(20_000, 20_000)
     assert (count.requests, count.output_tokens, count.reasoning_tokens) == (3, 0, 0)
     assert 0 < count.input_tokens <= 3 << 40
+
+
+@pytest.mark.anyio
+async def test_principals_that_an_authenticator_makes_up_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond a number for each day. Keys go on to be counted by their names."""
+    monkeypatch.setattr(usage_meter, "MOST_NAMES", 100)
+    now = [20_000.0 * DAY]
+    meter = UsageMeter(None, is_key=lambda name: name == "key", clock=lambda: now[0])
+    for number in range(5000):
+        meter.run_finished(run(1, 1), Principal(name=f"made-up-{number}"))
+    meter.run_finished(run(1, 1), Principal(name="key"))
+    meter.run_finished(run(1, 1), Principal(name="made-up-7"))
+    counts = {each.principal: each.requests for each in await meter.read(20_000, 20_000)}
+    assert len(counts) == 102
+    assert (counts[OTHERS], counts["key"], counts["made-up-7"]) == (4900, 1, 2)
+    now[0] += DAY
+    meter.run_finished(run(1, 1), Principal(name="made-up-4000"))
+    [count] = await meter.read(20_001, 20_001)
+    assert count.principal == "made-up-4000"
