@@ -6,8 +6,9 @@ error format, and the run loop converts them to the `error` of a failed response
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import ClassVar, TypeAlias
 
 ParamPath: TypeAlias = tuple[str | int, ...]
@@ -60,18 +61,36 @@ class GatewayError(Exception):
         return param_text(self.at) if self.at else None
 
 
-@contextmanager
-def renamed_params(rename: Callable[[ParamPath], ParamPath]) -> Iterator[None]:
+def renamed_params(
+    rename: Callable[[ParamPath], ParamPath],
+) -> AbstractContextManager[None]:
     """A context that renames the parameter of the error that it is left with.
 
     Each API has one function that turns places in a turn (`("input", 3)`, `("tools", 0, "parameters")`) into places in
     its requests.
     """
-    try:
-        yield
-    except GatewayError as error:
-        error.at = rename(error.at)
-        raise
+    return _RenamedParams(rename)
+
+
+class _RenamedParams:
+    """See `renamed_params`. Not a generator: each request has several of these contexts."""
+
+    __slots__ = ("_rename",)
+
+    def __init__(self, rename: Callable[[ParamPath], ParamPath]) -> None:
+        self._rename = rename
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, GatewayError):
+            error.at = self._rename(error.at)
 
 
 class InvalidRequest(GatewayError):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
 from types import TracebackType
 
@@ -145,14 +143,9 @@ class RunScope:
             if self._task is not None:
                 self._task.cancel()
 
-    @contextmanager
-    def registered(self) -> Iterator[None]:
+    def registered(self) -> _Registered:
         """Within the context, a shutdown waits for the run, and then stops it."""
-        self._services.runs.add(self)
-        try:
-            yield
-        finally:
-            self._services.runs.discard(self)
+        return _Registered(self)
 
     def stoppable(self) -> _Stoppable:
         """The context of the work, which ends early at the deadline, by `stop` or by `cancel`.
@@ -219,6 +212,21 @@ class _Turn:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._reservation.__aexit__(*exc_info)
+
+
+class _Registered:
+    """See `RunScope.registered`."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: RunScope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        self._scope._services.runs.add(self._scope)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._scope._services.runs.discard(self._scope)
 
 
 class _Stoppable:

@@ -15,6 +15,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
 from gateway.request_stats import current_request
+from gateway.uvicorn_internals.disconnect import on_disconnect
 from gateway.uvicorn_internals.fast_path import SingleWrite
 from gateway.wire.common import encode
 from gateway.wire.response import error_body
@@ -78,11 +79,42 @@ def error_answer(error: GatewayError) -> ASGIResponse:
     )
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do `work` in a task of its own, and cancel it if the client leaves before it is done.
+async def while_connected(
+    receive: Receive, work: Coroutine[Any, Any, None], *, in_own_task: bool = False
+) -> None:
+    """Do `work`, and cancel it if the client leaves before it is done.
+
+    `in_own_task` is for work that each token resumes: it then has the short stack of a new task, while the long one of the
+    framework waits.
+    """
+    request, task = current_request(), asyncio.current_task()
+    assert task is not None, "ASGI applications run in a task"
+    left = False
+
+    def leave() -> None:
+        nonlocal left
+        left = True
+        if request is not None:
+            request.client_left = True
+        task.cancel()
+
+    unwatch = None if in_own_task else on_disconnect(receive, leave)
+    if unwatch is None:
+        await _while_listening(receive, work)
+        return
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not left or task.uncancel():
+            raise
+    finally:
+        unwatch()
+
+
+async def _while_listening(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """As `while_connected`, with the work in a task of its own.
 
     This task listens: `http.disconnect` comes when the client has gone, and also when the answer is complete (ASGI).
-    The work has the short stack of a new task, which is resumed for every token; the long one of the framework waits.
     """
     listening = asyncio.current_task()
     assert listening is not None, "ASGI applications run in a task"

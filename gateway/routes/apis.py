@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from litestar import Litestar
@@ -227,6 +228,7 @@ def _key(route: Route) -> tuple[str, str]:
     return route.method, _shape(route.path)
 
 
+@lru_cache(1024)
 def _shape(path: str) -> str:
     """A path without the names and types of its parameters."""
     return re.sub(r"\{[^}]*\}", "{}", path)

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from litestar.types import Receive
 
 from gateway.errors import EngineUnavailable
 from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.model_slots import Does
+from gateway.runtime.services import Loaded
 
 
-@asynccontextmanager
-async def loaded(
+def loaded(
     request: HttpRequest, model: str | None, does: Does | None = "generates"
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """As `Services.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
-    context = services_of(request).loaded(model, does)
-    try:
-        if context.waits:
-            entering = asyncio.create_task(context.__aenter__())
-            await _unless_disconnected(request.receive, entering)
-        else:
-            await context.__aenter__()
-        yield
-    finally:
-        await context.__aexit__()
+    return _LoadedForRequest(request.receive, services_of(request).loaded(model, does))
+
+
+class _LoadedForRequest(AbstractAsyncContextManager[None]):
+    """See `loaded`. Not a generator: each request has such a context."""
+
+    __slots__ = ("_context", "_receive")
+
+    def __init__(self, receive: Receive, context: Loaded) -> None:
+        self._receive = receive
+        self._context = context
+
+    async def __aenter__(self) -> None:
+        context = self._context
+        try:
+            if context.waits:
+                entering = asyncio.create_task(context.__aenter__())
+                await _unless_disconnected(self._receive, entering)
+            else:
+                await context.__aenter__()
+        except BaseException:
+            await context.__aexit__()
+            raise
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._context.__aexit__()
 
 
 async def _unless_disconnected(receive: Receive, work: asyncio.Task[None]) -> None:

@@ -37,6 +37,8 @@ class LogStream(StreamedAnswer):
     `error`.
     """
 
+    is_resumed_often = True
+
     def __init__(
         self,
         services: Services,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -91,6 +92,9 @@ class StreamBody:
 class StreamedAnswer(ABC):
     """Output that is sent as it is made. What fails before the first part is an HTTP status; later, `fail` tells it."""
 
+    is_resumed_often: ClassVar[bool] = False
+    """Whether each part that is sent resumes `make`. A generation has a task of its own, which is resumed instead."""
+
     def __init__(
         self,
         run_scope: RunScope | None,
@@ -134,7 +138,9 @@ class StreamedAnswer(ABC):
         metrics = self._services.metrics
         metrics.stream_opened()
         try:
-            await while_connected(receive, self._stream(scope, receive, send))
+            await while_connected(
+                receive, self._stream(scope, receive, send), in_own_task=self.is_resumed_often
+            )
         finally:
             if self._run_scope is not None:
                 self._run_scope.abandon()

@@ -15,7 +15,7 @@ from typing import Protocol
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 try:
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle as RequestResponseCycle
 except ImportError:  # reported by the self-check
 
     class RequestResponseCycle:  # type: ignore[no-redef]

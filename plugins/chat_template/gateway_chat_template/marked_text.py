@@ -179,8 +179,8 @@ class MixedOriginText(Marked):
     __slots__ = ("_ends", "_runs")
 
     _runs: Runs
-    _ends: Sequence[int]
-    """End offset of each run."""
+    _ends: Sequence[int] | None
+    """End offset of each run, once they are needed."""
 
     @property
     def runs(self) -> Runs:
@@ -188,8 +188,11 @@ class MixedOriginText(Marked):
 
     def _cut(self, start: int, end: int) -> str:
         runs: list[tuple[int, Origin]] = []
-        index = bisect_right(self._ends, start)
-        at = self._ends[index - 1] if index else 0
+        ends = self._ends
+        if ends is None:
+            ends = self._ends = tuple(accumulate(length for length, _ in self._runs))
+        index = bisect_right(ends, start)
+        at = ends[index - 1] if index else 0
         while at < end:
             length, origin = self._runs[index]
             runs.append((min(at + length, end) - max(at, start), origin))
@@ -223,7 +226,7 @@ def _from_runs(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
                 return str.__str__(text)
     mixed = MixedOriginText(text)
     mixed._runs = tuple(runs)
-    mixed._ends = tuple(accumulate(length for length, _ in runs))
+    mixed._ends = None
     return mixed
 
 

@@ -1,0 +1,52 @@
+"""Noticing that a client has left, without a task that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from litestar.types import Receive
+
+from gateway.uvicorn_internals.fast_path import RequestResponseCycle
+
+
+def on_disconnect(receive: Receive, leave: Callable[[], None]) -> Callable[[], None] | None:
+    """Call `leave` once if the client leaves before its answer is complete. Returns a function that ends this.
+
+    The request's body must have been read. Returns None if `receive` is not uvicorn's, or the client has left: the caller must
+    then wait for the message of `receive`.
+    """
+    cycle = getattr(receive, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.more_body
+        or cycle.disconnected
+        or cycle.response_complete
+    ):
+        return None
+    event = cycle.message_event
+    cycle.message_event = _LeaveEvent(cycle, leave)
+    cycle.flow.resume_reading()  # as in `receive`: a connection that is not read does not tell that it is closed
+
+    def end() -> None:
+        cycle.message_event = event
+        if cycle.disconnected or cycle.response_complete:
+            event.set()
+
+    return end
+
+
+class _LeaveEvent(asyncio.Event):
+    """Stands in for the event that uvicorn sets when there is something to receive."""
+
+    def __init__(self, cycle: RequestResponseCycle, leave: Callable[[], None]) -> None:
+        super().__init__()
+        self._cycle = cycle
+        self._leave: Callable[[], None] | None = leave
+
+    def set(self) -> None:
+        super().set()
+        leave = self._leave
+        if leave is not None and self._cycle.disconnected:
+            self._leave = None
+            leave()
