@@ -7,8 +7,7 @@ its next token on demand.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -16,7 +15,6 @@ import msgspec
 from gateway import hookimpl
 from gateway.hookspecs import EngineContext, OpenEngine, Register
 from gateway.protocols import (
-    AddedToken,
     Capability,
     EngineOutput,
     EngineRequest,
@@ -27,12 +25,7 @@ from gateway.protocols import (
 from gateway_harmony.encoding import harmony
 
 WORD = " token"
-TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-_CONTROL = {"<|im_start|>": 1, "<|im_end|>": 2}
-_CONTROL_TOKEN = re.compile("(<\\|im_(?:start|end)\\|>)")
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
 
 class Ticker:
@@ -58,20 +51,10 @@ class Ticker:
 
 
 class NullTokenizer:
-    """One token per four characters, because the engine reads nothing. Its control tokens are those of ChatML."""
-
-    added_tokens: Mapping[str, AddedToken] = {
-        text: AddedToken(id=token, special=True) for text, token in _CONTROL.items()
-    }
+    """One token per character, which is enough because the engine reads nothing."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        ids: list[int] = []
-        for piece in _CONTROL_TOKEN.split(text):
-            if piece in _CONTROL:
-                ids.append(_CONTROL[piece])
-            else:
-                ids += [0] * ((len(piece) + 3) // 4)
-        return ids
+        return [0] * (len(text) // 4)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return WORD * len(token_ids)

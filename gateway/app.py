@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from litestar import Litestar, Request, Response
+from litestar import Litestar, Response
 from litestar.exceptions import HTTPException
-from litestar.types import ASGIApp, Message, Scope
+from litestar.types import Message, Scope
 
 from gateway.config import Config, ServerConfig
 from gateway.errors import (
@@ -59,6 +59,7 @@ from gateway.routes.cross_origin import cors_config, is_preflight, refusal_heade
 from gateway.routes.embeddings import create_embeddings
 from gateway.routes.gateway_info import describe_gateway
 from gateway.routes.health import health, metrics, ready
+from gateway.routes.internal import INTERNAL_CALLER, InternalRequests
 from gateway.routes.models import change_model, delete_model, list_models, retrieve_model
 from gateway.routes.request_guard import RequestGuard
 from gateway.routes.responses import (
@@ -112,16 +113,12 @@ from gateway.wire.response import error_body
 
 logger = logging.getLogger("gateway.app")
 
-Handle: TypeAlias = Callable[[HttpRequest], Awaitable[ASGIApp]]
-
 
 class GatewayApp(Litestar):
     """A Litestar application that sends `x-request-id` with every answer and counts every answer, including the
     framework's errors."""
 
     guard: RequestGuard
-    direct_routes: Mapping[str, Handle]
-    """The functions that answer `POST` requests of the routes that most requests go to, by path."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
@@ -145,7 +142,7 @@ class GatewayApp(Litestar):
         scope[ANSWER_HEADERS] = added
         services = services_if_open(self)
         scope[SERVICES] = services
-        caller = Caller()
+        caller: Caller = scope.get(INTERNAL_CALLER) or Caller()
         if services is not None and services.tracer is not None:
             stats.span = services.tracer.begin(stats.method, scope["headers"])
         if services is not None and services.content_policy is not None:
@@ -182,9 +179,11 @@ class GatewayApp(Litestar):
         """Check a request and answer it. `added` are the headers of its answer; `caller` receives its principal."""
         services = scope[SERVICES]
         try:
-            self.guard.check(scope)
+            if INTERNAL_CALLER not in scope:
+                self.guard.check(scope)
+                if services is not None:
+                    caller.principal = await identify_sender(services, scope)
             if services is not None:
-                caller.principal = await identify_sender(services, scope)
                 stats.owner = scope["owner"] = caller.owner
         except GatewayError as error:
             unauthenticated = isinstance(error, AuthenticationError)
@@ -198,42 +197,14 @@ class GatewayApp(Litestar):
         epoch = services.in_progress.begin() if services is not None else None
         try:
             with called_by(caller):
-                if (handle := self._direct_handler(scope)) is None:
-                    await super().__call__(scope, receive, send)
-                else:
-                    await self._answer_directly(handle, scope, receive, send, stats)
+                await super().__call__(scope, receive, send)
         finally:
             if services is not None and epoch is not None:
                 services.in_progress.end(epoch)
 
-    def _direct_handler(self, scope: Any) -> Handle | None:
-        """The function that answers a request of a frequent route; None if the framework has to find it."""
-        if scope["method"] != "POST" or scope["root_path"] or self.cors_config is not None:
-            return None
-        return self.direct_routes.get(scope["path"])
-
-    async def _answer_directly(
-        self, handle: Handle, scope: Any, receive: Any, send: Any, stats: RequestStats
-    ) -> None:
-        """Answer a request by `handle`, as Litestar does, without its router and its layers for what the route does not use."""
-        scope["app"] = scope["litestar_app"] = self
-        scope["path_template"], scope["path_params"] = scope["path"], {}
-        request: HttpRequest = Request(scope, receive, send)
-        try:
-            answer = await answer_by_header(request) or await handle(request)
-            await answer(scope, receive, send)
-        except Exception as error:
-            if stats.status:  # the answer has begun
-                raise
-            response = _answer_exception(request, error)
-            refusal = response.to_asgi_response(app=None, request=request)
-            await refusal(scope, receive, send)
-
 
 OPENAI_VERSION = b"2020-10-01"
 """The header `openai-version`, as OpenAI's API sends it."""
-_FREQUENT = (create_response, create_chat_completion, create_completion, create_embeddings)
-"""Handlers with no parameter but the request, which return an ASGI application."""
 _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
@@ -258,6 +229,7 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
             services = await open_services(config, plugins, stack)
             keep_services(app, services)
             keep_apis(app, services)
+            services.send = InternalRequests(app)
             yield
 
     return _app(config, [lifespan])
@@ -268,6 +240,7 @@ def app_of(services: Services) -> Litestar:
     app = _app(services.config, [])
     keep_services(app, services)
     keep_apis(app, services)
+    services.send = InternalRequests(app)
     return app
 
 
@@ -301,7 +274,6 @@ def _app(
         request_max_body_size=None,  # `read_json_body` enforces the limit
     )
     app.guard = RequestGuard(config.server, cors)
-    app.direct_routes = {path: each.fn for each in _FREQUENT for path in each.paths}
     return app
 
 

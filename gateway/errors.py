@@ -188,8 +188,19 @@ class RateLimited(GatewayError):
     type = "rate_limit_error"
     default_code = "rate_limit_exceeded"
 
-    def __init__(self, message: str, *, retry_after: int = 1, param: str | ParamPath = ()) -> None:
-        super().__init__(message, param=param, headers={"retry-after": str(retry_after)})
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: int = 1,
+        param: str | ParamPath = (),
+        retryable: bool = True,
+    ) -> None:
+        """`retryable`: whether the same request may be admitted later. OpenAI's SDKs do not repeat others."""
+        headers = {"retry-after": str(retry_after)}
+        if not retryable:
+            headers["x-should-retry"] = "false"
+        super().__init__(message, param=param, headers=headers)
 
 
 class RequestLimitReached(RateLimited):

@@ -6,6 +6,7 @@ from importlib import metadata
 from typing import Final
 
 _OFFERS: Final = {
+    ("api", "batches"): "litegate-batches",
     ("api", "console"): "litegate-console",
     ("api", "containers"): "litegate-container",
     ("api", "file_search"): "litegate-file-search",
@@ -55,6 +56,7 @@ PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS}))
 LOCAL: Final = frozenset(
     f"litegate-{name}"
     for name in (
+        "batches",
         "chat-template",
         "console",
         "files",

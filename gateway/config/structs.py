@@ -212,8 +212,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shown to the client. `mcp` selects all MCP servers with `offer`, `mcp.<label>` a single one."""
     apis: list[str] | None = None
     """Names of further APIs to serve; `[]` for none. Default: `messages` (the Anthropic Messages API) and `console` (the
-    page at `/`), if installed, those that belong to selected tools, such as the vector stores of `file_search`, and those with the name of a
-    resource that a tool needs or that has a table, such as `files`."""
+    page at `/`), if installed, those that have a table, such as `batches`, those that belong to selected tools, such as the vector stores of
+    `file_search`, and those with the name of a resource that a tool needs or that has a table, such as `files`."""
     unavailable_tools: Literal["refuse", "omit"] = "refuse"
     """How to treat a tool that a request asks the server to run but that is not available, such as a web search without
     a plugin for it: `refuse` answers 400; `omit` ignores it, and the model does not see it."""
@@ -475,7 +475,7 @@ class Config(Struct, frozen=True, kw_only=True):
     stores: dict[str, dict[str, Any]] = {}
     """`[stores.<name>]` is the configuration of the store of that name, if `server.store` selects it."""
     apis: dict[str, dict[str, Any]] = {}
-    """`[apis.<name>]` is the configuration of the further API of that name, if `server.apis` selects it."""
+    """`[apis.<name>]` is the configuration of the further API of that name. It selects the API if `server.apis` is not set."""
     resources: dict[str, dict[str, Any]] = {}
     """`[resources.<name>]` is the configuration of the resource of that name, if a selected tool or API needs it. An API
     of that name is served if `server.apis` is not set."""

@@ -62,7 +62,10 @@ class RunScope:
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
         """Take a place in the queue of `model`. Raises `RateLimited`."""
         self.stats.model = model.name
-        self._reservation = model.admission.reserve(self.principal, prompt=expected.prompt)
+        priority = 0 if self._caller is None else self._caller.priority
+        self._reservation = model.admission.reserve(
+            self.principal, prompt=expected.prompt, priority=priority
+        )
         self.stats.queued = clock()
         self._expected = expected
 

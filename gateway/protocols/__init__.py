@@ -38,7 +38,6 @@ from gateway.protocols.engine import (
     EngineRequest,
     FinishReason,
     KnowsAddedTokens,
-    LateRefusingEngine,
     ModelInfo,
     Sampling,
     Tokenizer,
@@ -110,7 +109,14 @@ from gateway.protocols.scoring import (
     ScoringInfo,
     TextPair,
 )
-from gateway.protocols.services import Embedder, GatewayServices, Reranker, ServicesUser
+from gateway.protocols.services import (
+    Delegation,
+    Embedder,
+    GatewayServices,
+    InternalAnswer,
+    Reranker,
+    ServicesUser,
+)
 from gateway.protocols.store import (
     UNFINISHED,
     Append,
@@ -182,6 +188,7 @@ __all__ = [
     "Conversations",
     "CountingEngine",
     "Credentials",
+    "Delegation",
     "DescribedEngine",
     "Embedder",
     "EmbeddingEngine",
@@ -201,10 +208,10 @@ __all__ = [
     "Gateway",
     "GatewayServices",
     "GenerationRequest",
+    "InternalAnswer",
     "IsolatingRenderer",
     "ItemPage",
     "KnowsAddedTokens",
-    "LateRefusingEngine",
     "Leases",
     "LimitCounters",
     "LimitName",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
+from gateway.protocols.principals import Principal
 from gateway.protocols.store import SharedValues
 
 
@@ -46,12 +49,58 @@ class Reranker(Protocol):
         ...
 
 
+class Delegation(Struct, frozen=True, kw_only=True):
+    """The right to send requests later in the name of who sends the current one. May be stored as JSON."""
+
+    principal: Principal | None
+    """Who sent the request; None in anonymous mode."""
+    by_key: bool
+    """Whether an API key says who that is. The key is looked up again for each request; a principal that an authenticator found
+    stays as it was."""
+
+
+class InternalAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to a request that was sent within the process."""
+
+    status: int
+    """The HTTP status."""
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+
 class GatewayServices(Protocol):
     """The gateway as seen by a plugin that is open."""
 
     @property
     def values(self) -> SharedValues:
         """Small named values in the gateway's store; in this process if there is none. Names begin with the plugin's."""
+        ...
+
+    def delegation(self) -> Delegation:
+        """The right to send requests in the name of who sends the request that the calling task works for."""
+        ...
+
+    async def send(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        delegation: Delegation,
+        priority: int = 0,
+        request_id: str | None = None,
+        max_bytes: int = 67_108_864,
+    ) -> InternalAnswer:
+        """Send a POST request with a JSON body to one of the gateway's own paths, without HTTP, and return the whole answer.
+
+        The request is routed, limited, counted, logged and traced like a client's with the same key. `priority` is added to that of
+        its principal: with a positive one, requests of clients are served first. It is added in anonymous mode too, and if the
+        model serves in the order of arrival.
+
+        Raises `PermissionDenied` if the API key was revoked or has expired, `EngineUnavailable` while the server starts, and `EngineError` if the answer has more than `max_bytes`
+        bytes; then the request is cancelled. All other errors are answers with a status. Cancelling the awaiting task cancels the
+        request. Call it from a task that works for no request.
+        """
         ...
 
     def embedder(self, model: str) -> Embedder:

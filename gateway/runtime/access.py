@@ -94,7 +94,7 @@ class Authenticator:
         self._sources: dict[str, Sequence[ApiKey]] = {}
         # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
         self._by_digest: dict[str, _Key] = {}
-        self._by_name: dict[str, Principal] = {}
+        self._by_name: dict[str, list[_Key]] = {}
         # Replicas with the same keys compute the same tags, so that an owner's cached prefixes are shared between them.
         digests = sorted(key.sha256.lower() for key in keys)
         secret = "".join(digests).encode() if digests or not more_keys else os.urandom(32)
@@ -112,7 +112,7 @@ class Authenticator:
         self._by_digest = found
         self._by_name = {}
         for known in found.values():
-            self._by_name.setdefault(known.principal.name, known.principal)
+            self._by_name.setdefault(known.principal.name, []).append(known)
 
     def ask_first(self, others: Sequence[RequestAuthenticator]) -> None:
         """Ask `others` before the keys. No request is anonymous then."""
@@ -191,7 +191,27 @@ class Authenticator:
 
     def named(self, name: str | None) -> Principal | None:
         """The principal of that name, for work that no request waits for; None if there is none, or no longer."""
-        return None if name is None else self._by_name.get(name)
+        known = None if name is None else self._by_name.get(name)
+        return known[0].principal if known else None
+
+    def delegate(self, name: str | None) -> Principal | None:
+        """The principal of that name, for requests that are sent in its name; None in anonymous mode. Raises `PermissionDenied` if
+        it has no key that is still valid."""
+        if name is None:
+            if self._needs_key:
+                raise PermissionDenied(
+                    "This was begun without an API key, and the server now needs one. Begin it again with a key.",
+                    code="api_key_required",
+                )
+            return None
+        now = self._clock()
+        for known in self._by_name.get(name, ()):
+            if known.expires > now:
+                return known.principal
+        raise PermissionDenied(
+            f"The API key '{name}', with which this was begun, was revoked or has expired.",
+            code="api_key_revoked",
+        )
 
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on

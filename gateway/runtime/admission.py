@@ -69,9 +69,11 @@ class Admission:
         self._fair, self._max_waiting_per_key = scheduling == "fair", max_waiting_per_key
         self._next()
 
-    def reserve(self, principal: Principal | None = None, *, prompt: int = 0) -> Reservation:
+    def reserve(
+        self, principal: Principal | None = None, *, prompt: int = 0, priority: int = 0
+    ) -> Reservation:
         """Reserve a place, running or queued, for a prompt of `prompt` tokens. Raises `RateLimited` with `retry_after` if there
-        is none.
+        is none. `priority` is added to that of the principal, and is observed with `scheduling` "fifo" too.
 
         Synchronous, so that a rejection is an HTTP 429 before the answer has begun. The reservation must be entered or
         cancelled. Raises `EngineUnavailable` if the model was unloaded.
@@ -99,7 +101,7 @@ class Admission:
                 )
         self.waiting += 1
         self._waiting_of[owner] = own + 1
-        return Reservation(self, principal, owner, prompt)
+        return Reservation(self, principal, owner, prompt, priority)
 
     def _retry_after(self, ahead: int) -> int:
         waves = ahead / self._max_running + 1
@@ -114,16 +116,17 @@ class Admission:
         else:
             del self._waiting_of[owner]
 
-    def _client_of(self, principal: Principal | None) -> Client:
+    def _client_of(self, principal: Principal | None, priority: int) -> Client:
         if principal is None or not self._fair:
-            return self._queue.client(_EVERYBODY)
+            return self._queue.client(_EVERYBODY, priority)
         # A name cannot be taken for the one of all others.
         name = f"={principal.name}"
-        return self._queue.client(name, principal.priority, principal.weight)
+        return self._queue.client(name, principal.priority + priority, principal.weight)
 
     async def _begin(self, reservation: Reservation) -> None:
         """Wait for a slot."""
-        queue, client = self._queue, self._client_of(reservation.principal)
+        queue = self._queue
+        client = self._client_of(reservation.principal, reservation.priority)
         reservation.client = client
         cost = INPUT_COST * reservation.prompt + OUTPUT_COST * client.expected_output
         reservation.cost = cost
@@ -191,13 +194,19 @@ class Reservation:
         "cost",
         "owner",
         "principal",
+        "priority",
         "prompt",
         "started",
         "turn",
     )
 
     def __init__(
-        self, admission: Admission, principal: Principal | None, owner: str, prompt: int
+        self,
+        admission: Admission,
+        principal: Principal | None,
+        owner: str,
+        prompt: int,
+        priority: int = 0,
     ) -> None:
         self._admission: Admission | None = admission
         """None once it was entered or cancelled."""
@@ -206,6 +215,7 @@ class Reservation:
         self.owner = owner
         """The principal's name; "" for none."""
         self.prompt = prompt
+        self.priority = priority
         self.client: Client | None = None
         """Whose counter it is served by, once it was entered."""
         self.cost = 0.0

@@ -15,10 +15,12 @@ from gateway.protocols import Limits, Principal
 class Caller:
     """Who sent a request, and the headers of its answer about limits. Tasks that a request starts have its caller."""
 
-    __slots__ = ("limit_headers", "principal")
+    __slots__ = ("limit_headers", "principal", "priority")
 
-    def __init__(self, principal: Principal | None = None) -> None:
+    def __init__(self, principal: Principal | None = None, *, priority: int = 0) -> None:
         self.principal = principal
+        self.priority = priority
+        """Added to the principal's: a positive one is for work that no client waits for."""
         self.limit_headers: list[tuple[bytes, bytes]] = []
 
     @property
@@ -41,19 +43,14 @@ def current_principal() -> Principal | None:
     return None if caller is None else caller.principal
 
 
-class called_by:  # noqa: N801  # used as a function
-    """Within the context, `caller` is the current one. Entered once."""
-
-    __slots__ = ("_caller", "_token")
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    def __enter__(self) -> None:
-        self._token = _CALLER.set(self._caller)
-
-    def __exit__(self, *exc_info: object) -> None:
-        _CALLER.reset(self._token)
+@contextmanager
+def called_by(caller: Caller) -> Iterator[None]:
+    """Within the context, `caller` is the current one."""
+    token = _CALLER.set(caller)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
 
 
 @contextmanager

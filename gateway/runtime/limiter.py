@@ -80,6 +80,7 @@ class Limiter:
                     f"Request too large for the API key '{principal.name}': its limit is {most} tokens, and the prompt has "
                     f"{prompt}. Send a shorter one.",
                     retry_after=60,
+                    retryable=False,
                 )
             wanted = min(wanted, most)
         request_id = new_id("adm_")

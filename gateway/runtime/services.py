@@ -23,6 +23,7 @@ from gateway.protocols import (
     Api,
     ConversationBounds,
     EmbeddingEngine,
+    InternalAnswer,
     ModelLoad,
     Policy,
     PromptSource,
@@ -34,7 +35,7 @@ from gateway.protocols import (
     Tracer,
 )
 from gateway.runtime.access import Authenticator
-from gateway.runtime.callers import current_principal, names_model
+from gateway.runtime.callers import Caller, current_principal, names_model
 from gateway.runtime.content_policy import content_policy
 from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
@@ -83,6 +84,14 @@ class Background(Protocol):
     async def cancel(self, record: StoredResponse) -> StoredResponse:
         """Cancel a response, whichever process runs it. Returns it in its terminal status."""
         ...
+
+
+class SendInternal(Protocol):
+    """Sends a request within the process; implemented by `gateway.routes.internal.InternalRequests`."""
+
+    def __call__(
+        self, path: str, body: bytes, *, caller: Caller, request_id: str | None, max_bytes: int
+    ) -> Awaitable[InternalAnswer]: ...
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -164,6 +173,8 @@ class Services:
         )
         self.runs: set[Run] = set()
         self.in_progress = RequestsInProgress()
+        self.send: SendInternal | None = None
+        """Sends a request to the application, within the process; None until the application has these services."""
         self.reload: Callable[[Config], Awaitable[None]] | None = None
         """Uses another configuration, or raises `ConfigurationError` and changes nothing."""
         self.draining = False

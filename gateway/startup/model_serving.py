@@ -14,7 +14,7 @@ from gateway.config.tables import suggestion
 from gateway.errors import ConfigurationError
 from gateway.loop.adapters import with_adapters
 from gateway.metrics import Metrics
-from gateway.protocols import FormatAwareEngine, LateRefusingEngine
+from gateway.protocols import FormatAwareEngine
 from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
 from gateway.runtime.model_slots import ModelSlot, ModelSlots
 from gateway.runtime.served_model import ServedModel
@@ -78,7 +78,6 @@ def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> Serv
         info=opened.info,
         created=int(time.time()),
         why=opened.why,
-        late=opened.engine if isinstance(opened.engine, LateRefusingEngine) else None,
         media_kinds=kinds,
         schema_limits=schemas,
     )

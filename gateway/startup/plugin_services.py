@@ -11,10 +11,11 @@ from gateway.engines.vectors import normalized
 from gateway.errors import (
     ConfigurationError,
     EngineError,
+    EngineUnavailable,
     InvalidRequest,
 )
-from gateway.protocols import SharedValues, Tokenizer
-from gateway.runtime.callers import by_the_gateway
+from gateway.protocols import Delegation, InternalAnswer, SharedValues, Tokenizer
+from gateway.runtime.callers import Caller, by_the_gateway, current_principal
 from gateway.runtime.model_slots import Does
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
@@ -37,6 +38,31 @@ class PluginServices:
 
     def reranker(self, model: str) -> ServedReranker:
         return ServedReranker(self._services, self._served(model, "reranks", "rerank"))
+
+    def delegation(self) -> Delegation:
+        principal = current_principal()
+        known = principal is None or self._services.authenticator.named(principal.name) is not None
+        return Delegation(principal=principal, by_key=known)
+
+    async def send(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        delegation: Delegation,
+        priority: int = 0,
+        request_id: str | None = None,
+        max_bytes: int = 67_108_864,
+    ) -> InternalAnswer:
+        send = self._services.send
+        if send is None:
+            raise EngineUnavailable("The server is still starting.")
+        principal = delegation.principal
+        if delegation.by_key:
+            name = None if principal is None else principal.name
+            principal = self._services.authenticator.delegate(name)
+        caller = Caller(principal, priority=priority)
+        return await send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
 
     def _served(self, model: str, does: Does, verb: str) -> str:
         """The model's own name. Raises `ConfigurationError`, with those that do it, if it is not one.

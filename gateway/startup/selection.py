@@ -117,8 +117,8 @@ def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore],
 def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApiPlugin], Struct]]:
     """The further APIs named by `server.apis`, each with its config.
 
-    If that is not set: the standard ones, and those with the name of a selected tool, of a resource that it needs, or
-    of a resource that has a table.
+    If that is not set: the standard ones, those that have a table, and those with the name of a selected tool, of a
+    resource that it needs, or of a resource that has a table.
     """
     for name in config.apis:
         plugins.api(name, dotted(("apis", name)))
@@ -126,7 +126,9 @@ def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApi
     if names is None:
         installed = plugins.names("api")
         needed = (each for name in config.tools for each in plugins.needs("tool", name))
-        wanted = dict.fromkeys((*STANDARD_APIS, *config.tools, *needed, *config.resources))
+        wanted = dict.fromkeys(
+            (*STANDARD_APIS, *config.tools, *needed, *config.resources, *config.apis)
+        )
         names = [name for name in wanted if name in installed]
     resolved: list[tuple[Offer[OpenApiPlugin], Struct]] = []
     for index, name in enumerate(names):

@@ -11,7 +11,6 @@ from msgspec import UNSET, Struct
 
 from gateway.errors import GatewayError, InvalidRequest, ParamPath
 from gateway.protocols import ServerTool, SessionContext, ToolServer
-from gateway.tools.client_run import BRINGS_TOOLS
 from gateway.tools.fitting import below, checked
 from gateway.wire import items
 from gateway.wire import tools as wire
@@ -291,7 +290,7 @@ def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
     """Copy items that contain tools, without MCP credentials."""
     return [
         msgspec.structs.replace(item, tools=without_credentials(item.tools))
-        if isinstance(item, BRINGS_TOOLS)
+        if isinstance(item, items.AdditionalTools | items.ToolSearchOutput)
         else item
         for item in own
     ]

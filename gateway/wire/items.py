@@ -15,7 +15,6 @@ from gateway.wire.content import (
     InputText,
     MessageContent,
     OutputContent,
-    OutputText,
     ReasoningText,
     SummaryText,
     ToolOutputContent,
@@ -586,7 +585,6 @@ _PARTS: dict[str, tuple[str, ...]] = {
 }
 # Equivalent part types, which are renamed: `text` is from Chat Completions, and several SDKs send earlier assistant
 # messages back as `input_text`, which EasyInputMessage allows.
-_TEXTS = {"input_text": InputText, "output_text": OutputText}
 _SAME_PART = {
     ("user", "text"): "input_text",
     ("system", "text"): "input_text",
@@ -610,7 +608,8 @@ def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
     decoded: list[Item] = []
     for index, item in enumerate(raw):
         try:
-            cls = ITEMS[item["type"]] if "type" in item else Message
+            kind = item["type"]
+            cls = ITEMS[kind]
             decoded.append(
                 _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
             )
@@ -639,14 +638,12 @@ def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
     content = raw["content"]
     allowed = _PARTS[raw["role"]]
     if type(content) is str:
-        if len(raw) == 2 + ("type" in raw):
-            return Message(role=raw["role"], content=[_TEXTS[allowed[0]](text=content)])
         raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
     else:
         for part in content:
             if part["type"] not in allowed:
                 return convert(_normal_message(raw, (*param, index)), Message, (*param, index))
-    return msgspec.convert(raw if "type" in raw else {**raw, "type": "message"}, Message)
+    return msgspec.convert(raw, Message)
 
 
 def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:

@@ -178,6 +178,29 @@ def test_lower_priorities_are_served_first_and_arrivals_in_order_with_fifo() -> 
     assert simulate(order("fifo")) == "xabcac"
 
 
+@pytest.mark.parametrize("scheduling", ["fair", "fifo"])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_no_client_waits_for_is_served_last_in_any_order_and_without_keys(
+    scheduling: Literal["fair", "fifo"], named: bool
+) -> None:
+    async def order() -> str:
+        admission = Admission("m", max_running=1, max_waiting=100, scheduling=scheduling)
+        served = ""
+
+        async def one(letter: str, priority: int) -> None:
+            nonlocal served
+            async with admission.reserve(ADA if named else None, priority=priority):
+                served += letter
+                await asyncio.sleep(1)
+
+        async with asyncio.TaskGroup() as group:
+            for letter, priority in (("b", 100), ("b", 100), ("c", 0), ("b", 100), ("c", 0)):
+                group.create_task(one(letter, priority))
+        return served
+
+    assert simulate(order()) == "bccbb"
+
+
 def test_weights_are_shares() -> None:
     async def run() -> dict[str, float]:
         admission = Admission("m", max_running=4, max_waiting=5000)

@@ -1,0 +1,163 @@
+"""Runs the batches of this process, and takes over those that another one has left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from gateway.sdk import GatewayServices, StoreUnavailable
+from gateway.sdk.files import UploadedFiles
+from gateway_batches import batches
+from gateway_batches.calls import LineCalls
+from gateway_batches.config import BatchesConfig
+from gateway_batches.database import Database
+from gateway_batches.objects import Status
+from gateway_batches.run import BatchRun
+
+logger = logging.getLogger("gateway.batches")
+
+_LOOK_SECONDS: Final = 0.4
+"""Interval between looks for cancellations by other processes, while batches run."""
+_IDLE_SECONDS: Final = 1.0
+"""Interval between looks for batches, while none runs."""
+_SWEEP_SECONDS: Final = 60.0
+_SWEEPS: Final = 10
+"""Maximum number of deletions before the next look at what runs."""
+_DAY: Final = 86_400.0
+
+
+class Runner:
+    """Leases batches and runs them. Whoever creates or cancels one calls `wake`."""
+
+    def __init__(self, database: Database, files: UploadedFiles, config: BatchesConfig) -> None:
+        self._database = database
+        self._files = files
+        self._config = config
+        self._woken = asyncio.Event()
+        self._services: asyncio.Future[GatewayServices] = asyncio.get_running_loop().create_future()
+        self._runs: dict[asyncio.Task[None], BatchRun] = {}
+        self._draining = False
+        self._renewed = 0.0
+        self._swept = 0.0
+
+    def use(self, services: GatewayServices) -> None:
+        """Begin to run batches."""
+        self._services.set_result(services)
+
+    def wake(self) -> None:
+        """Tell the runner that a batch was created, or is to be cancelled."""
+        self._woken.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run batches until the context is left. Those that have not ended are left to other processes, or to the next start."""
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            runs = dict(self._runs)
+            for each in runs:
+                each.cancel()
+            await asyncio.gather(task, *runs, return_exceptions=True)
+            await self._release([run.job for run in runs.values()])
+
+    async def _watch(self) -> None:
+        calls = LineCalls(await self._services, self._config)
+        while True:
+            self._woken.clear()
+            try:
+                await self._look(calls)
+            except StoreUnavailable as error:
+                logger.warning("batches: %s", error.message)
+            except Exception:
+                # Without this task, no batch would be run any more.
+                logger.exception("looking for batches failed; it continues")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS if self._runs else _IDLE_SECONDS):
+                    await self._woken.wait()
+
+    async def _look(self, calls: LineCalls) -> None:
+        loop = asyncio.get_running_loop()
+        lease = self._config.lease_seconds
+        if self._runs:
+            await self._check()
+            if loop.time() >= self._renewed + lease / 3:
+                held = [run.job for run in self._runs.values()]
+                await self._database.write(lambda c: batches.renew(c, held, seconds=lease))
+                self._renewed = loop.time()
+        while not self._draining and (job := await self._claim()) is not None:
+            self._start(job, calls)
+        if loop.time() >= self._swept + _SWEEP_SECONDS:
+            keep = self._config.keep_days * _DAY
+            for _ in range(_SWEEPS):
+                if not await self._database.write(lambda c: batches.sweep(c, keep_seconds=keep)):
+                    self._swept = loop.time()
+                    break
+
+    async def _check(self) -> None:
+        """Stop what is to end: what was cancelled, has expired or was taken over."""
+        held = list(self._runs.items())
+
+        def look(connection: sqlite3.Connection) -> list[Status | None]:
+            return [_standing(connection, run.job) for _, run in held]
+
+        now = time.time()
+        for (task, run), status in zip(held, await self._database.read(look), strict=True):
+            if status is None:
+                task.cancel()
+            elif status == "cancelling":
+                run.stop("cancelled")
+            elif now >= run.job.expires_at:
+                run.stop("expired")
+
+    async def _claim(self) -> batches.Job | None:
+        full = len(self._runs) >= self._config.running
+        found = await self._database.read(lambda c: batches.claimable(c, only_ending=full))
+        if found is None:
+            return None
+        lease = self._config.lease_seconds
+        return await self._database.write(
+            lambda c: batches.claim(c, only_ending=full, seconds=lease)
+        )
+
+    def _start(self, job: batches.Job, calls: LineCalls) -> None:
+        run = BatchRun(job, self._database, self._files, self._config, calls)
+        self._runs[asyncio.create_task(self._run(run))] = run
+
+    async def _run(self, run: BatchRun) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it is run as a task"
+        try:
+            await run.run()
+            if run.drained:
+                self._draining = True
+                await self._release([run.job])
+        except* batches.LeaseLost:
+            logger.info("the batch %s was taken over by another process", run.job.id)
+        except* StoreUnavailable as group:
+            logger.warning("the batch %s is continued later: %s", run.job.id, group.exceptions[0])
+        except* Exception:
+            # The lease expires, and the batch is then continued here or elsewhere.
+            logger.exception("the batch %s failed unexpectedly; it is continued later", run.job.id)
+        finally:
+            self._runs.pop(task, None)
+            self.wake()
+
+    async def _release(self, held: list[batches.Job]) -> None:
+        if held:
+            with suppress(StoreUnavailable):
+                await self._database.write(lambda c: batches.renew(c, held, seconds=0))
+
+
+def _standing(connection: sqlite3.Connection, job: batches.Job) -> Status | None:
+    """The status of a leased batch; None if it was taken over."""
+    try:
+        return batches.standing(connection, job)
+    except batches.LeaseLost:
+        return None
