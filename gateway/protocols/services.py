@@ -42,9 +42,9 @@ class Reranker(Protocol):
     async def scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:
         """The relevance of each document to `query`, in the order of the documents; higher is more relevant.
 
-        The request waits in the model's queue, and is limited in time and counted like a client's. Raises `RateLimited`
+        A document longer than the model's limit is scored in parts; its score is the highest of theirs. The request waits in the model's queue, and is limited in time and counted like a client's. Raises `RateLimited`
         if the queue is full, `EngineUnavailable`, `EngineError`, `DeadlineExceeded`, and `InvalidRequest` for a text that
-        is empty or too long for the model. Cancelling the awaiting task aborts the request in the engine.
+        is empty and for a query that is too long for the model. Cancelling the awaiting task aborts the request in the engine.
         """
         ...
 

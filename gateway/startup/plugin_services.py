@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from gateway.embeddings.answer import prepare_embeddings
 from gateway.engines.vectors import normalized
@@ -21,6 +23,11 @@ from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
 from gateway.wire.embeddings import EmbeddingsRequest, Input
 from gateway.wire.scoring import RerankRequest
+
+_MOST_HALVINGS: Final = 8
+"""How often documents that are too long for a reranking model are divided."""
+_SHORTEST_HALVED: Final = 64
+"""Characters; shorter documents are not divided."""
 
 
 class PluginServices:
@@ -140,14 +147,46 @@ class ServedReranker:
             raise InvalidRequest(
                 f"The model '{self.model}' scores no empty text. Leave empty documents out."
             )
-        asked = RerankRequest(model=self.model, query=query, documents=list(documents))
         with by_the_gateway():
             async with self._services.loaded(self.model, "reranks", waits_for_room=False):
-                run = await prepare_rerank(asked, self._services)
-                scores = await run.scores()
+                return await self._scores(query, documents)
+
+    async def _scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:
+        parts = list(enumerate(documents))
+        for halvings in range(_MOST_HALVINGS + 1):
+            try:
+                scores = await self._scores_of(query, [text for _, text in parts])
+                break
+            except InvalidRequest as error:
+                if error.code != "context_length_exceeded" or halvings == _MOST_HALVINGS:
+                    raise
+                longest = max(len(text) for _, text in parts)
+                if longest < _SHORTEST_HALVED:  # it is the query that is too long
+                    raise
+                parts = [
+                    (index, part)
+                    for index, text in parts
+                    for part in (_halves(text) if len(text) > longest // 2 else (text,))
+                ]
+        best = [-math.inf] * len(documents)
+        for (index, _), score in zip(parts, scores, strict=True):
+            best[index] = max(best[index], score)
+        return best
+
+    async def _scores_of(self, query: str, documents: list[str]) -> Sequence[float]:
+        asked = RerankRequest(model=self.model, query=query, documents=documents)
+        run = await prepare_rerank(asked, self._services)
+        scores = await run.scores()
         if scores is None:
             raise run.scope.error or EngineError("The scoring failed.")
         return scores
+
+
+def _halves(text: str) -> Sequence[str]:
+    """`text` in two parts, divided at a space near the middle if there is one. Parts of white space are left out."""
+    middle = len(text) // 2
+    cut = text.rfind(" ", middle // 2, middle) + 1 or middle
+    return [part for part in (text[:cut], text[cut:]) if part.strip()]
 
 
 def _tokenized(texts: Sequence[str], tokenizer: Tokenizer, most: int | None) -> list[list[Input]]:

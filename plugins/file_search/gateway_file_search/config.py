@@ -28,6 +28,13 @@ class FileSearchConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds for which a file waits for a failing model before it is marked as failed."""
     query_time: Seconds = 5.0
     """Seconds for embedding the queries of a search; after that, the search is by words only."""
+    reranker: str = ""
+    """The configured model, or its alias, that orders the results of a search by their relevance. Empty: they stay in the
+    order of the search."""
+    reranker_candidates: Annotated[int, Meta(ge=1, le=200)] = 30
+    """Number of results that the model orders, if more are not wanted. The best of them are the results."""
+    reranker_time: Seconds = 5.0
+    """Seconds for ordering the results of a search; after that, they stay in the order of the search."""
     results: Annotated[int, Meta(ge=1, le=50)] = 10
     """Number of search results, if a request does not say."""
     max_vector_stores: Count = 1000

@@ -18,6 +18,7 @@ from gateway_file_search.indexer import Indexer
 from gateway_file_search.old_files import move_old_files
 from gateway_file_search.ranking import PLAIN, Ranking
 from gateway_file_search.requests import Attachment
+from gateway_file_search.reranking import Reranking
 from gateway_file_search.search import Hit, mark_active, search
 from gateway_files.files import Files
 
@@ -39,6 +40,7 @@ class Library:
         self.database = database
         self.files = files
         self.embedding = embedding
+        self.reranking = Reranking(config)
         self.indexer = indexer
         self.config = config
 
@@ -58,6 +60,7 @@ class Library:
     ) -> list[Hit]:
         """The best chunks of an owner's vector stores for any of `queries`, best first. Raises `NotFound`."""
         near = await self.embedding.of_queries(queries) if ranking.embedding_weight else None
+        reranks = ranking.reranks and self.reranking.wanted
         found, numbers = await self.database.read(
             lambda connection: (
                 search(
@@ -69,14 +72,19 @@ class Library:
                     queries,
                     near=near,
                     wanted=wanted,
-                    limit=limit,
+                    limit=self.reranking.candidates(limit) if reranks else limit,
+                    # The threshold is one of the final scores.
+                    threshold=0.0 if reranks else ranking.threshold,
                     ranking=ranking,
                 ),
                 numbers,
             )
         )
         await self.database.write(lambda connection: mark_active(connection, numbers))
-        return found
+        if reranks and found:
+            found = await self.reranking.ordered(queries, found) or found
+            found = [hit for hit in found if hit.score >= ranking.threshold]
+        return found[:limit]
 
 
 @asynccontextmanager

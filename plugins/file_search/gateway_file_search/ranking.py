@@ -24,6 +24,8 @@ class Ranking(Struct, frozen=True, kw_only=True):
     """Minimum score of a result."""
     embedding_weight: float = 1.0
     text_weight: float = 1.0
+    reranks: bool = True
+    """Whether the configured reranking model, if there is one, orders the results."""
 
 
 PLAIN: Final = Ranking()
@@ -39,9 +41,10 @@ def ranking_of(options: RankingOptions | UnsetType) -> Ranking:
     threshold = 0.0 if options.score_threshold is UNSET else options.score_threshold
     if not 0 <= threshold <= 1:
         raise _invalid("score_threshold", f"{threshold}. It is a number from 0 to 1.")
+    reranks = options.ranker != "none"
     hybrid = options.hybrid_search
     if hybrid is UNSET:
-        return Ranking(threshold=threshold)
+        return Ranking(threshold=threshold, reranks=reranks)
     for name in ("embedding_weight", "text_weight"):
         weight = getattr(hybrid, name)
         if not 0 <= weight < math.inf:
@@ -52,6 +55,7 @@ def ranking_of(options: RankingOptions | UnsetType) -> Ranking:
         threshold=threshold,
         embedding_weight=hybrid.embedding_weight,
         text_weight=hybrid.text_weight,
+        reranks=reranks,
     )
 
 

@@ -50,9 +50,10 @@ def search(
     near: QueryVectors | None = None,
     wanted: Filter | None,
     limit: int,
+    threshold: float,
     ranking: Ranking,
 ) -> list[Hit]:
-    """The best `limit` chunks of the numbered stores for any of `queries`, best first.
+    """The best `limit` chunks of the numbered stores for any of `queries`, best first, with scores of `threshold` or more.
 
     `near` contains the queries' vectors. Without it, the search is by words only, whatever the weights.
     """
@@ -85,7 +86,7 @@ def search(
     return [
         _hit(connection, chunk, best[chunk], files[chunk >> CHUNKS_OF_A_FILE])
         for chunk in _ordered(best)[:limit]
-        if best[chunk] >= ranking.threshold
+        if best[chunk] >= threshold
     ]
 
 

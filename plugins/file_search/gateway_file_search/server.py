@@ -87,6 +87,7 @@ class FileSearchServer(ToolServer):
 
     def use(self, services: GatewayServices) -> None:
         self._library.embedding.use(services)
+        self._library.reranking.use(services)
 
     async def tools(self) -> Sequence[ServerTool]:
         config = self._library.config

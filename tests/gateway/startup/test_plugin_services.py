@@ -173,6 +173,24 @@ def test_a_plugin_reranks_like_a_client(tmp_path: Path) -> None:
             assert str(raised.value) == sentence
 
 
+def test_a_document_that_is_too_long_is_reranked_in_parts(tmp_path: Path) -> None:
+    with serving(tmp_path, max_model_len=64, scripted={"task": "rerank"}) as (_, tool):
+        assert tool.services is not None
+        reranker = tool.services.reranker("v")
+
+        def scores(query: str, *documents: str) -> Any:
+            made = asyncio.run_coroutine_threadsafe(reranker.scores(query, documents), tool.loop)
+            return made.result(20)
+
+        long = "the water flows downhill and so on. " * 20
+        cat, water, both = scores("Where is the cat?", "The cat is here.", long, long + "A cat.")
+        assert cat > water
+        assert both > water
+        with pytest.raises(InvalidRequest) as refused:
+            scores("where " * 100, "here")
+        assert refused.value.code == "context_length_exceeded"
+
+
 def test_the_manuals_tool_says_how_alike_texts_are(
     gateway_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
