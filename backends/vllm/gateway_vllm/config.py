@@ -44,8 +44,12 @@ class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum number of adapters in one batch; None: all of them. vLLM swaps adapters beyond that."""
     lora_loading: Literal["start", "first_use"] = "start"
     """When adapters are loaded: at start-up, where a failure stops the server, or at the first request."""
-    task: Literal["generate", "embed"] | None = None
-    """What the model is used for; None: as vLLM derives it from the model. `embed` makes any model produce vectors."""
+    task: Literal["generate", "embed", "rerank"] | None = None
+    """What the model is used for; None: as vLLM derives it from the model. `embed` makes any model produce vectors, and
+    `rerank` makes a generating model score by a head that its configuration describes (`hf_overrides` among `args`)."""
+    score_template: str | None = None
+    """For models that rerank: the file of the template (Jinja) that combines a `query` and a `document`; None: as the
+    model's class or its tokenizer combines pairs."""
     pooling: Literal["mean", "cls", "last"] | None = None
     """How an embedding model pools its output into one vector; None: as the model's configuration says."""
     matryoshka: bool | None = None
@@ -78,6 +82,7 @@ _OWN = (
     "max_model_len",
     "metrics",
     "pooling",
+    "score_template",
     "shutdown_timeout",
     "structured_outputs",
     "task",
@@ -139,6 +144,8 @@ def engine_arguments(
             arguments["runner"] = "generate"
         case "embed":
             arguments |= {"runner": "pooling", "convert": "embed"}
+        case "rerank":
+            arguments |= {"runner": "pooling", "convert": "classify"}
         case None:
             pass
     if config.pooling is not None:

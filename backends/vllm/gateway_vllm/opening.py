@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gateway_vllm.embedding import VllmEmbedder
     from gateway_vllm.engine import VllmEngine
     from gateway_vllm.host import Host
+    from gateway_vllm.reranking import VllmReranker
 
 logger = logging.getLogger("gateway.vllm")
 
@@ -46,6 +47,7 @@ async def open_engine(config: VllmConfig, context: EngineContext) -> AsyncIterat
     cannot be loaded or does not fit into memory.
     """
     engine_arguments(config, context, known=config.args)
+    template = await asyncio.to_thread(_score_template, config, context)
     set_defaults(config)
     await asyncio.to_thread(_import_vllm, context)
     usual = config.revision is None and not _OTHER_FILES & config.args.keys()
@@ -65,7 +67,7 @@ async def open_engine(config: VllmConfig, context: EngineContext) -> AsyncIterat
         from gateway_vllm.host import Host
 
         host = Host(llm, config, errors)
-        engine = await _engine(host, config, context)
+        engine = await _engine(host, config, context, template)
         if config.lora_loading == "start":
             await host.load_adapters()
         try:
@@ -82,14 +84,19 @@ async def open_engine(config: VllmConfig, context: EngineContext) -> AsyncIterat
 
 
 async def _engine(
-    host: Host, config: VllmConfig, context: EngineContext
-) -> VllmEngine | VllmEmbedder:
-    """The engine for what vLLM supports with the model. Raises `ConfigurationError` if the model neither generates nor
-    embeds."""
+    host: Host, config: VllmConfig, context: EngineContext, template: str | None
+) -> VllmEngine | VllmEmbedder | VllmReranker:
+    """The engine for what vLLM supports with the model. Raises `ConfigurationError` if the model neither generates, embeds
+    nor reranks."""
     from gateway_vllm.embedding import VllmEmbedder
     from gateway_vllm.engine import VllmEngine
 
     tasks = await host.llm.get_supported_tasks()
+    if config.score_template is not None and "classify" not in tasks:
+        raise ConfigurationError(
+            f"The model '{context.name}' does not rerank: leave score_template out, or set task = \"rerank\" in its vllm "
+            "table."
+        )
     if "generate" in tasks:
         if config.pooling is not None or config.matryoshka is not None:
             raise ConfigurationError(
@@ -99,9 +106,28 @@ async def _engine(
         return VllmEngine(host, config, context)
     if "embed" in tasks:
         return VllmEmbedder(host, config, context)
+    labels = getattr(host.llm.model_config.hf_config, "num_labels", 1)
+    if "classify" in tasks and labels == 1:
+        from gateway_vllm.reranking import VllmReranker
+
+        return VllmReranker(host, config, context, template)
+    why = f", with {labels} labels, and a model that reranks has one" if "classify" in tasks else ""
     raise ConfigurationError(
-        f"vLLM neither generates nor embeds with the model '{context.name}': it is for {', '.join(tasks)}."
+        f"vLLM neither generates, embeds nor reranks with the model '{context.name}': it is for {', '.join(tasks)}{why}."
     )
+
+
+def _score_template(config: VllmConfig, context: EngineContext) -> str | None:
+    """The text of the configured score template."""
+    path = config.score_template
+    if path is None:
+        return None
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"models.{context.name}.vllm.score_template: {path} cannot be read: {error}"
+        ) from error
 
 
 def _import_vllm(context: EngineContext) -> None:
