@@ -36,6 +36,10 @@ from gateway.engines.origins import (
     OriginEncoder,
     Part,
 )
+from gateway.engines.placeholders import (
+    check_images,
+    placeholder_ids,
+)
 from gateway.engines.scoring_only import (
     ScoringOnly,
     only_scores,
@@ -86,6 +90,7 @@ __all__ = [
     "as_prompt",
     "bytes_of",
     "chat_template_of",
+    "check_images",
     "checked_tokens",
     "compiled",
     "decoded",
@@ -97,6 +102,7 @@ __all__ = [
     "normalized",
     "only_embeds",
     "only_scores",
+    "placeholder_ids",
     "recommended_sampling",
     "scored",
     "shortened",

@@ -6,7 +6,7 @@ import inspect
 import logging
 import os
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorrt_llm import SamplingParams  # type: ignore[import-not-found,unused-ignore]
@@ -26,6 +26,7 @@ from gateway.sdk import (
     GatewayError,
     InvalidRequest,
     ModelInfo,
+    PlacedMedia,
     TokensPrompt,
     Unsupported,
 )
@@ -35,6 +36,7 @@ from gateway_trtllm.errors import failed, refused
 from gateway_trtllm.generation import TrtllmGeneration
 from gateway_trtllm.lifeline import Lifeline
 from gateway_trtllm.model_info import hf_tokenizer, max_length, model_info, vocabulary_size
+from gateway_trtllm.multi_modal import MultiModal
 from gateway_trtllm.sampling import priority, sampling_arguments
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class TrtllmEngine:
         self._adapters = _adapters(config)
         if self._adapters:
             self._capabilities |= {"adapters"}
+        self._multi_modal = MultiModal(llm, self._tokenizer)
+        self._capabilities |= self._multi_modal.capabilities
         self._running: dict[str, Any] = {}
         self._begun: set[str] = set()
 
@@ -118,6 +122,7 @@ class TrtllmEngine:
     def forget(self) -> None:
         """Drop the references to TensorRT-LLM, which is about to end."""
         self._llm = None
+        self._multi_modal.forget()
 
     async def health(self) -> None:
         """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason."""
@@ -126,19 +131,24 @@ class TrtllmEngine:
     async def check(self, request: EngineRequest) -> None:
         """Raise what `generate` would raise for this request. Starts nothing."""
         self._lifeline.require()
-        prompt = self._prompt(request)
+        length = await self._length_of(request)
         await self._prepare(request)
-        self._arguments(request, prompt)
+        self._arguments(request, length)
+
+    async def count(self, prompt: TokensPrompt) -> int:
+        """The length of `prompt` in tokens."""
+        self._lifeline.require()
+        return await self._length_of(EngineRequest(request_id="", prompt=prompt))
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`. Closing the generator, or cancelling its task, aborts the request in TensorRT-LLM."""
         self._lifeline.require()
-        prompt = self._prompt(request)
+        prompt, inputs = await self._input(request)
         await self._prepare(request)
-        arguments = self._arguments(request, prompt)
+        arguments = self._arguments(request, len(prompt))
         generation = TrtllmGeneration(self._tokenizer, request.sampling, ends=self._ends)
         try:
-            result = self._llm.generate_async({"prompt_token_ids": prompt}, **arguments)
+            result = self._llm.generate_async(inputs, **arguments)
         except (
             Exception
         ) as error:  # validation raises several kinds of exceptions, a dead executor others
@@ -206,28 +216,56 @@ class TrtllmEngine:
         ids = list(prompt.token_ids)
         if not ids:
             raise InvalidRequest("The prompt is empty.", param="input")
-        limit, why = self._length - 1, f"context is {self._length} tokens for input and output"
-        step = getattr(self._llm.args, "max_num_tokens", None)
-        if step and not getattr(self._llm.args, "enable_chunked_prefill", False) and step < limit:
-            limit, why = step, f"max_num_tokens is {step}, without chunked prefill"
-        if len(ids) > limit:
-            raise InvalidRequest(
-                f"The input has {len(ids)} tokens, and the model's {why}. Shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
+        self._check_length(len(ids))
         if min(ids) < 0 or max(ids) >= self._vocabulary:
             wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
             raise InvalidRequest(
                 f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
                 param="input",
             )
+        media = _media(request)
+        self._multi_modal.check(ids, media)
+        if media and request.sampling.prompt_logprobs is not None:
+            raise Unsupported(
+                "This engine gives no log probabilities of prompts with images. Leave prompt_logprobs out.",
+                param="prompt_logprobs",
+            )
         return ids
 
-    def _arguments(self, request: EngineRequest, prompt: list[int]) -> dict[str, Any]:
+    async def _input(self, request: EngineRequest) -> tuple[list[int], Any]:
+        """The prompt's tokens, with those of its images, and TensorRT-LLM's input. Raises `InvalidRequest`."""
+        ids, media = self._prompt(request), _media(request)
+        if not media:
+            return ids, {"prompt_token_ids": ids}
+        expanded = await self._multi_modal.expand(ids, media, request)
+        self._check_length(len(expanded.prompt_token_ids))
+        return list(expanded.prompt_token_ids), expanded
+
+    async def _length_of(self, request: EngineRequest) -> int:
+        """The length of the prompt in tokens, with those of its images. Raises `InvalidRequest`."""
+        ids, media = self._prompt(request), _media(request)
+        if not media:
+            return len(ids)
+        length = await self._multi_modal.length(ids, media)
+        self._check_length(length)
+        return length
+
+    def _check_length(self, length: int) -> None:
+        limit, why = self._length - 1, f"context is {self._length} tokens for input and output"
+        step = getattr(self._llm.args, "max_num_tokens", None)
+        if step and not getattr(self._llm.args, "enable_chunked_prefill", False) and step < limit:
+            limit, why = step, f"max_num_tokens is {step}, without chunked prefill"
+        if length > limit:
+            raise InvalidRequest(
+                f"The input has {length} tokens, and the model's {why}. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
+
+    def _arguments(self, request: EngineRequest, prompt_length: int) -> dict[str, Any]:
         """The keyword arguments of `generate_async`."""
         made: dict[str, Any] = {
-            "sampling_params": self._sampling(request, len(prompt)),
+            "sampling_params": self._sampling(request, prompt_length),
             "streaming": True,
         }
         adapter = self._adapter(request)
@@ -280,6 +318,10 @@ class TrtllmEngine:
                 code="model_not_found",
             )
         return adapter
+
+
+def _media(request: EngineRequest) -> Sequence[PlacedMedia]:
+    return request.prompt.media if isinstance(request.prompt, TokensPrompt) else ()
 
 
 def _adapters(config: TrtllmConfig) -> dict[str, Any]:

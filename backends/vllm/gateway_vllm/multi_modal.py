@@ -15,11 +15,8 @@ from vllm.inputs import (  # type: ignore[import-not-found,unused-ignore]
     TokensPrompt as VllmTokensPrompt,
 )
 
-from gateway.sdk import Capability, EngineRequest, InvalidRequest, PlacedMedia, Unsupported
-
-_PLACEHOLDERS = tuple(
-    f"{kind}_token_{name}" for kind in ("image", "video", "audio") for name in ("id", "index")
-)
+from gateway.sdk import Capability, EngineRequest, InvalidRequest, PlacedMedia
+from gateway.sdk.engines import check_images, placeholder_ids
 
 
 class MultiModal:
@@ -34,23 +31,13 @@ class MultiModal:
         if model.is_multimodal_model:
             if "image" in llm.renderer.get_mm_processor().info.get_supported_mm_limits():
                 self.capabilities = frozenset({"images"})
-            ids = (getattr(model.hf_config, name, None) for name in _PLACEHOLDERS)
-            self.placeholders = frozenset(each for each in ids if isinstance(each, int))
+            self.placeholders = placeholder_ids(model.hf_config)
 
     def check(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> None:
         """Raise `InvalidRequest` for media that the model does not take, and for placeholders without media."""
-        for placed in media:
-            if placed.media.kind != "image" or not self.capabilities:
-                kind = "images" if placed.media.kind == "image" else "audio"
-                raise Unsupported(f"This model takes no {kind}. Send text.", param=placed.param)
-            if placed.at >= len(ids) or ids[placed.at] not in self.placeholders:
-                raise InvalidRequest(
-                    "The prompt has no placeholder for this image.", param=placed.param
-                )
-        if self.placeholders and sum(token in self.placeholders for token in ids) != len(media):
-            raise InvalidRequest(
-                "The prompt has the token of an image, and no image for it.", param="input"
-            )
+        check_images(
+            ids, media, takes_images=bool(self.capabilities), placeholders=self.placeholders
+        )
 
     async def expand(
         self, ids: list[int], media: Sequence[PlacedMedia], request: EngineRequest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,50 @@ class Running:
     pending: Step | None = None
 
 
+@dataclass
+class PreprocessedInputs:
+    prompt_token_ids: list[int]
+    query_token_ids: list[int] | None = None
+    multimodal_params: Any = None
+    """Here: the tokens as the model sees them, with negative numbers for what is in images."""
+    encoder_input_token_ids: list[int] | None = None
+
+
+class InputProcessor:
+    """As of a model that sees: a placeholder becomes one token for every 16 x 16 pixels."""
+
+    supports_token_id_mm_expansion = True
+
+    def __init__(self, config: Any, tokenizer: TransformersTokenizer) -> None:
+        self._image: int = config.image_token_id
+        self._tokenizer = tokenizer.tokenizer
+
+    def get_num_tokens_per_image(self, *, image: Any, **kwargs: Any) -> int:
+        if min(image.width, image.height) < 16:
+            raise ValueError("the image has no patch")
+        return int(image.width // 16 * (image.height // 16))
+
+    def expand(self, inputs: dict[str, Any]) -> PreprocessedInputs:
+        ids = inputs["prompt_token_ids"]
+        if not self.supports_token_id_mm_expansion:
+            ids = self._tokenizer.encode(
+                self._tokenizer.backend_tokenizer.decode(ids, skip_special_tokens=False)
+            )
+        images = iter(inputs["multi_modal_data"]["image"])
+        made: list[int] = []
+        seen: list[int] = []
+        for token in ids:
+            if token != self._image:
+                made.append(token)
+                seen.append(token)
+                continue
+            image = next(images)
+            count = self.get_num_tokens_per_image(image=image)
+            made += [token] * count
+            seen += [-1 - zlib.crc32(image.tobytes())] * count
+        return PreprocessedInputs(made, multimodal_params=seen)
+
+
 class LLM:
     opened: list[LLM] = []
     """Those that are open: for tests."""
@@ -97,6 +142,10 @@ class LLM:
         self._hf_model_config = SimpleNamespace(**config)
         self._tokenizer = TransformersTokenizer(folder)
         self._generation_config = _generation_config(folder)
+        if "vision_config" in config:
+            self.input_processor = InputProcessor(self._hf_model_config, self._tokenizer)
+        self.preprocessed: list[dict[str, Any]] = []
+        """The prompts with images, for tests."""
         ends = [self.tokenizer.tokenizer.eos_token_id, *self._generation_config.eos_token_id]
         self.executor = Executor(
             Model(self.tokenizer.tokenizer, ends, config["vocab_size"]), self.args
@@ -130,7 +179,8 @@ class LLM:
             raise RuntimeError("LLM is shutting down")
         params = sampling_params or SamplingParams()
         params.set_up(self.tokenizer.tokenizer, self._generation_config)
-        prompt = inputs["prompt_token_ids"]
+        seen = isinstance(inputs, PreprocessedInputs)
+        prompt = inputs.prompt_token_ids if seen else inputs["prompt_token_ids"]
         if len(prompt) > self.args.max_num_tokens and not self.args.enable_chunked_prefill:
             raise RequestError(
                 f"The sum of prompt length ({len(prompt)}) should not exceed max_num_tokens"
@@ -148,7 +198,16 @@ class LLM:
                 "trace_headers": trace_headers,
             }
         )
+        if seen:
+            prompt = inputs.multimodal_params
         return self._executor.submit(prompt, params, cache_salt)
+
+    def preprocess(
+        self, inputs: Any, sampling_params: Any = None, disaggregated_params: Any = None
+    ) -> PreprocessedInputs:
+        assert threading.current_thread() is not threading.main_thread(), "it takes long"
+        self.preprocessed.append(inputs)
+        return self.input_processor.expand(inputs)
 
     def _check_health(self) -> bool:
         return self._executor is not None and self._executor.dead is None

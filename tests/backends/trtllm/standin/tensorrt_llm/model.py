@@ -76,8 +76,9 @@ class Model:
         return Grammar(guide, self._compiler, self.size)
 
     def logits(self, context: Sequence[int]) -> list[float]:
-        """All tokens' scores after a context, by its last three tokens and its length."""
-        draw = random.Random(repr((context[-3:], len(context)))).random
+        """All tokens' scores after a context, by its last three tokens, its length, and the images in it."""
+        images = [token for token in context if token < 0]
+        draw = random.Random(repr((context[-3:], len(context), *images))).random
         scores = [draw() * 8 - penalty for penalty in self._penalties]
         for token_id in range(self.size):
             if token_id in self.ends:
