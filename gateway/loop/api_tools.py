@@ -25,7 +25,9 @@ async def api_toolset(
         return Toolset()
     offered = services.tools_of(model)
     context = SessionContext(owner=request.owner, items=request.turn.items)
-    requested = await list_request_tools(request.tools, offered.choices, context)
+    requested = await list_request_tools(
+        request.tools, offered.choices, context, builtins=offered.by_type
+    )
     if not request.offers_tools:
         offered = msgspec.structs.replace(offered, always=())
         requested = msgspec.structs.replace(requested, offered=())

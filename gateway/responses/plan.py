@@ -146,7 +146,7 @@ async def make_plan(
     text_format, logprobs = _text_format(request), _logprobs(request)
     offered, tools = services.tools_of(model), request.tools or ()
     context = SessionContext(owner=owner, items=[*history, *own])
-    requested = await list_request_tools(tools, offered.choices, context)
+    requested = await list_request_tools(tools, offered.choices, context, builtins=offered.by_type)
     with _request_params(len(history), own, conversation_id):
         toolset = build_toolset(
             tools,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.errors import GatewayError, InvalidRequest, ParamPath
 from gateway.protocols import ServerTool, SessionContext, ToolServer
+from gateway.tools.builtin_labels import builtin_of
 from gateway.tools.fitting import below, checked
 from gateway.wire import items
 from gateway.wire import tools as wire
@@ -61,11 +62,16 @@ class RequestTools(Struct, frozen=True, kw_only=True):
 
 
 async def list_request_tools(
-    tools: Sequence[wire.Tool], choices: Mapping[str, ToolServer], context: SessionContext
+    tools: Sequence[wire.Tool],
+    choices: Mapping[str, ToolServer],
+    context: SessionContext,
+    *,
+    builtins: Collection[str] = (),
 ) -> RequestTools:
     """List the tools of all servers that `tools` selects, concurrently.
 
-    `choices` maps entry types to the servers to choose from; `context` has no entry. Raises `GatewayError` with the
+    `choices` maps entry types to the servers to choose from; `context` has no entry; `builtins` are the types of the tools
+    that are selected without a choice, also by an MCP entry with their label. Raises `GatewayError` with the
     parameter for an address that must not be reached. A server that cannot be reached has an `error` and no tools.
     """
     if not choices:
@@ -74,7 +80,7 @@ async def list_request_tools(
     labels: set[str] = set()
     for index, tool in enumerate(tools):
         servers = choices.get(wire.type_of(tool))
-        if servers is None:
+        if servers is None or builtin_of(tool, builtins) is not None:
             continue
         own = msgspec.structs.replace(context, entry=tool)
         server = checked(servers, own, ("tools", index))

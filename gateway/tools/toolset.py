@@ -20,6 +20,7 @@ from gateway.protocols import (
 )
 from gateway.protocols.output_constraints import custom_schema
 from gateway.tools.available import AvailableTools, BoundTool
+from gateway.tools.builtin_labels import allows, builtin_of, check_approval
 from gateway.tools.client_run import CLIENT_TOOLS, client_tool, runs_locally
 from gateway.tools.fitting import fitted
 from gateway.tools.requested import ListedServer, RequestTools
@@ -121,8 +122,20 @@ class _Builder:
                     )
                 for index, inner in enumerate(tool.tools):
                     self.add(inner, (*param, "tools", index), tool.name)
+            case wire.McpTool() if (builtin := builtin_of(tool, self._offered.by_type)) is not None:
+                self._by_label(tool, builtin, param)
             case _:
                 self._hosted(tool, param)
+
+    def _by_label(self, tool: wire.McpTool, builtin: wire.Tool, param: ParamPath) -> None:
+        """Add the built-in tools that an MCP entry selects by their label."""
+        check_approval(tool, param)
+        context = msgspec.structs.replace(self._context, entry=builtin)
+        runnable = self._offered.by_type[_request_type(builtin)]
+        for entry in fitted([each for each in runnable if allows(tool, each.tool)], context, param):
+            self.serve(entry)
+            name = self.definition_for(entry.tool).name
+            self.listed[tool.server_label, name] = name
 
     def _hosted(self, tool: wire.Tool, param: ParamPath) -> None:
         if isinstance(tool, wire.WebSearchTool) and tool.external_web_access is False:

@@ -1,0 +1,60 @@
+"""Built-in tools that a request selects as MCP servers, by the labels that vLLM gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from msgspec import UNSET
+
+from gateway.errors import ParamPath, Unsupported
+from gateway.protocols import ServerTool
+from gateway.wire import tools as wire
+
+_LABELS: Final[Mapping[str, wire.Tool]] = {
+    "code_interpreter": wire.CodeInterpreterTool(),
+    "container": wire.ShellTool(),
+    "web_search_preview": wire.WebSearchTool(),
+}
+"""The entry that means the same, by label."""
+
+
+def builtin_of(tool: wire.Tool, types: Collection[str]) -> wire.Tool | None:
+    """The entry that selects the built-in tool of an MCP entry's label; None if it means another server.
+
+    `types` are the types of the tools that the gateway runs itself. An entry with an address means the server there.
+    """
+    if not isinstance(tool, wire.McpTool):
+        return None
+    addresses = (tool.server_url, tool.connector_id, tool.tunnel_id)
+    if any(address is not UNSET for address in addresses):
+        return None
+    entry = _LABELS.get(tool.server_label)
+    return entry if entry is not None and wire.type_of(entry) in types else None
+
+
+def check_approval(tool: wire.McpTool, param: ParamPath) -> None:
+    """Raise `Unsupported` if calls of a built-in tool are to be approved."""
+    if tool.require_approval not in (UNSET, "never"):
+        raise Unsupported(
+            f"Calls of '{tool.server_label}' are not approved on this server. Send require_approval: 'never', or leave "
+            "it out.",
+            param=(*param, "require_approval"),
+        )
+
+
+def allows(tool: wire.McpTool, offered: ServerTool) -> bool:
+    """Whether `allowed_tools` has the tool, by its name here or by the model's own (`browser.search`, `search`)."""
+    wanted = tool.allowed_tools
+    if isinstance(wanted, wire.McpToolFilter):
+        if wanted.read_only is not UNSET:
+            known = bool(offered.hints.get("readOnlyHint"))
+            if known != wanted.read_only:
+                return False
+        wanted = wanted.tool_names
+    if wanted is UNSET or "*" in wanted:
+        return True
+    names = {offered.definition.name}
+    if offered.builtin is not None:
+        names |= {offered.builtin.name, offered.builtin.name.rpartition(".")[2]}
+    return not names.isdisjoint(wanted)
