@@ -34,6 +34,7 @@ from gateway.runtime.media import sees_images
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
+from gateway.tools.roles import with_unknown
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import Response, Usage, snapshot
@@ -90,7 +91,7 @@ class ResponseRun:
         aligner = LogprobAligner() if plan.wants_logprobs else None
         self._assembler = ResponseAssembler(
             plan.response,
-            roles=plan.toolset.roles,
+            roles=with_unknown(plan.toolset.roles),
             new_id=new_id,
             clock=time.time,
             aligner=aligner,

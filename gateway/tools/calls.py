@@ -72,6 +72,10 @@ class RunsOnce(Protocol):
     ) -> ToolResult: ...
 
 
+_NAMED: Final = 64
+"""Maximum number of tools that an error names."""
+
+
 class _Progress:
     """The reports of progress of one call. Those that follow too soon are dropped."""
 
@@ -138,7 +142,8 @@ class ToolCalls:
         closed by the task that opened them.
         """
         for call in calls:
-            await self._open(self._bound_tools[call.name], sessions)
+            if (tool := self._bound_tools.get(call.name)) is not None:
+                await self._open(tool, sessions)
         news: asyncio.Queue[_Progress | None] = asyncio.Queue()
         progress = [_Progress(number, news) for number in range(len(calls))]
         tasks = [
@@ -190,7 +195,13 @@ class ToolCalls:
                 "max_uses",
             )
         self._made += 1
-        entry = self._bound_tools[call.name]
+        entry = self._bound_tools.get(call.name)
+        if entry is None:
+            names = ", ".join(list(self._bound_tools)[:_NAMED])
+            return _failed(
+                f"There is no tool named '{call.name[:100]}'. The tools are: {names}.",
+                "unavailable",
+            )
         kind = entry.tool.request_type
         if kind in self._uses_left:
             if not self._uses_left[kind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -31,3 +32,32 @@ class CallRole(Struct, frozen=True, kw_only=True):
 
 FUNCTION = CallRole()
 """The default: a function that the client runs."""
+
+_NO_TOOL = CallRole(item_type="mcp_call", server_label="unknown")
+"""Of calls of tools that do not exist, which the gateway answers with an error."""
+
+
+def with_unknown(roles: Mapping[str, CallRole]) -> Mapping[str, CallRole]:
+    """`roles`, in which calls of other tools are answered by the gateway, for the model to try again.
+
+    Only if the gateway runs all tools: a client with tools of its own gets the call.
+    """
+    if not roles or not all(role.server_label for role in roles.values()):
+        return roles
+    return _AnsweredRoles(roles)
+
+
+class _AnsweredRoles(Mapping[str, CallRole]):
+    """Roles of which every name has one."""
+
+    def __init__(self, roles: Mapping[str, CallRole]) -> None:
+        self._roles = roles
+
+    def __getitem__(self, name: str) -> CallRole:
+        return self._roles.get(name, _NO_TOOL)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._roles)
+
+    def __len__(self) -> int:
+        return len(self._roles)
