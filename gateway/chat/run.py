@@ -19,7 +19,8 @@ from gateway.errors import StoreUnavailable, Unsupported
 from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, usage_chunk
-from gateway.loop.generation import Generation, Generator, variant
+from gateway.loop.generation import Generation, variant
+from gateway.loop.generator import Generator
 from gateway.loop.observer import OutputObserver
 from gateway.loop.server_tool_loop import ServerToolLoop
 from gateway.loop.usage import ExpectedTokens, expected_tokens

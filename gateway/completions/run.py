@@ -23,11 +23,11 @@ from gateway.loop.chunks import chunk_head, usage_chunk
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
-    Generator,
     generation_id,
     refused_generation,
     variant,
 )
+from gateway.loop.generator import Generator
 from gateway.loop.hints import hints_of
 from gateway.loop.observer import OutputObserver
 from gateway.loop.param_paths import locate_fault

@@ -20,7 +20,7 @@ from gateway.errors import (
     Unsupported,
     param_text,
 )
-from gateway.loop.generation import CONTEXT_LENGTH_EXCEEDED
+from gateway.loop.generator import CONTEXT_LENGTH_EXCEEDED
 from gateway.loop.policies import policies_for
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.rendering import IN_THREAD

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from gateway.deltas import Delta
 from gateway.loop.api_params import request_params
 from gateway.loop.choices import ByteSink
-from gateway.loop.generation import Generation, Generator
+from gateway.loop.generation import Generation
+from gateway.loop.generator import Generator
 from gateway.loop.server_tool_loop import ServerToolLoop
 from gateway.protocols import (
     AnswerWriter,

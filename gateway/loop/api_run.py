@@ -9,7 +9,8 @@ from msgspec import Struct
 from gateway.loop.api_choice import ApiChoice
 from gateway.loop.attempts import Attempts
 from gateway.loop.choices import AnswerRun
-from gateway.loop.generation import Generation, GenerationSettings, Generator
+from gateway.loop.generation import Generation, GenerationSettings
+from gateway.loop.generator import Generator
 from gateway.loop.server_tool_loop import ServerToolLoop
 from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import AnswerWriter, GenerationRequest

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.errors import RateLimited
 from gateway.loop.attempts import Attempts
-from gateway.loop.generation import Generator
+from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import HeldSink
 from gateway.loop.usage import ExpectedTokens, total

@@ -11,7 +11,7 @@ from gateway.wire.chat import CompletionUsage, PromptLogprob
 
 
 class OutputObserver:
-    """Receives the engine's outputs of one choice, before its parser. Implements `gateway.loop.generation.Observer`."""
+    """Receives the engine's outputs of one choice, before its parser. Implements `gateway.loop.generator.Observer`."""
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ import msgspec
 
 from gateway.assembly.items import ItemAssembler
 from gateway.errors import GatewayError
-from gateway.loop.generation import Generation, Generator
+from gateway.loop.generation import Generation
+from gateway.loop.generator import Generator
 from gateway.loop.writers import OutT, Sink, TurnWriter
 from gateway.protocols import ToolChoice, Turn
 from gateway.tools.calls import ToolCalls

@@ -16,12 +16,8 @@ from gateway.assembly.assembler import ResponseAssembler
 from gateway.assembly.item_builders import EventList
 from gateway.deltas import Delta, TextDelta
 from gateway.errors import EngineError, InvalidRequest, Unsupported
-from gateway.loop.generation import (
-    CONTEXT_LENGTH_EXCEEDED,
-    Generation,
-    GenerationSettings,
-    Generator,
-)
+from gateway.loop.generation import Generation, GenerationSettings
+from gateway.loop.generator import CONTEXT_LENGTH_EXCEEDED, Generator
 from gateway.loop.media import prompt_length
 from gateway.loop.truncation import turn_starts
 from gateway.loop.writers import Sink

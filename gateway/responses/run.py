@@ -20,7 +20,8 @@ from gateway.errors import (
     StoreUnavailable,
 )
 from gateway.loop.attempts import Attempts
-from gateway.loop.generation import Generation, Generator
+from gateway.loop.generation import Generation
+from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import HeldSink
 from gateway.loop.usage import expected_tokens, total

@@ -9,7 +9,8 @@ from typing import TypeAlias
 from gateway.assembly.assembler import ResponseAssembler
 from gateway.assembly.item_builders import EventList, ServerCallBuilder
 from gateway.deltas import Delta
-from gateway.loop.generation import Generation, Generator
+from gateway.loop.generation import Generation
+from gateway.loop.generator import Generator
 from gateway.loop.turns import TurnLoop
 from gateway.loop.writers import Sink
 from gateway.protocols import FinishReason, ToolResult, Turn

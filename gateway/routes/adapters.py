@@ -16,7 +16,7 @@ from gateway.protocols import AdapterLoadingEngine
 from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, require_admin
-from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.services import Services
 from gateway.wire.decoding import convert, decode_object
 

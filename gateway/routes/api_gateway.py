@@ -11,7 +11,8 @@ from gateway.loop.api_params import request_params
 from gateway.loop.api_run import ApiRun, PreparedGeneration
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.attempts import Attempts
-from gateway.loop.generation import GenerationSettings, Generator
+from gateway.loop.generation import GenerationSettings
+from gateway.loop.generator import Generator
 from gateway.loop.media import prompt_length
 from gateway.loop.param_paths import tool_params
 from gateway.loop.request_settings import check_engine_parameters, settings_of
@@ -30,7 +31,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.routes.api_answers import ApiStream, whole_answer
-from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.toolset import Toolset

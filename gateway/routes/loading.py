@@ -9,7 +9,7 @@ from litestar.types import Receive
 
 from gateway.errors import EngineUnavailable
 from gateway.routes.state import HttpRequest, services_of
-from gateway.runtime.model_slots import Does
+from gateway.runtime.model_slot import Does
 from gateway.runtime.services import Loaded
 
 

@@ -16,7 +16,7 @@ from gateway.protocols import Capability, Engine
 from gateway.routes.answers import json_answer
 from gateway.routes.state import HttpRequest, require_admin, services_of
 from gateway.runtime.media import shown_capabilities
-from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.listing import Deleted
 from gateway.wire.response import ModelList, ModelObject, ShownState

@@ -41,7 +41,8 @@ from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
 from gateway.runtime.in_progress import RequestsInProgress
 from gateway.runtime.limiter import Limiter
-from gateway.runtime.model_slots import Does, ModelSlot, ModelSlots
+from gateway.runtime.model_slot import Does, ModelSlot
+from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.runtime.model_slots import Does
+from gateway.runtime.model_slot import Does
 
 
 def banner(

@@ -24,7 +24,7 @@ from gateway.config import Config
 from gateway.config.reloading import ConfigSource
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet
-from gateway.runtime.model_slots import Does, ModelSlot
+from gateway.runtime.model_slot import Does, ModelSlot
 from gateway.runtime.services import Services
 from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop

@@ -16,7 +16,8 @@ from gateway.loop.adapters import with_adapters
 from gateway.metrics import Metrics
 from gateway.protocols import FormatAwareEngine
 from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
-from gateway.runtime.model_slots import ModelSlot, ModelSlots
+from gateway.runtime.model_slot import ModelSlot
+from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.served_model import ServedModel
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import ModelPlan

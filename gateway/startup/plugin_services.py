@@ -18,7 +18,7 @@ from gateway.errors import (
 )
 from gateway.protocols import Delegation, InternalAnswer, SharedValues, Tokenizer
 from gateway.runtime.callers import Caller, by_the_gateway, current_principal
-from gateway.runtime.model_slots import Does
+from gateway.runtime.model_slot import Does
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
 from gateway.wire.embeddings import EmbeddingsRequest, Input

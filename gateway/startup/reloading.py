@@ -17,7 +17,7 @@ from gateway.media.reader import MediaReader
 from gateway.plugins import PluginSet
 from gateway.protocols import Router, ServicesUser, ToolServer
 from gateway.runtime.access import check_access
-from gateway.runtime.model_slots import ModelSlot
+from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.owned import Owned
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.services import Services

@@ -30,7 +30,7 @@ def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve"],
+            [sys.executable, "-X", "importtime", "-m", "gateway", "serve"],
             cwd=tmp_path,
             env=environ,
             stdout=subprocess.PIPE,
@@ -72,6 +72,27 @@ def test_what_it_says_can_be_pasted_and_ctrl_c_ends_it(
     log = (tmp_path / "log").read_text()
     assert "opening m with the engine scripted (named in the configuration)" in log
     assert "Traceback" not in log
+
+
+def test_a_running_server_does_not_import_the_kits_for_tests(
+    served: tuple[subprocess.Popen[str], str], tmp_path: Path
+) -> None:
+    process, printed = served
+    root = re.search(r"http://[\d.:]+", printed)
+    assert root is not None
+    with OpenAI(base_url=f"{root[0]}/v1", api_key="none") as client:
+        with client.responses.stream(model="m", input="Hello!") as stream:
+            assert stream.get_final_response().output_text
+        assert client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "Hello!"}]
+        ).choices
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "gateway.responses.run" in modules
+    kits = [name for name in modules if re.match(r"gateway\.testing|pytest|hypothesis", name)]
+    assert not kits
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from gateway.errors import (
 )
 from gateway.metrics import Metrics
 from gateway.runtime.embedding_only import NoFormat, NoRenderer
-from gateway.runtime.model_slots import MAX_BACK_OFF, ModelSlot, ModelSlots
+from gateway.runtime.model_slot import ModelSlot
+from gateway.runtime.model_slots import MAX_BACK_OFF, ModelSlots
 from gateway.runtime.served_model import ServedModel
 from gateway_scripted.engine import ScriptedEngine
 

@@ -1,0 +1,469 @@
+"""One generation: a turn is rendered to a prompt, and the engine's outputs are parsed to deltas, which are written.
+
+Shared by all APIs; the writer that is passed in decides what a delta becomes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+import msgspec
+
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.constraints import Constraint, Triggered
+from gateway.deltas import CallEnded, Delta, RefusalDelta
+from gateway.errors import EngineError, GatewayError, InvalidRequest
+from gateway.loop.generation import (
+    Generation,
+    GenerationSettings,
+    generation_id,
+    refused_generation,
+)
+from gateway.loop.media import check_media
+from gateway.loop.param_paths import locate_fault
+from gateway.loop.policies import OutputFilters
+from gateway.loop.rendering import render_parts
+from gateway.loop.schema_limits import check_limits
+from gateway.loop.sinks import ACCEPTED, HeldSink
+from gateway.loop.span_attributes import generation_attributes, span_name
+from gateway.loop.structure import enforced
+from gateway.loop.text_stops import TextStops
+from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
+from gateway.loop.truncation import turn_starts, without_oldest
+from gateway.loop.usage import PromptCount, TokenCount
+from gateway.loop.writers import GenerationWriter, OutT, Sink
+from gateway.metrics import Metrics
+from gateway.protocols import (
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    OutputParser,
+    ParserContext,
+    Refusal,
+    RenderedPrompt,
+    Span,
+    TokensPrompt,
+    Turn,
+)
+from gateway.request_stats import Content, RunStats, clock, current_request
+from gateway.runtime.served_model import ServedModel
+
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+
+
+class Observer(Protocol):
+    """Receives the engine's outputs before the parser."""
+
+    def begin(self, generation: Generation) -> None:
+        """Begin a generation."""
+        ...
+
+    def see(self, output: EngineOutput) -> None:
+        """Receive an output. Called for every token."""
+        ...
+
+
+class Generator:
+    """Runs the generations of one answer, or of one choice of it, and counts their tokens."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        settings: GenerationSettings,
+        metrics: Metrics,
+        *,
+        aligner: LogprobAligner | None = None,
+        observer: Observer | None = None,
+        stats: RunStats | None = None,
+    ) -> None:
+        """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens.
+        `stats` is told when the outputs came."""
+        self.model = model
+        self.tokens = TokenCount()
+        self.counts_prompt = True
+        """Whether the next generation's prompt is counted. Of choices that share a prompt, only the first counts it."""
+        self.stop_reason: str | int | None = None
+        """The stop string or token that ended the last generation, if any."""
+        self.context = 0
+        """Length of the last generation in tokens, prompt and output together."""
+        self.began = False
+        """Whether an engine has given any output for the answer."""
+        self._asked_policies = False
+        """Whether the policies have seen a prompt of the answer."""
+        self._settings = settings
+        self._checked: Turn | None = None
+        """The last turn whose schemas were checked against the limits."""
+        self._metrics = metrics
+        self._aligner = aligner
+        self._observer = observer
+        self.stats = stats
+
+    @property
+    def spent(self) -> bool:
+        """Whether the answer has reached its token limit."""
+        limit = self._settings.sampling.max_tokens
+        return limit is not None and self.tokens.output >= limit
+
+    @property
+    def _stops_in_text(self) -> bool:
+        """Whether the gateway matches stop strings. Message-level upstreams, which report their tokens at the end, do
+        it themselves."""
+        settings = self._settings
+        return bool(
+            settings.sampling.stop
+            and not settings.raw_stops
+            and "tokens" in self.model.engine.capabilities
+        )
+
+    async def prepare(self, turn: Turn) -> Generation:
+        """Create the engine request for `turn`, as the policies let it pass."""
+        decided = await self._decided(turn)
+        if isinstance(decided, Refusal):
+            return refused_generation(turn, decided, self._settings.sampling)
+        return await self._prepare(decided)
+
+    async def _decided(self, turn: Turn) -> Turn | Refusal:
+        """The turn as the policies let it pass."""
+        policies = self._settings.policies
+        if policies is None:
+            return turn
+        first, self._asked_policies = not self._asked_policies, True
+        return await policies.turn(turn, first=first)
+
+    async def accept(self, generation: Generation) -> None:
+        """Let the engine check the generation. Raises what it raises."""
+        if generation.refusal is None:
+            await self.model.engine.check(generation.request)
+
+    async def _prepare(self, turn: Turn) -> Generation:
+        settings = self._settings
+        last = self._checked
+        if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
+            check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)
+            self._checked = turn
+        current = current_request()
+        span = None if current is None else current.span
+        began = 0.0 if span is None else clock()
+        shown, rendered = await render_parts(
+            self.model.renderer, turn, settings.parts, size=settings.size
+        )
+        if span is not None:
+            span.record("render", began, clock())
+        if isinstance(rendered.prompt, TokensPrompt) and rendered.prompt.media:
+            check_media(rendered.prompt.media, self.model.engine)
+        output_format = self.model.output_format
+        sampling = settings.sampling
+        limit = sampling.max_tokens
+        if limit is not None and self.tokens.output:
+            limit -= self.tokens.output
+        request = EngineRequest(
+            request_id=generation_id(settings.request_id),
+            prompt=rendered.prompt,
+            sampling=msgspec.structs.replace(
+                sampling,
+                max_tokens=limit,
+                stop=(rendered.stop if self._stops_in_text else (*sampling.stop, *rendered.stop)),
+                include_stop_str_in_output=(
+                    sampling.include_stop_str_in_output and not self._stops_in_text
+                ),
+                stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
+                skip_special_tokens=not output_format.keeps_special_tokens,
+            ),
+            constraint=self._constraint(turn, rendered),
+            adapter=self.model.adapter,
+            cache_salt=settings.cache_salt,
+            owner=settings.owner,
+            priority=settings.priority,
+            trace_headers=settings.trace_headers,
+            hints=settings.hints,
+            vllm_xargs=settings.vllm_xargs,
+            data_parallel_rank=settings.data_parallel_rank,
+            turn=shown,
+            tail=rendered.tail,
+        )
+        return Generation(turn=turn, rendered=rendered, request=request)
+
+    async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
+        """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed."""
+        decided = await self._decided(turn)
+        if isinstance(decided, Refusal):
+            return refused_generation(turn, decided, self._settings.sampling)
+        turn, generation = decided, None
+        try:
+            generation = await self._prepare(turn)
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
+                settings = self._settings
+                if generation is not None:
+                    await locate_fault(
+                        error,
+                        generation.request,
+                        settings.structure,
+                        self.model.engine,
+                        settings.tool_params,
+                    )
+                raise
+            # Find the smallest number of turns to leave out by bisection; each attempt renders the whole prompt.
+            low, high = 1, len(turn_starts(turn.items)) - 1
+            found: Generation | None = None
+            while low <= high:
+                middle = (low + high) // 2
+                shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
+                if (tried := await self._if_it_fits(shorter)) is not None:
+                    found, high = tried, middle - 1
+                else:
+                    low = middle + 1
+            if found is None:
+                raise
+            return found
+        return generation
+
+    async def _if_it_fits(self, turn: Turn) -> Generation | None:
+        try:
+            generation = await self._prepare(turn)
+            await self.model.engine.check(generation.request)
+        except InvalidRequest as error:
+            if error.code != CONTEXT_LENGTH_EXCEEDED:
+                raise
+            return None
+        return generation
+
+    def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
+        """The constraint for the engine. Only strict arguments of optional calls may be left unenforced if an engine
+        cannot enforce them, because most clients set `strict` by default."""
+        settings = self._settings
+        constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
+        if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
+            return None
+        return constraint
+
+    def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
+        """Begin the observation of a generation. Returns what is called with each output before the parser, if
+        anything."""
+        aligner, observer = self._aligner, self._observer
+        if aligner is not None:
+            aligner.begin()
+            aligner.skip(generation.rendered.prefill)
+        if observer is not None:
+            observer.begin(generation)
+            return observer.see
+        return None if aligner is None else aligner.push
+
+    def _outputs(
+        self, generation: Generation, parser: OutputParser, context: ParserContext
+    ) -> AsyncGenerator[EngineOutput, None]:
+        """The engine's outputs, with an end of the reasoning where the budget ends."""
+        model, request, rendered = self.model, generation.request, generation.rendered
+        tokens = self._settings.thinking_budget
+        if tokens is None or not isinstance(request.prompt, TokensPrompt):
+            return model.engine.generate(request)
+        marker = end_of_reasoning(model.output_format, rendered.tail)
+        if marker is None:
+            return model.engine.generate(request)
+        after = msgspec.structs.replace(rendered, tail="text")
+        budget = ThinkingBudget(
+            tokens,
+            marker,
+            parser,
+            lambda: model.output_format.parser(context),
+            aligner=self._aligner,
+            constraint=lambda: self._constraint(generation.turn, after),
+        )
+        return budget.generate(model.engine, request, rendered.prefill)
+
+    async def run(
+        self,
+        generation: Generation,
+        writer: GenerationWriter[OutT],
+        sink: Sink[OutT],
+    ) -> None:
+        """Run the generation. Its output goes through `writer` to `sink`. Raises `GatewayError` if the engine fails,
+        after all its output was written."""
+        if generation.refusal is not None:
+            await self._refuse(generation.refusal, writer, sink)
+            return
+        # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
+        await asyncio.create_task(self._run(generation, writer, sink))
+
+    async def _refuse(
+        self, refusal: Refusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
+    ) -> None:
+        """Write a policy's refusal in place of the output."""
+        self.began = True
+        if isinstance(sink, HeldSink):
+            sink = await sink.release()
+        if refusal.text and (out := writer.feed([RefusalDelta(refusal.text)])):
+            await sink(out)
+        if out := writer.end((), "content_filter"):
+            await sink(out)
+
+    async def _run(
+        self,
+        generation: Generation,
+        writer: GenerationWriter[OutT],
+        sink: Sink[OutT],
+    ) -> None:
+        """See `run`. The loop body runs for every token."""
+        write: Callable[[Sequence[Delta]], OutT] = writer.feed
+        content = None if self.stats is None else self.stats.content
+        if content is not None:
+            write = _seen(content, write)
+        span: Span | None = None
+        if self.stats is not None and self.stats.span is not None:
+            span = self.stats.span.child(span_name(self.stats.api, self.model), kind="client")
+            traced = msgspec.structs.replace(generation.request, trace_headers=span.headers)
+            generation = msgspec.structs.replace(generation, request=traced)
+        request, rendered = generation.request, generation.rendered
+        turn = generation.turn
+        context = ParserContext(
+            tail=rendered.tail,
+            tools={tool.name: tool for tool in turn.tools},
+            tokenizer=self.model.engine.tokenizer,
+            parse_tools=bool(turn.tools) and turn.tool_choice != "none",
+        )
+        parser = self.model.output_format.parser(context)
+        watch = self._begin(generation)
+        first = _FirstOutput(watch)
+        observe: Callable[[EngineOutput], object] | None = first.see
+        read = parser.feed
+        count = PromptCount(request)
+        generated = 0
+        finish: FinishReason | None = None
+        kept: Sequence[Delta] | None = None
+        one_call = bool(turn.tools) and not turn.parallel_tool_calls
+        sampling = self._settings.sampling
+        in_text = (
+            TextStops(
+                sampling.stop,
+                included=sampling.include_stop_str_in_output,
+                aligner=self._aligner,
+            )
+            if self._stops_in_text
+            else None
+        )
+        stops: TextStops | OutputFilters | None = in_text
+        if self._settings.policies is not None and (filters := self._settings.policies.filters()):
+            stops = OutputFilters(filters, in_text)
+        held_back = sink if isinstance(sink, HeldSink) else None
+        output: EngineOutput | None = None
+        try:
+            if rendered.prefill:
+                begun = read(EngineOutput(text=rendered.prefill))
+                if begun and (out := write(begun)):
+                    await sink(out)
+            async with aclosing(self._outputs(generation, parser, context)) as outputs:
+                async for output in outputs:
+                    if held_back is not None and output.finish_reason not in ("error", "abort"):
+                        sink = await held_back.release()
+                        held_back = None
+                    generated += len(output.token_ids)
+                    if observe is not None and observe(output):
+                        observe = watch
+                    if output.prompt_tokens is not None or output.cached_tokens is not None:
+                        count.note(output)
+                    deltas = read(output) if output.deltas is None else output.deltas
+                    finish = output.finish_reason
+                    if one_call and (kept := up_to_first_call(deltas)) is not None:
+                        deltas, finish = kept, "stop"
+                    if stops is not None:
+                        searching = generated >= (sampling.min_tokens or 0)
+                        deltas = stops.read(deltas, searching=searching)
+                        if stops.ended is not None:
+                            kept, finish = deltas, stops.ended
+                    if (out := write(deltas)) and (taken := sink(out)) is not ACCEPTED:
+                        await taken
+                    if finish is not None:
+                        self.stop_reason = output.stop_reason
+                        break
+            if finish is None:
+                raise EngineError("The engine ended its output without a finish reason.")
+            if finish in ("error", "abort"):
+                raise EngineError("The engine ended this request before it was complete.")
+        except GatewayError:
+            held = parser.finish("error")
+            if stops is not None:
+                held = [*stops.read(held), *stops.rest()]
+            if held and (out := write(held)):
+                await sink(out)
+            raise
+        else:
+            held = () if kept is not None else parser.finish(finish)
+            if stops is not None:
+                held = [*stops.read(held), *stops.rest()]
+                if stops.ended is not None:
+                    finish = stops.ended
+                if stops.matched is not None:
+                    self.stop_reason = stops.matched
+            if content is not None:
+                content.see(held)
+            if out := writer.end(held, finish):
+                await sink(out)
+        finally:
+            tokens = self.tokens
+            if output is not None and (generated or output.finish_reason not in ("error", "abort")):
+                self.began = True
+            if self.counts_prompt:
+                tokens.input += count.prompt
+                tokens.cached += count.cached
+            self.counts_prompt = True
+            generated = count.output or generated
+            self.context = count.prompt + generated
+            tokens.output += generated
+            if self.stats is not None:
+                self.stats.generated(first.at, generated)
+            tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
+            if span is not None and self.stats is not None:
+                if first.at:
+                    span.event("first_token", first.at)
+                attributes = generation_attributes(
+                    self.stats, self.model, sampling, count, generated, finish
+                )
+                unfinished = finish is None or finish in ("error", "abort")
+                span.end(attributes, error="unfinished" if unfinished else None)
+            if parser.recoveries:
+                self._metrics.parser_recovered(self.model.name, parser.recoveries)
+
+
+def _seen(
+    content: Content, write: Callable[[Sequence[Delta]], OutT]
+) -> Callable[[Sequence[Delta]], OutT]:
+    """`write`, for a request whose texts are logged."""
+
+    def see_and_write(deltas: Sequence[Delta]) -> OutT:
+        content.see(deltas)
+        return write(deltas)
+
+    return see_and_write
+
+
+class _FirstOutput:
+    """Notes when the first output came, in front of the observer of all outputs."""
+
+    __slots__ = ("_watch", "at")
+
+    def __init__(self, watch: Callable[[EngineOutput], None] | None) -> None:
+        self.at = 0.0
+        """See `gateway.request_stats.clock`."""
+        self._watch = watch
+
+    def see(self, output: EngineOutput) -> bool:
+        """Receive an output. Returns whether it is the first with content, after which this is not needed any more."""
+        if self._watch is not None:
+            self._watch(output)
+        if not (output.token_ids or output.text or output.deltas):
+            return False
+        self.at = clock()
+        return True
+
+
+def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:
+    """`deltas` up to the end of the first call in them, after which `parallel_tool_calls: false` stops; None if no call
+    ends."""
+    for index, delta in enumerate(deltas):
+        if isinstance(delta, CallEnded):
+            return deltas[: index + 1]
+    return None

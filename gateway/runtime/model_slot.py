@@ -1,0 +1,185 @@
+"""A configured model, loaded or not: its name, its queue, and when it may be unloaded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from gateway.config import ModelConfig
+from gateway.errors import ConfigurationError
+from gateway.runtime.admission import Admission
+from gateway.runtime.served_model import ServedModel
+from gateway.tools.available import AvailableTools
+
+ModelState: TypeAlias = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
+
+STATES: Final[tuple[ModelState, ...]] = get_args(ModelState)
+
+Does: TypeAlias = Literal["generates", "embeds", "reranks"]
+
+Open: TypeAlias = Callable[["ModelSlot", AsyncExitStack], Awaitable[Sequence[ServedModel]]]
+"""Opens a slot's model within the stack. Returns the model, and then its adapters. Raises `ConfigurationError`."""
+
+logger = logging.getLogger("gateway.runtime.model_slot")
+
+
+class ModelSlot:
+    """A configured model, loaded or not. It keeps its name and its queue while it is loaded and unloaded."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ModelConfig,
+        open_model: Open,
+        *,
+        made_of: object = None,
+        several: Callable[[], bool] = bool,
+    ) -> None:
+        """`made_of` is equal for slots of which one can serve with the engine of the other. `several`: see `Admission`."""
+        self.name = name
+        self.config = config
+        self.open_model = open_model
+        self.made_of = made_of
+        self.is_staged = False
+        """Whether it is not served yet, and may be loaded beside the slot that it replaces."""
+        self.admission = Admission(
+            name,
+            max_running=config.max_running,
+            max_waiting=config.max_waiting,
+            scheduling=config.scheduling,
+            max_waiting_per_key=config.max_waiting_per_key,
+            several=several,
+            on_idle=self._freed,
+        )
+        self.state: ModelState = "unloaded"
+        self.served: Sequence[ServedModel] = ()
+        """The model and its adapters while it is loaded."""
+        self.tools = AvailableTools()
+        """The tools of the gateway that requests to the model may use."""
+        self.adapters: tuple[str, ...] = ()
+        """Names of its adapters, as far as they are known."""
+        self.does: frozenset[Does] | None = None
+        """What the model does; None before it was first loaded."""
+        self.failure: ConfigurationError | None = None
+        """Why the last attempt to load it failed."""
+        self.failures = 0
+        self.retry_at = 0.0
+        self.last_used = 0.0
+        self.waiting = 0
+        """Requests that wait until it is loaded."""
+        self.has_room = False
+        """Whether it counts for `max_loaded`."""
+        self.retired = False
+        """Whether it is no longer served: removed, or replaced by another slot."""
+        self.created = int(time.time())
+        """Unix time at which the model was loaded, or configured."""
+        self.task: asyncio.Task[None] | None = None
+        """The owner of the open engine: loads it, waits, and closes it."""
+        self._holds = 0
+        self._unload = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._ending = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request uses the model."""
+        return not (self._holds or self.admission.running or self.admission.waiting)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Its name and those of its adapters."""
+        yield self.name
+        yield from self.adapters
+
+    def may(self, does: Does | None) -> bool:
+        """Whether it does, or may do, what is asked. None: anything. A model that was never loaded may do anything, unless
+        loading it has failed."""
+        if self.does is None:
+            return not self.failures
+        return does is None or does in self.does
+
+    def hold(self) -> None:
+        """Keep a loaded model from being unloaded, until `release`."""
+        self._holds += 1
+        self.last_used = time.monotonic()
+
+    def release(self) -> None:
+        self._holds -= 1
+        if self.is_idle:
+            self._freed()
+
+    def ask_to_unload(self) -> None:
+        """Unload it as soon as no request uses it. New ones wait, and load it again."""
+        self.state = "unloading"
+        self._unload.set()
+
+    async def until_unloadable(self) -> None:
+        """Wait until somebody asks to unload it, and then until no request uses it."""
+        await self._unload.wait()
+        while not (self.is_idle or self._ending):
+            self._idle.clear()
+            await self._idle.wait()
+
+    def end(self) -> None:
+        """Unload it at once: the server ends, and its requests have ended."""
+        self._ending = True
+        self._unload.set()
+        self._idle.set()
+
+    def begin(self) -> None:
+        self._unload.clear()
+        self.state = "loading"
+
+    def use_config(self, config: ModelConfig) -> None:
+        """Take settings that need no other engine."""
+        self.config = config
+        self.admission.resize(
+            config.max_running,
+            config.max_waiting,
+            scheduling=config.scheduling,
+            max_waiting_per_key=config.max_waiting_per_key,
+        )
+        self.watch_idle()
+
+    def serve(self, served: Sequence[ServedModel]) -> None:
+        """Use these objects for new requests: the model, and then its adapters."""
+        self.served = [msgspec.structs.replace(each, tools=self.tools) for each in served]
+        self.adapters = tuple(each.name for each in served[1:])
+
+    def _freed(self) -> None:
+        self.last_used = time.monotonic()
+        if self.is_idle:
+            self._idle.set()
+            self.watch_idle()
+
+    def watch_idle(self) -> None:
+        """Unload the model when it has been idle for `idle_unload` seconds."""
+        if self._timer is None and self.config.idle_unload is not None and self.state == "loaded":
+            self._look_in(self.config.idle_unload)
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        idle = self.config.idle_unload
+        if self.state != "loaded" or idle is None or not self.is_idle:
+            return  # watched again when it is loaded, or idle
+        left = self.last_used + idle - time.monotonic()
+        if left > 0:
+            self._look_in(left)
+            return
+        logger.info("model %s: unloaded after %g idle seconds", self.name, idle)
+        self.ask_to_unload()
+
+    def stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
