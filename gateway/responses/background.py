@@ -293,7 +293,7 @@ class BackgroundRuns:
             response.status = status
             if status == "failed":
                 response.error = ResponseError(code=OWNER_LOST, message=_OWNER_LOST_MESSAGE)
-            record = msgspec.structs.replace(record, response=response)
+            record = msgspec.structs.replace(record, response=response, request=None)
             if not await self._store.advance(record, expected=UNFINISHED):
                 return
         if not record.streamed:

@@ -188,7 +188,8 @@ class ResponseRun:
             conversation_id=plan.conversation_id,
             owner=plan.owner,
             streamed=plan.background and plan.stream,
-            request=plan.body,
+            # A finished response is not run again, and its input is among its items.
+            request=plan.body if self.response.status in UNFINISHED else None,
             attempt=self.attempt,
             results=dict(self._assembler.items.results),
         )
