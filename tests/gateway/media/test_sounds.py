@@ -9,6 +9,7 @@ import math
 import struct
 import sys
 import wave
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,9 @@ def test_a_truncated_file_is_refused(length: int) -> None:
 
 def test_what_cannot_be_read_is_refused_with_the_reason() -> None:
     assert "neither a WAV nor an MP3 file" in refusal(b"OggS this is none")
-    assert "MP3 file is broken" in refusal(b"ID3\x03 this is none")
     assert "no samples" in refusal(wav(b""))
     assert "longer than 1 seconds" in refusal(wav(bytes(2 * 16_001)), 1)
     assert "1 channels of 2 bytes at 10 Hz" in refusal(wav(bytes(20), rate=10))
-    assert "a format that is not read here" in refusal(coded(0x0161, bytes(100), 2))  # WMA
-    assert "a format that is not read here" in refusal(coded(0x0055, bytes(100), 2))  # MP3
 
 
 def test_a_header_that_promises_much_allocates_little() -> None:
@@ -83,6 +81,9 @@ def test_a_header_that_promises_much_allocates_little() -> None:
     assert "truncated" in refusal(bytes(plain))
 
 
+needs_decoder = pytest.mark.skipif(
+    find_spec("miniaudio") is None, reason="miniaudio has no wheel for this machine"
+)
 TONE = (Path(__file__).parents[2] / "data/sounds/tone.mp3").read_bytes()
 """440 Hz, half a second, 16,000 Hz; MPEG-2 audio, layer III, 32 kbit/s."""
 
@@ -114,6 +115,14 @@ def crossings(samples: list[int]) -> int:
     return sum(one <= 2000 < other for one, other in itertools.pairwise(samples))
 
 
+@needs_decoder
+def test_other_codecs_are_refused() -> None:
+    assert "MP3 file is broken" in refusal(b"ID3\x03 this is none")
+    assert "a format that is not read here" in refusal(coded(0x0161, bytes(100), 2))  # WMA
+    assert "a format that is not read here" in refusal(coded(0x0055, bytes(100), 2))  # MP3
+
+
+@needs_decoder
 def test_mp3_is_decoded() -> None:
     rate, samples = decoded(TONE)
     assert rate == 16_000
@@ -124,6 +133,7 @@ def test_mp3_is_decoded() -> None:
     assert decoded(tagged) == (rate, samples)
 
 
+@needs_decoder
 @pytest.mark.parametrize("channels", [1, 2])
 def test_floating_point_samples_become_pcm(channels: int) -> None:
     wave_form = [math.sin(2 * math.pi * 440 * index / 16_000) / 2 for index in range(1600)]
@@ -137,6 +147,7 @@ def test_floating_point_samples_become_pcm(channels: int) -> None:
     )
 
 
+@needs_decoder
 @pytest.mark.parametrize(("tag", "silence"), [(6, 0xD5), (7, 0xFF)])
 def test_telephone_samples_become_pcm(tag: int, silence: int) -> None:
     rate, samples = decoded(coded(tag, bytes([silence]) * 800, 1, rate=8000))
@@ -144,6 +155,7 @@ def test_telephone_samples_become_pcm(tag: int, silence: int) -> None:
     assert all(abs(each) <= 8 for each in samples)
 
 
+@needs_decoder
 def test_a_high_rate_is_converted() -> None:
     floats = struct.pack(
         "<9600f", *(math.sin(2 * math.pi * 440 * i / 96_000) / 2 for i in range(9600))
@@ -154,6 +166,7 @@ def test_a_high_rate_is_converted() -> None:
     assert abs(crossings(samples) - 44) <= 1
 
 
+@needs_decoder
 def test_the_length_of_an_mp3_is_bounded() -> None:
     assert "longer than 0.4 seconds" in refusal(TONE, 0.4)
     frames = TONE[144:]  # without the first, which tells the number of the frames
