@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 
 from gateway.cli import (
+    batch,
     cache,
     chat,
     completion,
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (
-        serve, reload, chat, models, cache, config, plugins, install, doctor, conform, new, key, usage,
+        serve, reload, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, _parser)

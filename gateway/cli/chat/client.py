@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator, Mapping
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
@@ -23,14 +25,19 @@ MAX_LINE: Final = 64 << 20
 """Longest line of a stream in bytes; the last event has the whole response."""
 MAX_BODY: Final = 16 << 20
 MAX_ERROR: Final = 64 << 10
+_PART: Final = 256 << 10
 
 
 class ChatError(Exception):
     """The server does not answer as asked. The message is one sentence; parts of it may come from the server."""
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, param: str | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.param = param
+        self.status = status
+        """The HTTP status; None if there was no answer."""
 
 
 class ListedModel(Struct):
@@ -91,13 +98,61 @@ class ApiClient:
 
     def get(self, path: str, into: type[T]) -> T:
         """The answer to a GET request, as `into`. Raises `ChatError`."""
-        with self._answer(path, None) as answer, self._failures():
+        return self._decoded(path, into, None)
+
+    def post(self, path: str, body: Mapping[str, Any], into: type[T]) -> T:
+        """The answer to a POST request with a JSON body, as `into`. Raises `ChatError`."""
+        return self._decoded(path, into, msgspec.json.encode(body))
+
+    def upload(self, file: BinaryIO, name: str, purpose: str, into: type[T]) -> T:
+        """Upload a seekable file to `/files`, without reading it into memory. Raises `ChatError`."""
+        boundary = os.urandom(24).hex()
+        clean = "".join(each for each in name if each.isprintable() and each not in '"\\')
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{clean}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        tail = f"\r\n--{boundary}--\r\n".encode()
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return self._decoded(
+            "/files",
+            into,
+            itertools.chain([head], iter(lambda: file.read(_PART), b""), [tail]),
+            {
+                "content-type": f"multipart/form-data; boundary={boundary}",
+                "content-length": str(len(head) + size + len(tail)),
+            },
+        )
+
+    def download(self, path: str, file: BinaryIO) -> None:
+        """Write the answer to a GET request to `file`. Raises `ChatError`, also if the answer is cut short."""
+        with self._answer(path, None) as answer:
+            while True:
+                with self._failures():
+                    part = answer.read(_PART)
+                if not part:
+                    # `read` with a size does not say that the connection was closed too early.
+                    if answer.length:
+                        raise ChatError("The server's answer broke off.")
+                    return
+                file.write(part)
+
+    def _decoded(
+        self,
+        path: str,
+        into: type[T],
+        body: bytes | Iterable[bytes] | None,
+        headers: Mapping[str, str] = {},
+    ) -> T:
+        with self._answer(path, body, headers) as answer, self._failures():
             content = answer.read(MAX_BODY)
         try:
             return msgspec.json.decode(content, type=into)
         except msgspec.DecodeError:
             what = path.partition("?")[0].lstrip("/")
-            raise ChatError(f"{self.url} is no API: its list of {what} cannot be read.") from None
+            raise ChatError(f"{self.url} is no API: its answer to {what} cannot be read.") from None
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
@@ -132,9 +187,11 @@ class ApiClient:
             return answer.readline(MAX_LINE)
 
     @contextmanager
-    def _answer(self, path: str, body: bytes | None) -> Iterator[http.client.HTTPResponse]:
+    def _answer(
+        self, path: str, body: bytes | Iterable[bytes] | None, headers: Mapping[str, str] = {}
+    ) -> Iterator[http.client.HTTPResponse]:
         """A successful answer, which is closed afterwards."""
-        request = Request(f"{self.url}{path}", data=body, headers=self._headers)  # noqa: S310  # http or https
+        request = Request(f"{self.url}{path}", data=body, headers={**self._headers, **headers})  # noqa: S310  # http or https
         with self._failures():
             answer = self._opener.open(request, timeout=SECONDS)
         with answer:
@@ -167,9 +224,9 @@ class ApiClient:
         try:
             told = msgspec.json.decode(content, type=_Envelope).error
         except msgspec.DecodeError:
-            return ChatError(f"{self.url} answered with the HTTP status {status}.")
+            return ChatError(f"{self.url} answered with the HTTP status {status}.", status=status)
         hint = " Name one by --api-key or OPENAI_API_KEY." if status == 401 else ""
-        return ChatError(f"{told.message}{hint}", param=told.param)
+        return ChatError(f"{told.message}{hint}", param=told.param, status=status)
 
 
 def _opener(*, local: bool) -> OpenerDirector:

@@ -1,0 +1,328 @@
+"""`gateway batch`: runs a file of requests as a batch of a running server."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from gateway.cli.chat import URL
+from gateway.cli.chat.client import ApiClient, ChatError
+from gateway.cli.chat.text import one_line
+from gateway.cli.common import Commands
+from gateway.errors import ConfigurationError
+
+ENDED: Final = ("completed", "failed", "expired", "cancelled")
+_POLL_SECONDS: Final = 0.5
+_AWAY_SECONDS: Final = 600.0
+"""How long a server may not answer, as while it is started again."""
+_FIRST_LINE: Final = 64 << 20
+_SHOWN_ERRORS: Final = 5
+
+EPILOG = """\
+Each line of FILE is a JSON object with custom_id, method, url and body, as in OpenAI's Batch API. Results with errors are
+written beside OUT, with the ending .errors.jsonl. The batch runs in the server: Ctrl-C leaves it running, and the same command
+goes on with it, also after the server or this machine was restarted. OUT.batch remembers it until its results are here.
+
+The exit code is 0 if all lines have succeeded.
+"""
+
+
+class _File(Struct):
+    id: str
+
+
+class _Counts(Struct):
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class _Error(Struct):
+    message: str | None = None
+    line: int | None = None
+
+
+class _Errors(Struct):
+    data: list[_Error] = []
+
+
+class _Batch(Struct):
+    id: str
+    status: str
+    input_file_id: str = ""
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    errors: _Errors | None = None
+    request_counts: _Counts | None = None
+
+
+class _Batches(Struct):
+    data: list[_Batch]
+    has_more: bool = False
+
+
+class _Remembered(Struct):
+    """What is needed to go on with a batch."""
+
+    url: str
+    sha256: str
+    """Of the input."""
+    file_id: str
+    batch_id: str | None = None
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser("batch", help="run a file of requests on a running server")
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    run = actions.add_parser(
+        "run",
+        help="run a file of requests, and write the results to another",
+        description="Run a file of requests as a batch of a running server, and write the results.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("file", type=Path, metavar="FILE", help="one request a line (JSONL)")
+    run.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT",
+        help="(default: FILE with the ending .out.jsonl)",
+    )
+    run.add_argument(
+        "--window", default="24h", help="how long the batch may take, as 90m, 24h or 7d (default: 24h)"
+    )  # fmt: skip
+    run.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
+    run.add_argument(
+        "--api-key", metavar="KEY", help="(default: $OPENAI_API_KEY, which other users cannot see)"
+    )
+    run.set_defaults(command=run_batch)
+
+
+def run_batch(arguments: argparse.Namespace) -> int:
+    """Run a batch to its end. Returns 1 if not all lines have succeeded, or if the server cannot be used.
+
+    Raises `ConfigurationError`.
+    """
+    source: Path = arguments.file
+    output: Path = arguments.output or source.with_suffix(".out.jsonl")
+    job = _Job(
+        ApiClient(
+            arguments.url or os.environ.get("OPENAI_BASE_URL") or URL,
+            arguments.api_key or os.environ.get("OPENAI_API_KEY") or "",
+        ),
+        output,
+    )
+    try:
+        with _opened(source) as content:
+            batch = job.begun(content, source.name, arguments.window)
+        return job.finished(batch)
+    except ChatError as error:
+        print(f"gateway: {one_line(str(error))}", file=sys.stderr)
+        return 1
+
+
+class _Job:
+    """One batch, its files here, and what is shown of it."""
+
+    def __init__(self, client: ApiClient, output: Path) -> None:
+        self._client = client
+        self._output = output
+        self._errors = output.with_suffix(".errors.jsonl")
+        self._memory = output.with_name(f"{output.name}.batch")
+        self._progress = _Progress()
+
+    def begun(self, content: BufferedReader, name: str, window: str) -> _Batch:
+        """The batch that an earlier call has begun, or a new one."""
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+        known = self._remembered(digest)
+        if known is None:
+            for path in (self._output, self._errors):
+                if path.exists():
+                    raise ConfigurationError(
+                        f"{str(path)!r} exists: move it away, or name another file by -o"
+                    )
+            endpoint = _endpoint(content)
+            file = self._client.upload(content, name, "batch", _File)
+            known = _Remembered(url=self._client.url, sha256=digest, file_id=file.id)
+            self._remember(known)
+        else:
+            endpoint = _endpoint(content)
+        if known.batch_id is None:
+            # An earlier call may have made it, and have ended before it remembered that.
+            found = self._made_of(known.file_id)
+            batch = found or self._client.post(
+                "/batches",
+                {
+                    "input_file_id": known.file_id,
+                    "endpoint": endpoint,
+                    "completion_window": window,
+                },
+                _Batch,
+            )
+            known.batch_id = batch.id
+            self._remember(known)
+            print(f"batch {one_line(batch.id)}", file=sys.stderr)
+            return batch
+        print(f"going on with batch {one_line(known.batch_id)}", file=sys.stderr)
+        return self._retrieved(known.batch_id)
+
+    def finished(self, batch: _Batch) -> int:
+        """Wait for the end of a batch, and write its results. Returns the exit code."""
+        try:
+            while True:
+                self._progress.show(batch)
+                if batch.status in ENDED:
+                    break
+                time.sleep(_POLL_SECONDS)
+                batch = self._retrieved(batch.id)
+        except KeyboardInterrupt:
+            self._progress.end()
+            print("The batch goes on. The same command waits for its results.", file=sys.stderr)
+            raise
+        self._progress.end()
+        for file_id, path in (
+            (batch.output_file_id, self._output),
+            (batch.error_file_id, self._errors),
+        ):
+            if file_id is not None:
+                self._download(file_id, path)
+                print(f"wrote {path}", file=sys.stderr)
+        self._memory.unlink(missing_ok=True)
+        for error in (batch.errors or _Errors()).data[:_SHOWN_ERRORS]:
+            where = "" if error.line is None else f"line {error.line}: "
+            print(f"{where}{one_line(error.message or 'failed')}", file=sys.stderr)
+        failed = (batch.request_counts or _Counts()).failed
+        return 0 if batch.status == "completed" and not failed else 1
+
+    def _retrieved(self, batch_id: str) -> _Batch:
+        """The batch as it is now. Waits for a server that does not answer, as while it is started again."""
+        give_up = time.monotonic() + _AWAY_SECONDS
+        while True:
+            try:
+                return self._client.get(f"/batches/{batch_id}", _Batch)
+            except ChatError as error:
+                gone = error.status is not None and error.status < 500 and error.status != 429
+                if gone or time.monotonic() > give_up:
+                    raise
+                self._progress.away(str(error))
+                time.sleep(_POLL_SECONDS)
+
+    def _made_of(self, file_id: str) -> _Batch | None:
+        """The newest batch of a file, if it is among the latest ones."""
+        latest = self._client.get("/batches?limit=100", _Batches)
+        return next((each for each in latest.data if each.input_file_id == file_id), None)
+
+    def _download(self, file_id: str, path: Path) -> None:
+        """Write a file at once: it is there only if it is complete."""
+        try:
+            with tempfile.NamedTemporaryFile(
+                dir=path.parent, prefix=f".{path.name}.", delete=False
+            ) as part:
+                try:
+                    self._client.download(f"/files/{file_id}/content", part)  # type: ignore[arg-type]
+                    part.flush()
+                    os.chmod(part.name, 0o644)
+                    os.replace(part.name, path)
+                except BaseException:
+                    Path(part.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise ConfigurationError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+    def _remembered(self, digest: str) -> _Remembered | None:
+        try:
+            known = msgspec.json.decode(self._memory.read_bytes(), type=_Remembered)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            raise ConfigurationError(
+                f"{str(self._memory)!r} cannot be read: delete it to begin anew"
+            ) from None
+        if known.sha256 != digest or known.url != self._client.url:
+            raise ConfigurationError(
+                f"{str(self._memory)!r} is of a batch of another file or server: finish that first, or delete it to begin anew"
+            )
+        return known
+
+    def _remember(self, known: _Remembered) -> None:
+        fresh = self._memory.with_name(f"{self._memory.name}.new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(known))
+            fresh.replace(self._memory)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{str(self._memory)!r} cannot be written: {error.strerror}"
+            ) from None
+
+
+class _Progress:
+    """A bar on a terminal; elsewhere a line for each tenth, and for each status."""
+
+    def __init__(self) -> None:
+        self._bar = sys.stderr.isatty()
+        self._shown: object = None
+        self._away = False
+
+    def show(self, batch: _Batch) -> None:
+        """Show how far a batch is."""
+        counts = batch.request_counts or _Counts()
+        done = counts.completed + counts.failed
+        share = done / counts.total if counts.total else 0.0
+        text = f"{one_line(batch.status)}: {done} of {counts.total} lines, {counts.failed} failed"
+        self._away = False
+        if self._bar:
+            columns = shutil.get_terminal_size().columns
+            width = max(0, min(40, columns - len(text) - 4))
+            full = round(share * width)
+            line = f"[{'#' * full}{'.' * (width - full)}] {text}"[: max(1, columns - 1)]
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        elif self._shown != (now := (batch.status, int(share * 10))):
+            self._shown = now
+            print(text, file=sys.stderr, flush=True)
+
+    def away(self, reason: str) -> None:
+        """Say once that the server does not answer."""
+        if not self._away:
+            self._away = True
+            self.end()
+            print(f"{one_line(reason)} Waiting for it.", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """End the line of the bar."""
+        if self._bar:
+            print(file=sys.stderr)
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ConfigurationError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+
+
+class _Line(Struct):
+    url: str
+
+
+def _endpoint(content: BinaryIO) -> str:
+    """The url of the first line that has one."""
+    content.seek(0)
+    while line := content.readline(_FIRST_LINE):
+        try:
+            return msgspec.json.decode(line, type=_Line).url
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    raise ConfigurationError("the file has no line with a url, such as '/v1/responses'")
