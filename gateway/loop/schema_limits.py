@@ -7,13 +7,23 @@ time to compile it is limited by the engine (`gateway.engines.compiling`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gateway.config import SchemaLimits
-from gateway.constraints import Const, Constraint, Grammar, JsonSchema, OneOf, Regex
+from gateway.constraints import (
+    Const,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    OneOf,
+    Regex,
+    Repeat,
+    Sequence,
+    Triggered,
+)
 from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.json_schema import invalid_place, measure
 from gateway.loop.param_paths import TEXT_SCHEMA
@@ -35,8 +45,8 @@ def check_limits(
     size = 0
     if structure is not None:
         size += _check(structure, limits, TEXT_SCHEMA)
-        if isinstance(structure, JsonSchema):
-            _check_validity(structure.schema, TEXT_SCHEMA, "invalid_json_schema")
+        for schema in _schemas(structure):
+            _check_validity(schema, TEXT_SCHEMA, "invalid_json_schema")
     elif turn.text_format.schema is not None:
         size += _check(JsonSchema(turn.text_format.schema), limits, TEXT_SCHEMA)
         _check_validity(turn.text_format.schema, TEXT_SCHEMA, "invalid_json_schema")
@@ -92,11 +102,36 @@ def _check(constraint: Constraint, limits: SchemaLimits, param: ParamPath) -> in
                     "max_enum_values", param,
                 )  # fmt: skip
             size = sum(len(option.text.encode()) for option in options if isinstance(option, Const))
+            size += sum(_check(option, limits, param) for option in options if not isinstance(option, Const))  # fmt: skip
             if size > limits.max_bytes:
                 raise _too_large("The choice", "bytes", size, limits.max_bytes, "max_bytes", param)
             return size
+        case Sequence(parts):
+            size = sum(_check(part, limits, param) for part in parts)
+            if size > limits.max_bytes:
+                raise _too_large(
+                    "The structural tag", "bytes", size, limits.max_bytes, "max_bytes", param
+                )
+            return size
+        case Const(text):
+            return len(text.encode())
+        case Repeat(body, _, _) | Triggered(_, body):
+            return _check(body, limits, param)
         case _:
             return 0
+
+
+def _schemas(constraint: Constraint) -> Iterator[Mapping[str, Any]]:
+    match constraint:
+        case JsonSchema(schema):
+            yield schema
+        case Sequence(inside) | OneOf(inside):
+            for each in inside:
+                yield from _schemas(each)
+        case Repeat(body, _, _) | Triggered(_, body):
+            yield from _schemas(body)
+        case _:
+            pass
 
 
 def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamPath) -> int:

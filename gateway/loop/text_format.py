@@ -8,9 +8,15 @@ import msgspec
 
 from gateway.constraints import Const, Constraint, Grammar, OneOf, Regex
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
+from gateway.loop.structural_tags import structural_tag
 from gateway.protocols import Capability, TextFormat
 from gateway.wire.parameters import SharedParameters, StructuredOutputs
-from gateway.wire.structured import JsonSchemaResponse, StructuredParameters, TextResponse
+from gateway.wire.structured import (
+    JsonSchemaResponse,
+    StructuralTagResponse,
+    StructuredParameters,
+    TextResponse,
+)
 
 _TEXT = TextFormat()
 _OLDER = ("json", "regex", "choice", "grammar")
@@ -20,7 +26,7 @@ def text_format_of(request: StructuredParameters) -> TextFormat:
     """The text format, from whichever parameter sets it. Raises `InvalidRequest` if two do."""
     wanted = request.response_format
     match wanted:
-        case None | TextResponse():
+        case None | TextResponse() | StructuralTagResponse():
             return shared_format(request)
         case JsonSchemaResponse(json_schema=schema):
             found = TextFormat(
@@ -95,10 +101,10 @@ def structure_of(
             _require_capability(syntax, capabilities, param)
             return Grammar(syntax, value)
         case "structural_tag":
-            raise Unsupported(
-                "Structural tags are not available on this server. Use tools, or a JSON schema.",
-                param=param,
-            )
+            constraint, needs = structural_tag(value, param)
+            for capability in sorted(needs):
+                _require_capability(capability, capabilities, param)
+            return constraint
         case _:
             return None
 
@@ -116,9 +122,12 @@ def _requested_format(request: SharedParameters) -> tuple[ParamPath, str, Any] |
                 found.append((("structured_outputs", name), name, value))
         if not found:
             raise InvalidRequest(
-                "structured_outputs is empty. Set one of json, regex, choice, grammar and json_object.",
+                "structured_outputs is empty. Set one of json, regex, choice, grammar, json_object and structural_tag.",
                 param="structured_outputs",
             )
+    wanted = request.response_format if isinstance(request, StructuredParameters) else None
+    if isinstance(wanted, StructuralTagResponse):
+        found.append((("response_format",), "structural_tag", wanted.tag()))
     for name in _OLDER:
         value = getattr(request, f"guided_{name}")
         if value is not None:

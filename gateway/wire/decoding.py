@@ -41,6 +41,7 @@ _FREE_FORM = frozenset(
         "vllm_xargs",
         "json",
         "guided_json",
+        "structural_tag",
     }
 )
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)

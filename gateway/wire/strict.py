@@ -55,6 +55,7 @@ _MOVED = {
 _PARTS = ["input_text", "input_image", "output_text", "refusal", "input_file", "input_audio", "computer_screenshot",
           "summary_text"]  # fmt: skip
 _SAID = ["output_text", "refusal"]
+_RESPONSE_FORMATS = ["json_object", "json_schema", "text"]
 MAX_STOPS = 4
 
 
@@ -98,6 +99,9 @@ def check_chat(raw: dict[str, Any]) -> None:
     _check_stops(raw)
     _check_stream_options(raw)
     wanted = raw.get("response_format")
+    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    if kind == "structural_tag":
+        raise _invalid_value(kind, _RESPONSE_FORMATS, ("response_format", "type"))
     described = wanted.get("json_schema") if isinstance(wanted, dict) else None
     if isinstance(described, dict) and described.get("strict") is True:
         _check_format(described, ("response_format",), None)

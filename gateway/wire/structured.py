@@ -37,7 +37,22 @@ class JsonSchemaResponse(Tagged, frozen=True, kw_only=True, tag="json_schema"):
     json_schema: ResponseSchema
 
 
-ResponseFormat: TypeAlias = TextResponse | JsonObjectResponse | JsonSchemaResponse
+class StructuralTagResponse(Tagged, frozen=True, kw_only=True, tag="structural_tag"):
+    """xgrammar's structural tags, as vLLM and SGLang take them: with `structures` and `triggers`, or with `format`."""
+
+    structures: list[JsonObject] | None = None
+    triggers: list[str] | None = None
+    format: JsonObject | None = None
+
+    def tag(self) -> JsonObject:
+        """The fields that are set."""
+        fields = {"structures": self.structures, "triggers": self.triggers, "format": self.format}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+ResponseFormat: TypeAlias = (
+    TextResponse | JsonObjectResponse | JsonSchemaResponse | StructuralTagResponse
+)
 
 
 class StructuredParameters(SharedParameters, kw_only=True, omit_defaults=True, dict=True):
@@ -49,3 +64,7 @@ class StructuredParameters(SharedParameters, kw_only=True, omit_defaults=True, d
     stream_options: StreamOptions | None = None
     user: str | None = None
     response_format: ResponseFormat | None = None
+
+    @property
+    def structures(self) -> bool:
+        return super().structures or isinstance(self.response_format, StructuralTagResponse)

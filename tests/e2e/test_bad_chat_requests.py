@@ -171,7 +171,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "special tokens in chat": (with_(skip_special_tokens=False), 400, "skip_special_tokens", "unsupported_parameter"),
     "a streamed prompt's scores": (with_(stream=True, prompt_logprobs=1), 400, "prompt_logprobs", None),
     "documents as text": (with_(documents=["x"]), 400, "documents[0]", "invalid_type"),
-    "a structural tag": (with_(structured_outputs={"structural_tag": "{}"}), 400, "structured_outputs.structural_tag", "unsupported_parameter"),
+    "a structural tag": (with_(structured_outputs={"structural_tag": "{}"}), 400, "structured_outputs.structural_tag.format", "missing_required_parameter"),
     "an untrusted template": (with_(chat_template="x"), 400, "chat_template", None),
     "a reserved template variable": (with_(chat_template_kwargs={"messages": []}), 400, "chat_template_kwargs.messages", None),
     "prompt too long": (said("word " * 1000, model="small"), 400, "messages", "context_length_exceeded"),

@@ -236,7 +236,7 @@ def test_a_structure_on_responses_is_enforced_and_its_faults_are_named(http: htt
     two = post(guided_regex="a", guided_choice=["a"]).json()["error"]
     assert two["param"] == "guided_choice"
     tag = post(structured_outputs={"structural_tag": {"a": 1}}).json()["error"]
-    assert tag["param"] == "structured_outputs.structural_tag"
+    assert tag["param"] == "structured_outputs.structural_tag.format"
     done = post(structured_outputs={"json": {"type": "object", "required": ["a"], "properties": {"a": {"const": 5}}}})  # fmt: skip
     assert done.json()["output"][-1]["content"][0]["text"] == '{"a": 5}'
 

@@ -37,6 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str | None]] = {
     "compacted": ("/responses/compact", {"input": "x"}, "Missing required parameter: 'model'.", "model"),
     "a call alone": ("/responses", {"model": "m", "input": [USER, CALL, USER]}, "No tool output found for function call c1.", "input"),
     "chat": ("/chat/completions", {**CHAT, "min_p": 0.1}, "Unrecognized request argument supplied: min_p", None),
+    "a structural tag": ("/chat/completions", {**CHAT, "response_format": {"type": "structural_tag", "format": {"type": "any_text"}}}, "Invalid value: 'structural_tag'. Supported values are: 'json_object', 'json_schema', and 'text'.", "response_format.type"),
     "completions": ("/completions", {"model": "m", "prompt": "x", "stop": list("abcde")}, "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5 instead.", "stop"),
 }  # fmt: skip
 

@@ -214,7 +214,14 @@ def leaves(constraint: Any) -> list[Any]:
         ({"prompt_logprobs": 1}, "prompt_logprobs"),
         ({"guided_regex": "a"}, "guided_regex"),
         ({"structured_outputs": {"grammar": "root ::= [a]"}}, "structured_outputs.grammar"),
-        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+        (
+            {
+                "structured_outputs": {
+                    "structural_tag": {"format": {"type": "regex", "pattern": "a"}}
+                }
+            },
+            "structured_outputs.structural_tag",
+        ),
     ],
 )
 def test_an_engine_that_cannot_says_so(raw: httpx.Client, asked: Json, param: str) -> None:
