@@ -98,6 +98,11 @@ def test_a_conversation_shows_them_to_another_process(start_server: Any, config:
     conversation = httpx.post(f"{one.url}/v1/conversations", json={}, timeout=20).json()["id"]
     made = post(one.url, input=sent(BLUE, "see"), conversation=conversation, background=True)["id"]
     counted = ended(other.url, made)["usage"]["input_tokens"]
+    # Its items follow the status of a background response.
+    path, end = f"{other.url}/v1/conversations/{conversation}/items", time.monotonic() + 60
+    while not httpx.get(path, timeout=20).json()["data"]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
     later = post(other.url, input="again", conversation=conversation)
     assert later["usage"]["input_tokens"] > counted
 
