@@ -14,6 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
 from gateway.config import Config, ServerConfig
+from gateway.engine_process.starting import EngineProcesses, EngineStarter, HostSettings
 from gateway.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -100,7 +101,7 @@ from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.runtime.stored_keys import WatchedStoredKeys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
-from gateway.startup.model_serving import check_routes, open_models
+from gateway.startup.model_serving import EngineUse, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import PluginServices
 from gateway.startup.reloading import Reloader
@@ -277,8 +278,16 @@ def _app(
     return app
 
 
-async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStack) -> Services:
-    """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`."""
+async def open_services(
+    config: Config,
+    plugins: PluginSet,
+    stack: AsyncExitStack,
+    starter: EngineStarter | None = None,
+) -> Services:
+    """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`.
+
+    `starter` starts the processes of engines; by default this process does, and they end with `stack`.
+    """
     check_access(config.server, authenticated=bool(config.authenticators))
     selection = select(config, plugins)
     authenticator = await _authenticator(config.server, stack)
@@ -309,7 +318,14 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         offer.name: await stack.enter_async_context(offer.make(resource_config))
         for offer, resource_config in selection.resources
     }
-    slots = await open_models(config, selection, metrics, lambda: authenticator.several, stack)
+    if starter is None:
+        server = config.server
+        starter = EngineProcesses(
+            HostSettings(log_level=server.log_level, log_format=server.log_format)
+        )
+        stack.push_async_callback(starter.close)
+    use = EngineUse(starter=starter, plugins=config.plugins, shared=config.server.workers > 1)
+    slots = await open_models(config, selection, metrics, lambda: authenticator.several, use, stack)
 
     async def _recreate_run(record: StoredResponse) -> ResponseRun:
         return await recreate_run(record, services)
@@ -365,7 +381,7 @@ async def open_services(config: Config, plugins: PluginSet, stack: AsyncExitStac
         plugins=list_plugins(plugins, config),
         policies=policies,
     )
-    reloader = Reloader(services, plugins, tools, routers)
+    reloader = Reloader(services, plugins, tools, routers, use)
     stack.push_async_callback(reloader.close)
     services.reload = reloader.reload
     await reloader.open_media()

@@ -120,12 +120,17 @@ class Register(Protocol[MakeT_contra]):
         summary: str = "",
         aliases: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
+        process: Literal["server", "shared", "own"] = "shared",
     ) -> None:
         """Register `make` under `name`.
 
         `config` is the Struct that the plugin's tables in `gateway.toml` are decoded into. `summary` is one line for
         `gateway plugins`. `aliases` are further names by which a configuration may choose it. `needs` names the
-        resources that are passed to a tool or an API when it is opened, as keyword arguments. If another installed
+        resources that are passed to a tool or an API when it is opened, as keyword arguments. `process` is for engines: where
+        they run if the configuration does not say. `shared`: with several workers in a process of their own, which all
+        workers share, and otherwise in the server process. `own`: also if the model is loaded on demand, because loading it
+        keeps the server process from answering. `server`: always in the server process, as engines do that only speak with
+        a server elsewhere, and those that take messages. If another installed
         distribution registers the same name, the start fails with an error that names both.
         """
         ...
@@ -145,6 +150,8 @@ class Offer(Struct, Generic[MakeT], frozen=True, kw_only=True):
     version: str
     needs: tuple[str, ...] = ()
     """The resources that are passed to `make`."""
+    process: Literal["server", "shared", "own"] = "shared"
+    """Where an engine runs: see `Register`."""
 
 
 @hookspec

@@ -176,7 +176,12 @@ class Registrar:
         summary: str = "",
         aliases: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
+        process: Literal["server", "shared", "own"] = "shared",
     ) -> None:
+        if process not in ("server", "shared", "own"):
+            raise ConfigurationError(
+                f"the {self._kind} {name!r} has the process {process!r}, which is none of server, shared and own"
+            )
         for what, names in (("aliases", aliases), ("needs", needs)):
             if isinstance(names, str):
                 raise ConfigurationError(
@@ -211,6 +216,7 @@ class Registrar:
             distribution=self._info.distribution,
             version=self._info.version,
             needs=tuple(needs),
+            process=process,
         )
         for each in (name, *aliases):
             if not isinstance(each, str) or not _NAME.match(each):

@@ -20,6 +20,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+EngineProcess: TypeAlias = Literal["server", "own"]
 EngineParameter: TypeAlias = Literal["vllm_xargs", "data_parallel_rank"]
 LogFormat: TypeAlias = Literal["text", "json"]
 
@@ -101,8 +102,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """File with the authorities that clients' certificates must come from, in PEM. Without it, clients need no
     certificate."""
     workers: Annotated[int, Meta(ge=1, le=256)] = 1
-    """Number of server processes. Each opens all models and stores itself, so use more than 1 only with engines and
-    stores that run elsewhere."""
+    """Number of server processes. They share the engines, each of which runs in one process of its own (see `process` of a
+    model), and a store that is not `memory`."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
     """Name of the store for responses; `none` stores nothing. Default: `sqlite` if there is a configuration file and
     that store's package is installed, otherwise `memory`."""
@@ -334,6 +335,10 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """When the model is loaded: when the server starts, or for the first request that needs it."""
     idle_unload: Seconds | None = None
     """Seconds without a request after which the model is unloaded. The next request loads it again. Default: never."""
+    process: EngineProcess | None = None
+    """Where the engine runs: `server` opens it in the server process, in each one if there are several `workers`; `own` in a
+    process of its own, which all workers share. Default: `own` with several workers, and for `llamacpp` with `load = "on_demand"`;
+    engines that reach a server elsewhere always run in the server process."""
     max_model_len: Positive | None = None
     """Maximum number of tokens of prompt and output together. Default: the model's limit."""
     max_running: Positive = 256

@@ -71,6 +71,8 @@ class RunScope:
 
     async def admit(self) -> None:
         """Count the run against the limits of its principal; once. Raises `RateLimited` or `StoreUnavailable`."""
+        if self._reservation is not None:
+            await self._reservation.claim()
         if self._admitted:
             return
         self._admitted = True

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from gateway.engine_process.client import SharedPlace, SharedQueue
+from gateway.engine_process.messages import Limits
 from gateway.errors import EngineUnavailable, RateLimited
 from gateway.protocols import Principal
 from gateway.runtime.fair_queue import INPUT_COST, OUTPUT_COST, Client, FairQueue
@@ -49,8 +51,8 @@ class Admission:
         self._waiting_of: dict[str, int] = {}
         self._clock = clock
         self._mean_seconds = 1.0
-        self._surplus = 0
-        """Slots to be taken away when a request ends."""
+        self.shared: SharedQueue | None = None
+        """The queue of all server processes, if several share the engine: a request needs a place there too."""
         self.is_open = True
         """Whether the model is loaded, so that requests are admitted."""
         self.running = 0
@@ -68,6 +70,27 @@ class Admission:
         self._max_running, self._max_waiting = max_running, max_waiting
         self._fair, self._max_waiting_per_key = scheduling == "fair", max_waiting_per_key
         self._next()
+        if self.shared is not None:
+            self.shared.resize(self.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits and the order."""
+        return Limits(
+            max_running=self._max_running,
+            max_waiting=self._max_waiting,
+            max_waiting_per_key=self._max_waiting_per_key,
+            scheduling="fair" if self._fair else "fifo",
+        )
+
+    async def _claim(
+        self, principal: Principal | None, prompt: int, priority: int
+    ) -> SharedPlace | None:
+        """A place in the queue of all server processes, if there are several."""
+        shared = self.shared
+        if shared is None:
+            return None
+        return await shared.reserve(principal, prompt, several=self._several(), priority=priority)
 
     def reserve(
         self, principal: Principal | None = None, *, prompt: int = 0, priority: int = 0
@@ -189,6 +212,7 @@ class Reservation:
 
     __slots__ = (
         "_admission",
+        "_place",
         "_running_in",
         "client",
         "cost",
@@ -211,6 +235,7 @@ class Reservation:
         self._admission: Admission | None = admission
         """None once it was entered or cancelled."""
         self._running_in = admission
+        self._place: SharedPlace | None = None
         self.principal = principal
         self.owner = owner
         """The principal's name; "" for none."""
@@ -224,15 +249,32 @@ class Reservation:
         self.turn: asyncio.Future[None] | None = None
         """What it waits for."""
 
+    async def claim(self) -> None:
+        """Take a place in the queue of all server processes too, if there are several. Raises `RateLimited` if there is none.
+
+        Otherwise that happens when the reservation is entered.
+        """
+        if self._place is None and self._running_in.shared is not None:
+            self._place = await self._running_in._claim(self.principal, self.prompt, self.priority)
+
     async def __aenter__(self) -> None:
         admission = self._admission
         if admission is None:
             raise RuntimeError("a reservation is used once")
+        if admission.shared is not None:
+            await self.claim()
+            if self._place is not None:
+                await self._place.begin()
         self._admission = None
         await admission._begin(self)  # same module
 
     async def __aexit__(self, *exc_info: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """End the use of a slot: the exit from the context, without waiting."""
         assert self.client is not None, "it was entered"
+        self._end_place()
         self._running_in._end(self.client, self.started)
 
     def used(self, prompt: int, output: int) -> None:
@@ -241,10 +283,17 @@ class Reservation:
             cost = INPUT_COST * prompt + OUTPUT_COST * output
             self._running_in._settle(self.client, cost - self.cost, output)
             self.cost = cost
+            if self._place is not None:
+                self._place.used(prompt, output)
 
     def cancel(self) -> None:
         """Release the place if it was not used. Idempotent; does nothing after use."""
         if self._admission is not None:
+            self._end_place()
             admission, self._admission = self._admission, None
             admission._left(self.owner)
             admission._check_idle()
+
+    def _end_place(self) -> None:
+        if self._place is not None:
+            self._place.end()

@@ -22,6 +22,7 @@ from litestar import Litestar
 from gateway.app import app_of, open_services
 from gateway.config import Config
 from gateway.config.reloading import ConfigSource
+from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet
 from gateway.runtime.model_slot import Does, ModelSlot
@@ -33,7 +34,7 @@ from gateway.server.redaction import secrets_of
 from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, not_again
-from gateway.server.workers import END_SECONDS, run_workers
+from gateway.server.workers import END_SECONDS, host_settings, run_workers
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.fast_path import plain_asgi
 from gateway.uvicorn_internals.fast_path_check import fast_path_problem
@@ -226,10 +227,12 @@ def serve(
     source: ConfigSource | None,
     *,
     announce: bool,
+    starter: EngineStarter | None = None,
 ) -> int:
-    """Serve on a bound socket in this process until a signal stops it; the exit code."""
+    """Serve on a bound socket in this process until a signal stops it; the exit code. `starter` starts the processes of
+    engines; by default this process does."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, plugins, listening, source, announce))
+        return runner.run(_serve(config, plugins, listening, source, announce, starter))
 
 
 async def _serve(
@@ -238,10 +241,14 @@ async def _serve(
     listening: socket.socket,
     source: ConfigSource | None,
     announce: bool,
+    starter: EngineStarter | None,
 ) -> int:
     # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
     async with AsyncExitStack() as stack:
-        services = await open_services(config, plugins, stack)
+        if starter is None:
+            starter = EngineProcesses(host_settings(config))
+            stack.push_async_callback(starter.close)
+        services = await open_services(config, plugins, stack, starter)
         tune_garbage_collector()
         settings = await uvicorn_config(config, app_of(services))
         server = GatewayServer(settings, services, announce=announce, source=source)

@@ -15,10 +15,13 @@ from types import FrameType
 
 from gateway.config import Config
 from gateway.config.reloading import ConfigSource, reloaded
+from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet
 from gateway.server.descriptors import close_all_on_exec
+from gateway.server.engine_control import EngineControl, SupervisorStarter
 from gateway.server.parent_watch import end_with_parent
+from gateway.server.redaction import secrets_of
 from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
@@ -40,24 +43,43 @@ def run_workers(
 
     If there is a `source`, SIGHUP makes them read it again.
 
-    Each worker opens its own engines, tools and store. A metrics scrape of any worker returns the sum of all.
+    The workers share the engines, which run in processes of their own; each opens its own tools and store. A metrics scrape of
+    any worker returns the sum of all.
     """
     if config.server.store == "memory":
         raise ConfigurationError(
             'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "sqlite", '
             'store = "redis" or store = "none" under [server].'
         )
-    with TemporaryFolder("gateway-metrics") as metrics:
+    processes = EngineProcesses(host_settings(config))
+    with (
+        TemporaryFolder("gateway-metrics") as metrics,
+        EngineControl(processes) as control,
+    ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
-        return _Supervisor(config, plugins, listening, source).run()
+        return _Supervisor(config, plugins, listening, source, processes, control.path).run()
+
+
+def host_settings(config: Config) -> HostSettings:
+    """What the processes of engines are told."""
+    server = config.server
+    return HostSettings(
+        log_level=server.log_level,
+        log_format=server.log_format,
+        secrets=sorted(secrets_of(config, os.environ)),
+        end_seconds=server.grace_period + END_SECONDS,
+    )
 
 
 def _worker(
-    config: Config, listening: socket.socket, source: ConfigSource | None, announce: bool
+    config: Config,
+    listening: socket.socket,
+    source: ConfigSource | None,
+    announce: bool,
+    control: str,
 ) -> None:
     from gateway.plugins import load_plugins
     from gateway.server.logs import set_up_logging
-    from gateway.server.redaction import secrets_of
     from gateway.server.server import serve
 
     end_with_parent()
@@ -69,7 +91,14 @@ def _worker(
         log_format=config.server.log_format,
     )
     try:
-        code = serve(config, load_plugins(config.plugins), listening, source, announce=announce)
+        code = serve(
+            config,
+            load_plugins(config.plugins),
+            listening,
+            source,
+            announce=announce,
+            starter=SupervisorStarter(control),
+        )
     except ConfigurationError as error:
         logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
         code = 2
@@ -83,8 +112,12 @@ class _Supervisor:
         plugins: PluginSet,
         listening: socket.socket,
         source: ConfigSource | None,
+        processes: EngineProcesses,
+        control: str,
     ) -> None:
         self._config = config
+        self._processes = processes
+        self._control = control
         self._plugins = plugins
         self._source = source
         self._reload_asked = False
@@ -109,13 +142,16 @@ class _Supervisor:
             for process in self._workers:
                 process.join(max(0.0, (self._end or 0.0) - time.monotonic()))
             self._kill_rest()
+            # The workers have left the engines, which end by themselves.
+            self._processes.stop(max(0.5, (self._end or 0.0) - time.monotonic()))
             for sig, handler in restore:
                 signal.signal(sig, handler)
         return 1 if failed else 0
 
     def _start(self, *, announce: bool = False) -> None:
         process = self._context.Process(
-            target=_worker, args=(self._config, self._listening, self._source, announce)
+            target=_worker,
+            args=(self._config, self._listening, self._source, announce, self._control),
         )
         process.start()
         self._workers[process] = time.monotonic()

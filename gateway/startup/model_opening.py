@@ -61,16 +61,27 @@ class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
 
 
 async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
-    """Open the engine inside `stack`, and create the model's renderer and format.
+    """Open the engine inside `stack`, in this process, and create the model's renderer and format.
 
     Raises `ConfigurationError`, also for any exception of a plugin, which becomes its cause.
     """
+    return finish_opening(plan, await open_engine(plan, stack))
+
+
+async def open_engine(plan: ModelPlan, stack: AsyncExitStack) -> Engine:
+    """Open the engine inside `stack`, in this process. Raises `ConfigurationError`, as `open_model` does."""
     where = dotted(("models", plan.name))
-    config, plugins = plan.config, plan.plugins
     with _naming_plugin(where, f"the engine {plan.engine.name!r} cannot open the model"):
         engine = await stack.enter_async_context(plan.engine.make(plan.engine_config, plan.context))
-    info = engine.info
     check_engine(engine, plan.engine.name, where)
+    return engine
+
+
+def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
+    """The model of an open engine, with its renderer and format. Raises `ConfigurationError`, as `open_model` does."""
+    where = dotted(("models", plan.name))
+    config, plugins = plan.config, plan.plugins
+    info = engine.info
     if not generates(engine):
         return _opened_without_generation(plan, engine)
     if plan.chat_template is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.config import ModelConfig
+from gateway.config import EngineProcess, ModelConfig
 from gateway.config.tables import dotted, suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
@@ -37,10 +37,15 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     """Why this engine was chosen."""
     chat_template: str | None = None
     """Text of the configured template."""
+    process: EngineProcess = "server"
+    """Where the server opens the engine."""
 
 
-def resolve_model(name: str, config: ModelConfig, plugins: PluginSet) -> ModelPlan:
-    """Choose the model's engine and check everything that can be checked before opening it.
+def resolve_model(
+    name: str, config: ModelConfig, plugins: PluginSet, *, workers: int = 1
+) -> ModelPlan:
+    """Choose the model's engine and check everything that can be checked before opening it. `workers`: the number of server
+    processes.
 
     Raises `ConfigurationError` for an unknown name, an unknown option, or a missing template.
     """
@@ -76,7 +81,25 @@ def resolve_model(name: str, config: ModelConfig, plugins: PluginSet) -> ModelPl
         context=EngineContext(name=name, path=config.path, max_model_len=config.max_model_len),
         why=why,
         chat_template=_chat_template(config.chat_template, where),
+        process=_process(offer, config, where, workers),
     )
+
+
+def _process(
+    offer: Offer[OpenEngine], config: ModelConfig, where: str, workers: int
+) -> EngineProcess:
+    """Where the engine is opened."""
+    if config.process == "own" and offer.process == "server":
+        raise ConfigurationError(
+            f"{where}.process: the engine {offer.name!r} runs in the server process only; leave process out."
+        )
+    if config.process is not None:
+        return config.process
+    if offer.process == "server":
+        return "server"
+    if workers > 1:
+        return "own"
+    return "own" if offer.process == "own" and config.load == "on_demand" else "server"
 
 
 def configured_parser(

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
+from msgspec import Struct
 
-from gateway.config import Config, ModelConfig, SchemaLimits
+from gateway.config import Config, ModelConfig, PluginsConfig, SchemaLimits
 from gateway.config.tables import suggestion
+from gateway.engine_process.client import engine_in_process
+from gateway.engine_process.starting import EngineSpec, EngineStarter
 from gateway.errors import ConfigurationError
 from gateway.loop.adapters import with_adapters
 from gateway.metrics import Metrics
@@ -19,15 +22,29 @@ from gateway.runtime.media import media_capabilities, media_kinds, shown_capabil
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.served_model import ServedModel
-from gateway.startup.model_opening import OpenedModel, open_model
+from gateway.startup.model_opening import OpenedModel, finish_opening, open_model
 from gateway.startup.model_plan import ModelPlan
 from gateway.startup.selection import Selection
 
 logger = logging.getLogger("gateway.startup")
 
 
+class EngineUse(Struct, frozen=True, kw_only=True, eq=False):
+    """How engines in processes of their own are opened."""
+
+    starter: EngineStarter
+    plugins: PluginsConfig = PluginsConfig()
+    """What the processes load."""
+    shared: bool = False
+    """Whether other server processes use the same engines."""
+
+
 def slot_of(
-    plan: ModelPlan, schemas: SchemaLimits, *, several: Callable[[], bool] = bool
+    plan: ModelPlan,
+    schemas: SchemaLimits,
+    use: EngineUse,
+    *,
+    several: Callable[[], bool] = bool,
 ) -> ModelSlot:
     """The slot of a model, which is not loaded yet. `schemas` are the limits on constraints in requests; `several` says
     whether there is more than one principal."""
@@ -35,12 +52,33 @@ def slot_of(
     plan = msgspec.structs.replace(plan, context=context)
 
     async def open_served(slot: ModelSlot, stack: AsyncExitStack) -> Sequence[ServedModel]:
-        opened = await open_model(plan, stack)
+        if plan.process == "server":
+            opened = await open_model(plan, stack)
+        else:
+            opened = await _open_in_process(plan, slot, use, stack)
         return with_adapters(_served(opened, slot, schemas))
 
     return ModelSlot(
         plan.name, plan.config, open_served, made_of=_made_of(plan, schemas), several=several
     )
+
+
+async def _open_in_process(
+    plan: ModelPlan, slot: ModelSlot, use: EngineUse, stack: AsyncExitStack
+) -> OpenedModel:
+    """Open a model whose engine is in another process. Raises `ConfigurationError`."""
+    spec = EngineSpec(
+        name=plan.name,
+        config=msgspec.structs.replace(_engine_config(plan), engine=plan.engine.name, process=None),
+        plugins=use.plugins,
+        compile_seconds=plan.context.compile_seconds,
+    )
+    limits = slot.admission.limits if use.shared else None
+    engine = await stack.enter_async_context(engine_in_process(spec, use.starter, limits))
+    opened = finish_opening(plan, engine)
+    slot.admission.shared = engine.queue
+    stack.callback(setattr, slot.admission, "shared", None)
+    return opened
 
 
 _WITHOUT_ENGINE = (
@@ -52,10 +90,21 @@ _WITHOUT_ENGINE = (
 
 def _made_of(plan: ModelPlan, schemas: SchemaLimits) -> object:
     """Equal for plans that can share an open engine."""
+    return (
+        _engine_config(plan),
+        plan.engine.name,
+        plan.engine_config,
+        plan.context,
+        plan.chat_template,
+        schemas,
+    )
+
+
+def _engine_config(plan: ModelPlan) -> ModelConfig:
+    """The settings that the engine is opened with; the others are as by default."""
     default = ModelConfig()
     same = {name: getattr(default, name) for name in _WITHOUT_ENGINE}
-    config = msgspec.structs.replace(plan.config, **same)
-    return (config, plan.engine.name, plan.engine_config, plan.context, plan.chat_template, schemas)
+    return msgspec.structs.replace(plan.config, **same)
 
 
 def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:
@@ -89,6 +138,7 @@ async def open_models(
     selection: Selection,
     metrics: Metrics,
     several: Callable[[], bool],
+    use: EngineUse,
     stack: AsyncExitStack,
 ) -> ModelSlots:
     """Load the models that are loaded at the start. They are closed by `stack`. `several`: see `slot_of`."""
@@ -97,7 +147,7 @@ async def open_models(
     )
     stack.push_async_callback(slots.close)
     for plan in selection.models:
-        slots.add(slot_of(plan, config.server.schemas, several=several))
+        slots.add(slot_of(plan, config.server.schemas, use, several=several))
     for slot in slots.slots.values():
         if slot.config.load == "start":
             try:

@@ -22,7 +22,7 @@ from gateway.runtime.owned import Owned
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.services import Services
 from gateway.startup.model_plan import ModelPlan
-from gateway.startup.model_serving import check_routes, slot_of
+from gateway.startup.model_serving import EngineUse, check_routes, slot_of
 from gateway.startup.plugin_services import PluginServices
 from gateway.startup.selection import Selection, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
@@ -34,12 +34,18 @@ class Reloader:
     """Changes what the gateway serves to what another configuration says."""
 
     def __init__(
-        self, services: Services, plugins: PluginSet, tools: OpenTools, routers: Sequence[Router]
+        self,
+        services: Services,
+        plugins: PluginSet,
+        tools: OpenTools,
+        routers: Sequence[Router],
+        use: EngineUse,
     ) -> None:
         self._services = services
         self._routers = routers
         self._plugins = plugins
         self._tools = tools
+        self._use = use
         self._media: Owned[MediaReader] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
@@ -134,7 +140,9 @@ class Reloader:
 
     def _slot_of(self, plan: ModelPlan, config: Config) -> ModelSlot:
         authenticator = self._services.authenticator
-        return slot_of(plan, config.server.schemas, several=lambda: authenticator.several)
+        return slot_of(
+            plan, config.server.schemas, self._use, several=lambda: authenticator.several
+        )
 
     async def _load_new(self, slot: ModelSlot) -> None:
         """Load a model that is not served yet, if it is loaded at the start."""

@@ -49,7 +49,10 @@ def select(config: Config, plugins: PluginSet) -> Selection:
     try:
         check_allowed_tools(config)
         return Selection(
-            models=[resolve_model(name, model, plugins) for name, model in config.models.items()],
+            models=[
+                resolve_model(name, model, plugins, workers=config.server.workers)
+                for name, model in config.models.items()
+            ],
             tools=[resolve_tool(name, config, plugins) for name in config.tools],
             store=resolve_store(config, plugins),
             apis=resolve_apis(config, plugins),

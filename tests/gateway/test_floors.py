@@ -28,6 +28,7 @@ FLOORS = (
     ("sql",),
     (
         "documents",
+        "engine_process",
         "engines",
         "files",
         "limit_table",

@@ -37,4 +37,5 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
         open_llamacpp,
         config=LlamaCppConfig,
         summary="llama.cpp in process (GGUF files); without a path, a tiny demonstration model",
+        process="own",
     )

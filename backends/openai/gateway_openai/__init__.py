@@ -39,6 +39,7 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
         open_openai,
         config=OpenAIConfig,
         summary="any OpenAI-compatible server, at message level, with any number of replicas",
+        process="server",
     )
 
 

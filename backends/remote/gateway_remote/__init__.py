@@ -29,4 +29,5 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
         open_remote,
         config=RemoteConfig,
         summary="vLLM, SGLang, TensorRT-LLM or llama-server over HTTP, with any number of replicas",
+        process="server",
     )

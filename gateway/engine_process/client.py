@@ -1,0 +1,257 @@
+"""Engines in other processes, as server processes see them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import NoneType
+from typing import Final, cast
+
+from gateway.engine_process.link import EngineLink
+from gateway.engine_process.messages import (
+    Description,
+    Limits,
+    Place,
+    PlaceUsed,
+    WireRequest,
+    WireSample,
+    WireVectors,
+    to_wire,
+)
+from gateway.engine_process.starting import EngineSpec, EngineStarter
+from gateway.engine_process.tokenizer import ListingProcessTokenizer, ProcessTokenizer
+from gateway.errors import EngineUnavailable
+from gateway.protocols import (
+    Capability,
+    EmbeddingInfo,
+    EmbeddingRequest,
+    EmbeddingResult,
+    EngineOutput,
+    EngineRequest,
+    ModelInfo,
+    OutputFormat,
+    Principal,
+    ScoreRequest,
+    ScoreResult,
+    ScoringInfo,
+    TokensPrompt,
+)
+
+_HEALTH_SECONDS: Final = 5.0
+
+
+class ProcessEngine:
+    """An `Engine` in another process. What else it is, subclasses add: see `engine_in_process`."""
+
+    def __init__(self, link: EngineLink, description: Description) -> None:
+        self._link = link
+        self._description = description
+        self._capabilities = cast("frozenset[Capability]", frozenset(description.capabilities))
+        self._tokenizer: ProcessTokenizer | None = None
+        if description.added_tokens is not None:
+            self._tokenizer = ListingProcessTokenizer(lambda: link.path, description.added_tokens)
+        elif description.has_tokenizer:
+            self._tokenizer = ProcessTokenizer(lambda: link.path)
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._description.info
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return self._capabilities
+
+    @property
+    def tokenizer(self) -> ProcessTokenizer | None:
+        return self._tokenizer
+
+    @property
+    def queue(self) -> SharedQueue | None:
+        """The queue of all server processes, if there are several."""
+        return None if self._link.limits is None else SharedQueue(self._link)
+
+    async def check(self, request: EngineRequest) -> None:
+        await self._link.connection.call("check", self._wire(request), NoneType)
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        connection = self._link.connection
+        stream = connection.start(self._wire(request))
+        try:
+            while True:
+                output = await stream.take()
+                yield output
+                if output.finish_reason is not None:
+                    return
+        finally:
+            connection.end(stream)
+
+    async def health(self) -> None:
+        await self._link.connection.call("health", None, NoneType, seconds=_HEALTH_SECONDS)
+
+    def describe_again(self, description: Description) -> None:
+        """Take the description of the engine that was opened again."""
+        self._description = description
+        self._capabilities = cast("frozenset[Capability]", frozenset(description.capabilities))
+
+    def _wire(self, request: EngineRequest) -> WireRequest:
+        return to_wire(request, with_turn=self._description.takes_turns)
+
+
+class _Counting(ProcessEngine):
+    async def count(self, prompt: TokensPrompt) -> int:
+        request = EngineRequest(request_id="", prompt=prompt)
+        return await self._link.connection.call("count", self._wire(request), int)
+
+
+class _Embedding(ProcessEngine):
+    @property
+    def embedding(self) -> EmbeddingInfo:
+        assert self._description.embedding is not None, "it embeds"
+        return self._description.embedding
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
+        result = await self._link.connection.call("embed", request, WireVectors)
+        vectors = [array("f", each) for each in result.vectors]
+        return EmbeddingResult(vectors=vectors, prompt_tokens=result.prompt_tokens)
+
+
+class _Scoring(ProcessEngine):
+    @property
+    def scoring(self) -> ScoringInfo:
+        assert self._description.scoring is not None, "it reranks"
+        return self._description.scoring
+
+    async def score(self, request: ScoreRequest) -> ScoreResult:
+        return await self._link.connection.call("score", request, ScoreResult)
+
+
+class _AdapterLoading(ProcessEngine):
+    async def load_adapter(self, name: str, path: str) -> None:
+        self.describe_again(
+            await self._link.connection.call("load_adapter", (name, path), Description)
+        )
+
+    async def unload_adapter(self, name: str) -> None:
+        self.describe_again(await self._link.connection.call("unload_adapter", name, Description))
+
+
+class _Measured(ProcessEngine):
+    _samples: Sequence[WireSample] = ()
+
+    def metrics(self) -> Sequence[WireSample]:
+        """The values of the last `refresh_metrics`."""
+        return self._samples
+
+    async def refresh_metrics(self) -> None:
+        try:
+            self._samples = await self._link.connection.call("metrics", None, list[WireSample])
+        except EngineUnavailable:
+            self._samples = ()
+
+
+class _FormatAware(ProcessEngine):
+    def speak(self, output_format: OutputFormat) -> None:
+        """Does nothing: the other process has chosen the same format."""
+
+
+class SharedQueue:
+    """The queue of a model in its engine's process: its limits hold for all server processes together."""
+
+    def __init__(self, link: EngineLink) -> None:
+        self._link = link
+
+    def resize(self, limits: Limits) -> None:
+        """Use other limits for new requests."""
+        self._link.limits = limits
+        try:
+            self._link.connection.tell("resize", limits)
+        except EngineUnavailable:
+            return  # it is told when it is opened again
+
+    async def reserve(
+        self, principal: Principal | None, prompt: int, *, several: bool, priority: int = 0
+    ) -> SharedPlace:
+        """Reserve a place for a prompt of `prompt` tokens; `priority` is added to that of the principal. Raises `RateLimited` if there is none."""
+        connection = self._link.connection
+        place = Place(
+            None if principal is None else principal.name,
+            0 if principal is None else principal.priority,
+            1.0 if principal is None else principal.weight,
+            prompt,
+            several,
+            priority,
+        )
+        number, running = await connection.call("reserve", place, tuple[int, bool])
+        return SharedPlace(self._link, number, running=running)
+
+
+class SharedPlace:
+    """A place in a `SharedQueue`. It must be ended, once."""
+
+    def __init__(self, link: EngineLink, number: int, *, running: bool) -> None:
+        self._connection = link.connection
+        self._number = number
+        self._running = running
+        self._ended = False
+
+    async def begin(self) -> None:
+        """Wait for the turn."""
+        if not self._running:
+            await self._connection.call("begin", self._number, NoneType)
+            self._running = True
+
+    def end(self) -> None:
+        """Give it back, used or not. Idempotent."""
+        if not self._ended:
+            self._ended = True
+            self._connection.tell("end", self._number)
+
+    def used(self, prompt: int, output: int) -> None:
+        """Tell what the request has used, after the end."""
+        self._connection.tell("used", PlaceUsed(self._number, prompt, output))
+
+
+@asynccontextmanager
+async def engine_in_process(
+    spec: EngineSpec, starter: EngineStarter, limits: Limits | None = None
+) -> AsyncIterator[ProcessEngine]:
+    """An engine in a process of its own, until the context is left. Raises `ConfigurationError` if it cannot be opened.
+
+    It satisfies those of the optional protocols that the engine itself satisfies. If its process dies, running requests fail with
+    `EngineUnavailable`, and the process is started again, as often as `starter` does. `limits` are for several server processes.
+    """
+    again: list[ProcessEngine] = []
+
+    def reopened(description: Description) -> None:
+        for engine in again:
+            engine.describe_again(description)
+
+    link = EngineLink(spec, starter, limits, reopened)
+    try:
+        description = await link.open()
+        engine = _class_for(description)(link, description)
+        again.append(engine)
+        yield engine
+    finally:
+        await link.close()
+        for each in again:
+            if each.tokenizer is not None:
+                each.tokenizer.close()
+
+
+def _class_for(description: Description) -> type[ProcessEngine]:
+    parts: list[type[ProcessEngine]] = []
+    if description.counts:
+        parts.append(_Counting)
+    if description.embedding is not None:
+        parts.append(_Embedding)
+    if description.scoring is not None:
+        parts.append(_Scoring)
+    if description.loads_adapters:
+        parts.append(_AdapterLoading)
+    if description.measured:
+        parts.append(_Measured)
+    if description.takes_turns:
+        parts.append(_FormatAware)
+    return type("ProcessEngine", tuple(parts) or (ProcessEngine,), {})

@@ -1,0 +1,276 @@
+"""A server process's end of the connection with an engine's process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import msgspec
+from msgspec import Raw
+
+from gateway.engine_process.frames import (
+    ENGINE,
+    MAX_FRAME,
+    FrameReader,
+    FrameTooLarge,
+    framed,
+    require_own,
+)
+from gateway.engine_process.messages import (
+    Call,
+    Cancel,
+    Failed,
+    FromEngine,
+    FromServer,
+    Outputs,
+    Result,
+    Start,
+    WireRequest,
+    error_of,
+    output_of,
+)
+from gateway.errors import EngineUnavailable, GatewayError, InvalidRequest
+from gateway.protocols import EngineOutput
+
+logger = logging.getLogger("gateway.engine_process.connection")
+
+T = TypeVar("T")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(FromEngine).decode
+
+
+class Stream:
+    """The outputs of one generation, for one reader.
+
+    Unread outputs are bounded by the number of tokens that the request may generate.
+    """
+
+    __slots__ = ("_began", "_reader", "ended", "failure", "number", "ready")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ready: deque[EngineOutput] = deque()
+        self.failure: GatewayError | None = None
+        self.ended = False
+        """Whether nothing more will come."""
+        self._reader: asyncio.Future[None] | None = None
+        self._began = False
+
+    def put(self, output: EngineOutput) -> None:
+        self.ready.append(output)
+        if output.finish_reason is not None:
+            self.ended = True
+        self._wake()
+
+    def fail(self, error: GatewayError) -> None:
+        self.failure = error
+        self.ended = True
+        self._wake()
+
+    async def take(self) -> EngineOutput:
+        """All that is ready, as one output; but the first output by itself. Raises the error that ended the stream."""
+        ready = self.ready
+        while not ready:
+            if self.failure is not None:
+                raise self.failure
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        output = ready.popleft()
+        if ready and self._began:
+            _join(output, ready)
+        self._began = True
+        return output
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
+    """Append all of `more` to `output`, as far as that is one output."""
+    texts, ids = [output.text], list(output.token_ids)
+    logprobs = None if output.logprobs is None else list(output.logprobs)
+    while more:
+        following = more[0]
+        # Counts of the prompt are on the first output or on the last one.
+        if (
+            (following.logprobs is None) != (logprobs is None)
+            or following.prompt_logprobs is not None
+            or following.prompt_tokens is not None
+            or following.output_tokens is not None
+        ):
+            break
+        more.popleft()
+        texts.append(following.text)
+        ids += following.token_ids
+        if logprobs is not None:
+            logprobs += following.logprobs or ()
+        output.finish_reason, output.stop_reason = following.finish_reason, following.stop_reason
+    output.text = "".join(texts)
+    output.token_ids = ids
+    output.logprobs = logprobs
+
+
+class EngineConnection(asyncio.Protocol):
+    """A connection. When it is lost, everything that runs on it fails, and `lost` is called."""
+
+    def __init__(self, lost: Callable[[EngineConnection], None]) -> None:
+        self._lost = lost
+        self._reader = FrameReader()
+        self._numbers = itertools.count(1)
+        self._streams: dict[int, Stream] = {}
+        self._calls: dict[int, asyncio.Future[Raw]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._ended = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def open(cls, path: str, lost: Callable[[EngineConnection], None]) -> EngineConnection:
+        """Connect to the socket at `path`. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            made.setblocking(False)
+            await loop.sock_connect(made, path)
+            require_own(made)
+            await loop.sock_sendall(made, ENGINE)
+            _, connection = await loop.create_unix_connection(lambda: cls(lost), sock=made)
+        except BaseException:
+            made.close()
+            raise
+        return connection
+
+    @property
+    def alive(self) -> bool:
+        return not self._ended.done()
+
+    async def wait_closed(self) -> None:
+        """Wait until the other end has closed the connection."""
+        await asyncio.shield(self._ended)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def leave(self) -> None:
+        """Say that nothing more will come. The other end closes the connection when the engine is not needed any more, or at
+        once if others use it."""
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def start(self, request: WireRequest) -> Stream:
+        """Begin a generation. Raises `GatewayError`."""
+        stream = Stream(next(self._numbers))
+        self._send(Start(stream.number, request))
+        self._streams[stream.number] = stream
+        return stream
+
+    def end(self, stream: Stream) -> None:
+        """Forget a stream. If it has not ended, its request is aborted."""
+        if self._streams.pop(stream.number, None) is not None and not stream.ended and self.alive:
+            self._send(Cancel(stream.number))
+
+    async def call(
+        self, method: str, argument: object, result: type[T], *, seconds: float | None = None
+    ) -> T:
+        """Call a method of the engine's process. Raises `GatewayError`; `EngineUnavailable` after `seconds`.
+
+        A cancelled call is cancelled there too.
+        """
+        number = next(self._numbers)
+        self._send(Call(number, method, Raw(self._encoded(argument))))
+        future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        self._calls[number] = future
+        answered = False
+        try:
+            async with asyncio.timeout(seconds):
+                value = await future
+            answered = True
+        except TimeoutError:
+            raise EngineUnavailable(
+                f"The engine's process has not answered within {seconds:g} s."
+            ) from None
+        finally:
+            del self._calls[number]
+            if not answered and self.alive:
+                self._send(Cancel(number))
+        decoded: T = msgspec.msgpack.decode(value, type=result)
+        return decoded
+
+    def tell(self, method: str, argument: object) -> None:
+        """Call a method without waiting for its end. Does nothing if the connection is lost."""
+        if self.alive:
+            self._send(Call(0, method, Raw(self._encoded(argument))))
+
+    def _encoded(self, value: object) -> bytes:
+        try:
+            return _encode(value)
+        except OverflowError:
+            raise InvalidRequest("A number in the request is out of range.") from None
+
+    def _send(self, message: FromServer) -> None:
+        if self._transport is None or not self.alive:
+            raise EngineUnavailable("The engine's process has ended.")
+        try:
+            self._transport.write(framed(self._encoded(message)))
+        except FrameTooLarge:
+            raise InvalidRequest(
+                f"The request is larger than {MAX_FRAME} bytes, which is the limit for this engine.",
+                param="input",
+            ) from None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._reader.feed(data):
+                self._received(_decode(payload))
+        except (FrameTooLarge, msgspec.MsgspecError):
+            logger.exception("the engine's process has sent what cannot be read")
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _received(self, message: FromEngine) -> None:
+        streams = self._streams
+        if type(message) is Outputs:
+            for piece in message.pieces:
+                stream = streams.get(piece.stream)
+                if stream is not None:
+                    stream.put(output_of(piece))
+        elif type(message) is Failed:
+            error = error_of(message.failure)
+            if (failed := streams.get(message.number)) is not None:
+                failed.fail(error)
+            elif (call := self._calls.get(message.number)) is not None and not call.done():
+                call.set_exception(error)
+        elif type(message) is Result:
+            call = self._calls.get(message.number)
+            if call is not None and not call.done():
+                # A copy: what was received lives as long as its frame otherwise.
+                call.set_result(message.value.copy())
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        error = EngineUnavailable("The engine's process has ended.")
+        for stream in self._streams.values():
+            if not stream.ended:
+                stream.fail(error)
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(error)
+        self._lost(self)

@@ -1,0 +1,134 @@
+"""The connection with an engine's process, which is made anew when the process has died."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from gateway.engine_process.connection import EngineConnection
+from gateway.engine_process.messages import Description, Limits, Opened
+from gateway.engine_process.starting import EngineSpec, EngineStarter, NotStarted, StartLater
+from gateway.errors import ConfigurationError, EngineUnavailable
+
+logger = logging.getLogger("gateway.engine_process.link")
+
+_RETRY_SECONDS: Final = 0.05
+_LEAVE_SECONDS: Final = 2.0
+"""How long to wait until the engine is closed, when nobody needs it any more."""
+
+
+class EngineLink:
+    """One server process's use of an engine's process."""
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        starter: EngineStarter,
+        limits: Limits | None,
+        reopened: Callable[[Description], None],
+    ) -> None:
+        """`limits`: of all server processes together; None if this is the only one. `reopened` is called with the description of
+        an engine that was opened again."""
+        self._spec = spec
+        self._starter = starter
+        self.limits = limits
+        self._reopened = reopened
+        self._connection: EngineConnection | None = None
+        self._path = ""
+        self._down = "The engine's process is not open."
+        self._closing = False
+        self._restoring: asyncio.Task[None] | None = None
+
+    @property
+    def connection(self) -> EngineConnection:
+        """The connection with the open engine. Raises `EngineUnavailable`."""
+        connection = self._connection
+        if connection is None or not connection.alive:
+            raise EngineUnavailable(self._down)
+        return connection
+
+    @property
+    def path(self) -> str:
+        """The path of the open engine's socket. Raises `EngineUnavailable`."""
+        _ = self.connection
+        return self._path
+
+    async def open(self) -> Description:
+        """Open the engine, unless another server process has. Raises `ConfigurationError`."""
+        while True:
+            try:
+                path = await self._starter.start(self._spec)
+            except StartLater as later:
+                await asyncio.sleep(later.seconds)
+                continue
+            except NotStarted as error:
+                raise ConfigurationError(str(error)) from None
+            try:
+                connection = await EngineConnection.open(path, self._lost)
+            except OSError:  # it ends, or has ended
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            try:
+                opened = await connection.call("open", self.limits, Opened)
+            except EngineUnavailable:
+                raise ConfigurationError(
+                    f"The process of the engine {self._spec.config.engine!r} has ended while it opened the model; the log says more."
+                ) from None
+            except BaseException:
+                connection.close()
+                raise
+            if opened.description is None:
+                connection.close()
+                await connection.wait_closed()
+                if not opened.error:  # it was about to end
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+                raise ConfigurationError(opened.error)
+            self._connection, self._path = connection, path
+            return opened.description
+
+    async def close(self) -> None:
+        """Leave the engine. It is closed if no other server process uses it; that is waited for."""
+        self._closing = True
+        self._down = "The engine is shutting down."
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait((self._restoring,))
+        connection, self._connection = self._connection, None
+        if connection is None or not connection.alive:
+            return
+        connection.leave()
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await connection.wait_closed()
+        except TimeoutError:
+            logger.warning("model %s: its engine's process takes its time to end", self._spec.name)
+        finally:
+            connection.close()
+
+    def _lost(self, connection: EngineConnection) -> None:
+        if connection is not self._connection or self._closing:
+            return
+        self._connection = None
+        self._down = "The engine's process has ended, and is being started again."
+        logger.error("model %s: its engine's process has ended; its requests have failed", self._spec.name)  # fmt: skip
+        self._restoring = asyncio.get_running_loop().create_task(self._restore())
+
+    async def _restore(self) -> None:
+        while self._connection is None:
+            try:
+                description = await self.open()
+            except ConfigurationError as error:
+                if isinstance(error.__context__, NotStarted):
+                    self._down = str(error)
+                    return
+                logger.error("model %s: %s", self._spec.name, error)  # noqa: TRY400  # a sentence, not a trace
+                await asyncio.sleep(1)
+            except Exception:  # a fault of ours must not leave the model without an engine
+                logger.exception("model %s: its engine could not be opened again", self._spec.name)
+                await asyncio.sleep(1)
+            else:
+                logger.info("model %s: its engine's process serves again", self._spec.name)
+                self._reopened(description)

@@ -1,0 +1,386 @@
+"""The messages between a server process and the process of an engine."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway import errors
+from gateway.constraints import Constraint
+from gateway.errors import EngineError, GatewayError, InvalidRequest, ParamPath
+from gateway.protocols import (
+    AddedToken,
+    EmbeddingInfo,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    ModelInfo,
+    PlacedMedia,
+    Sampling,
+    ScoringInfo,
+    Tail,
+    TokenLogprob,
+    TokensPrompt,
+    TopLogprob,
+    Turn,
+)
+
+# Requests.
+
+
+class WireRequest(Struct, omit_defaults=True, kw_only=True):
+    """An `EngineRequest` for token ids."""
+
+    request_id: str
+    token_ids: bytes
+    """64-bit integers in the order of this machine."""
+    media: list[PlacedMedia] = []
+    sampling: Sampling = Sampling()
+    constraint: Constraint | None = None
+    adapter: str | None = None
+    cache_salt: str | None = None
+    owner: str = ""
+    priority: int = 0
+    trace_headers: dict[str, str] | None = None
+    hints: dict[str, str] = {}
+    vllm_xargs: dict[str, Any] = {}
+    data_parallel_rank: int | None = None
+    turn: Turn | None = None
+    tail: Tail = "unknown"
+
+
+def to_wire(request: EngineRequest, *, with_turn: bool) -> WireRequest:
+    """The request as it is sent. Raises `InvalidRequest` for a prompt of messages, and for token ids of more than 64 bits."""
+    prompt = request.prompt
+    if not isinstance(prompt, TokensPrompt):
+        raise InvalidRequest(
+            "This engine takes prompts as token ids, not as messages.", param="input"
+        )
+    turn = request.turn if with_turn else None
+    if turn is not None:
+        turn = msgspec.structs.replace(turn, media=None, results={})
+    trace = request.trace_headers
+    return WireRequest(
+        request_id=request.request_id,
+        token_ids=packed_ids(prompt.token_ids),
+        media=list(prompt.media),
+        sampling=request.sampling,
+        constraint=request.constraint,
+        adapter=request.adapter,
+        cache_salt=request.cache_salt,
+        owner=request.owner,
+        priority=request.priority,
+        trace_headers=None if trace is None else dict(trace),
+        hints=dict(request.hints),
+        vllm_xargs=dict(request.vllm_xargs),
+        data_parallel_rank=request.data_parallel_rank,
+        turn=turn,
+        tail=request.tail,
+    )
+
+
+def from_wire(wire: WireRequest) -> EngineRequest:
+    return EngineRequest(
+        request_id=wire.request_id,
+        prompt=TokensPrompt(token_ids=unpacked_ids(wire.token_ids), media=wire.media),
+        sampling=wire.sampling,
+        constraint=wire.constraint,
+        adapter=wire.adapter,
+        cache_salt=wire.cache_salt,
+        owner=wire.owner,
+        priority=wire.priority,
+        trace_headers=wire.trace_headers,
+        hints=wire.hints,
+        vllm_xargs=wire.vllm_xargs,
+        data_parallel_rank=wire.data_parallel_rank,
+        turn=wire.turn,
+        tail=wire.tail,
+    )
+
+
+def packed_ids(token_ids: Sequence[int]) -> bytes:
+    try:
+        return array("q", token_ids).tobytes()
+    except OverflowError:
+        raise InvalidRequest(
+            "The prompt has a token id that is outside of every vocabulary.", param="input"
+        ) from None
+
+
+def unpacked_ids(data: bytes) -> list[int]:
+    ids = array("q")
+    ids.frombytes(data)
+    return ids.tolist()
+
+
+# Outputs.
+
+
+class WireTop(Struct, array_like=True, frozen=True, gc=False):
+    """A `TopLogprob`."""
+
+    token_id: int
+    token: str
+    logprob: float
+    data: bytes
+
+
+class WireLogprob(Struct, array_like=True, frozen=True):
+    """A `TokenLogprob`."""
+
+    token_id: int
+    token: str
+    logprob: float
+    data: bytes
+    top: tuple[WireTop, ...]
+
+
+class Rest(Struct, omit_defaults=True):
+    """The fields of an `EngineOutput` that most outputs do not have."""
+
+    logprobs: list[WireLogprob] | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_logprobs: list[WireLogprob | None] | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Piece(Struct, array_like=True, gc=False):
+    """An `EngineOutput` of one stream."""
+
+    stream: int
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    rest: Rest | None = None
+
+
+def piece_of(stream: int, output: EngineOutput) -> Piece:
+    """The output as it is sent. Raises `ValueError` for parsed output, which is not sent."""
+    if output.deltas is not None:
+        raise ValueError("an engine that parses its output runs in the server process")
+    rest = None
+    if (
+        output.prompt_tokens is not None
+        or output.logprobs is not None
+        or output.cached_tokens is not None
+        or output.prompt_logprobs is not None
+        or output.output_tokens is not None
+        or output.reasoning_tokens is not None
+    ):
+        rest = Rest(
+            None if output.logprobs is None else [_sent(each) for each in output.logprobs],
+            output.prompt_tokens,
+            output.cached_tokens,
+            None
+            if output.prompt_logprobs is None
+            else [None if each is None else _sent(each) for each in output.prompt_logprobs],
+            output.output_tokens,
+            output.reasoning_tokens,
+        )
+    ids = output.token_ids
+    return Piece(
+        stream,
+        output.text,
+        ids if type(ids) is list else list(ids),
+        output.finish_reason,
+        output.stop_reason,
+        rest,
+    )
+
+
+def output_of(piece: Piece) -> EngineOutput:
+    output = EngineOutput(
+        text=piece.text,
+        token_ids=piece.token_ids,
+        finish_reason=piece.finish_reason,
+        stop_reason=piece.stop_reason,
+    )
+    rest = piece.rest
+    if rest is not None:
+        output.prompt_tokens, output.cached_tokens = rest.prompt_tokens, rest.cached_tokens
+        output.output_tokens, output.reasoning_tokens = rest.output_tokens, rest.reasoning_tokens
+        if rest.logprobs is not None:
+            output.logprobs = [_received(each) for each in rest.logprobs]
+        if rest.prompt_logprobs is not None:
+            output.prompt_logprobs = [
+                None if each is None else _received(each) for each in rest.prompt_logprobs
+            ]
+    return output
+
+
+def _sent(each: TokenLogprob) -> WireLogprob:
+    top = tuple(WireTop(t.token_id, t.token, t.logprob, t.bytes) for t in each.top)
+    return WireLogprob(each.token_id, each.token, each.logprob, each.bytes, top)
+
+
+def _received(each: WireLogprob) -> TokenLogprob:
+    top = tuple(TopLogprob(t.token_id, t.token, t.logprob, t.data) for t in each.top)
+    return TokenLogprob(each.token_id, each.token, each.logprob, each.data, top)
+
+
+# Errors.
+
+
+class Failure(Struct, array_like=True):
+    """A `GatewayError`."""
+
+    kind: str
+    """The name of its class, or of the nearest one in `gateway.errors`."""
+    message: str
+    at: ParamPath = ()
+    code: str | None = None
+    headers: dict[str, str] = {}
+
+
+def failure_of(error: GatewayError) -> Failure:
+    kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    return Failure(kind.__name__, error.message, tuple(error.at), error.code, error.headers)
+
+
+def error_of(failure: Failure) -> GatewayError:
+    kind = getattr(errors, failure.kind, None)
+    if not (isinstance(kind, type) and issubclass(kind, GatewayError)):
+        kind = EngineError
+    error: GatewayError = kind.__new__(kind, failure.message)
+    # Constructors differ; the fields are the same.
+    GatewayError.__init__(
+        error, failure.message, param=failure.at, code=failure.code, headers=failure.headers
+    )
+    return error
+
+
+# What a server process sends.
+
+
+class Start(Struct, array_like=True, tag=1):
+    """Generate. Answered by pieces of `stream`."""
+
+    stream: int
+    request: WireRequest
+
+
+class Cancel(Struct, array_like=True, tag=2):
+    """End a stream or a call, which is not answered any more."""
+
+    number: int
+
+
+class Call(Struct, array_like=True, tag=3):
+    """Call a method. Answered by `Result` or `Failed`."""
+
+    number: int
+    method: str
+    argument: Raw = Raw(b"\xc0")
+
+
+FromServer: TypeAlias = Start | Cancel | Call
+
+
+# What the engine's process sends.
+
+
+class Outputs(Struct, array_like=True, tag=1):
+    """What is ready, of any number of streams."""
+
+    pieces: list[Piece]
+
+
+class Result(Struct, array_like=True, tag=2):
+    """The result of a call."""
+
+    number: int
+    value: Raw
+
+
+class Failed(Struct, array_like=True, tag=3):
+    """The end of a stream or a call by an error."""
+
+    number: int
+    failure: Failure
+
+
+FromEngine: TypeAlias = Outputs | Result | Failed
+
+
+class Limits(Struct, kw_only=True):
+    """Limits on the requests of all server processes together. The names are those of `ModelConfig`."""
+
+    max_running: int
+    max_waiting: int
+    max_waiting_per_key: int | None = None
+    scheduling: Literal["fair", "fifo"] = "fair"
+
+
+class Opened(Struct, kw_only=True):
+    """The answer to the call `open`."""
+
+    error: str = ""
+    """The `ConfigurationError`, if the engine could not be opened."""
+    description: Description | None = None
+
+
+class Description(Struct, kw_only=True):
+    """An open engine."""
+
+    info: ModelInfo
+    capabilities: list[str]
+    added_tokens: dict[str, AddedToken] | None = None
+    """Those of its tokenizer, if that lists them."""
+    has_tokenizer: bool = False
+    embedding: EmbeddingInfo | None = None
+    scoring: ScoringInfo | None = None
+    counts: bool = False
+    """Whether it is a `CountingEngine`."""
+    loads_adapters: bool = False
+    """Whether it is an `AdapterLoadingEngine`."""
+    measured: bool = False
+    """Whether it is a `MeasuredEngine`."""
+    takes_turns: bool = False
+    """Whether it is a `FormatAwareEngine`, which reads the turns of requests."""
+
+
+class WireSample(Struct, array_like=True, frozen=True):
+    """A `MetricSample`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: dict[str, str]
+    value: float
+
+
+class WireVectors(Struct, array_like=True):
+    """An `EmbeddingResult`."""
+
+    vectors: list[bytes]
+    """32-bit floats in the order of this machine."""
+    prompt_tokens: int
+
+
+class Place(Struct, array_like=True):
+    """A request for a place in the queue that all server processes share."""
+
+    principal: str | None
+    priority: int
+    weight: float
+    prompt: int
+    """Length of the prompt in tokens."""
+    several: bool
+    """Whether there is more than one principal."""
+    added_priority: int = 0
+    """Added to the principal's."""
+
+
+class PlaceUsed(Struct, array_like=True):
+    """What the request of a place has used, in tokens."""
+
+    number: int
+    prompt: int
+    output: int

@@ -1,0 +1,225 @@
+"""Starting the processes of engines, and starting them again when they have died."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from gateway.config import LogFormat, LogLevel, ModelConfig, PluginsConfig
+from gateway.engine_process.frames import framed
+from gateway.errors import ConfigurationError
+from gateway.temporary_folders import TemporaryFolder
+
+logger = logging.getLogger("gateway.engine_process.starting")
+
+HOST_MODULE: Final = "gateway.server.engine_main"
+"""The program of the process."""
+MAX_FAILURES: Final = 6
+"""How often in succession a process may die before it is not started any more."""
+STABLE_SECONDS: Final = 60.0
+"""How long a process must have lived for its death to be the first one again."""
+_LONGEST_WAIT: Final = 30.0
+CLOSE_SECONDS: Final = 2.0
+"""How long the processes may take to end when the server ends, once no server process is connected."""
+
+
+class EngineSpec(Struct, frozen=True, kw_only=True):
+    """What a process opens. Server processes whose specifications are equal share one process."""
+
+    name: str
+    """The model's."""
+    config: ModelConfig
+    """With the engine's name."""
+    plugins: PluginsConfig
+    compile_seconds: float
+
+
+class HostSettings(Struct, frozen=True, kw_only=True):
+    """What all processes of engines are told."""
+
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
+    secrets: list[str] = []
+    """Texts that are kept out of the log."""
+    end_seconds: float = 20.0
+    """Seconds after the end of the server, or a stop signal, at which the process is ended forcibly."""
+
+
+class HostStart(Struct, frozen=True, kw_only=True):
+    """The first frame that a process reads."""
+
+    spec: EngineSpec
+    settings: HostSettings
+    path: list[str]
+    """Python's module path."""
+    parent: int
+    """Process id of the parent."""
+
+
+class StartLater(Exception):
+    """The process has died, and is started again later."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class NotStarted(Exception):
+    """The process is not started. The text is a sentence that says why."""
+
+
+class EngineStarter(Protocol):
+    """Starts the processes of engines."""
+
+    async def start(self, spec: EngineSpec) -> str:
+        """Start the process unless it runs, and return the path of its socket.
+
+        Raises `StartLater` or `NotStarted`.
+        """
+        ...
+
+
+class _Process:
+    """One process, and those before it."""
+
+    def __init__(self) -> None:
+        self.running: subprocess.Popen[bytes] | None = None
+        self.path = ""
+        self.began = 0.0
+        self.failures = 0
+        self.retry_at = 0.0
+
+
+class EngineProcesses:
+    """The processes of engines that this process has started. Its methods may be called in any thread.
+
+    On Linux the processes are told when the thread that called `start` ends.
+    """
+
+    def __init__(self, settings: HostSettings) -> None:
+        self._settings = settings
+        self._folder: TemporaryFolder | None = None
+        self._numbers = itertools.count(1)
+        self._processes: dict[bytes, _Process] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def start_now(self, spec: EngineSpec) -> str:
+        """See `EngineStarter.start`."""
+        key = hashlib.sha256(msgspec.msgpack.encode(spec)).digest()
+        with self._lock:
+            if self._stopping:
+                raise NotStarted("The server is shutting down.")
+            process = self._processes.setdefault(key, _Process())
+            if process.running is not None:
+                return process.path
+            if process.failures >= MAX_FAILURES:
+                raise NotStarted(
+                    f"The engine's process has ended {process.failures} times in succession, and is not started again. The log "
+                    "says why; restart the server."
+                )
+            if (wait := process.retry_at - time.monotonic()) > 0:
+                raise StartLater(wait)
+            self._start(process, spec)
+            return process.path
+
+    async def start(self, spec: EngineSpec) -> str:
+        """See `EngineStarter.start`. Starts the process in the thread of the event loop."""
+        return self.start_now(spec)
+
+    def _start(self, process: _Process, spec: EngineSpec) -> None:
+        if self._folder is None:
+            self._folder = TemporaryFolder("litegate-engines")
+        path = self._folder.path / f"{next(self._numbers)}.sock"
+        told = HostStart(
+            spec=spec, settings=self._settings, path=list(sys.path), parent=os.getpid()
+        )
+        with socket.socket(socket.AF_UNIX) as listening:
+            try:
+                listening.bind(str(path))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The socket {path} cannot be made: {error.strerror or error}. Set TMPDIR to another folder."
+                ) from error
+            path.chmod(0o600)
+            listening.listen(128)
+            number = listening.fileno()
+            running = subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-P", "-m", HOST_MODULE, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                pass_fds=(number,),
+            )
+        process.running, process.path, process.began = running, str(path), time.monotonic()
+        assert running.stdin is not None
+        try:
+            # Never closed while this process lives: its end tells the other one.
+            running.stdin.write(framed(msgspec.msgpack.encode(told)))
+            running.stdin.flush()
+        except OSError:  # it has ended already
+            pass
+        logger.info("model %s: its engine runs in process %s", spec.name, running.pid)
+        threading.Thread(
+            target=self._wait, args=(process, running, path, spec.name), daemon=True,
+            name=f"engine-{running.pid}",
+        ).start()  # fmt: skip
+
+    def _wait(
+        self, process: _Process, running: subprocess.Popen[bytes], path: Path, name: str
+    ) -> None:
+        code = running.wait()
+        path.unlink(missing_ok=True)
+        with self._lock:
+            if running.stdin is not None:
+                running.stdin.close()
+            process.running = None
+            if code == 0:
+                process.failures = 0
+                return
+            now = time.monotonic()
+            if now - process.began >= STABLE_SECONDS:
+                process.failures = 0
+            process.failures += 1
+            process.retry_at = now + min(_LONGEST_WAIT, 0.5 * 2.0 ** (process.failures - 1))
+            if not self._stopping:
+                logger.error("model %s: its engine's process %s ended with code %s", name, running.pid, code)  # fmt: skip
+
+    async def close(self) -> None:
+        """`stop`, without blocking."""
+        if any(each.running is not None for each in self._processes.values()):
+            await asyncio.to_thread(self.stop, CLOSE_SECONDS)
+        elif self._folder is not None:
+            self._folder.remove()
+
+    def stop(self, seconds: float) -> None:
+        """End all processes: by themselves within `seconds`, or else forcibly. Blocks. Nothing is started afterwards."""
+        with self._lock:
+            self._stopping = True
+            left = [each.running for each in self._processes.values() if each.running is not None]
+            for running in left:
+                running.terminate()
+        end = time.monotonic() + seconds
+        for running in left:
+            try:
+                running.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                logger.error(  # noqa: TRY400  # a sentence, not a trace
+                    "the engine's process %s did not end in time and was killed", running.pid
+                )
+                running.kill()
+                running.wait()
+        if self._folder is not None:
+            self._folder.remove()

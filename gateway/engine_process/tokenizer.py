@@ -1,0 +1,139 @@
+"""The tokenizer of an engine in another process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gateway.engine_process.frames import (
+    TOKENIZER,
+    FrameTooLarge,
+    framed,
+    receive_frame,
+    require_own,
+)
+from gateway.engine_process.messages import Failure, error_of
+from gateway.errors import EngineUnavailable, InvalidRequest
+from gateway.protocols import AddedToken
+
+PAGE: Final = 4096
+"""Number of tokens whose bytes are asked for together."""
+LARGE: Final = 1 << 20
+"""Ids from here on are asked for one by one, and not kept: no vocabulary is that large, but its ids may be spread out."""
+_SECONDS: Final = 60.0
+_IDLE: Final = 8
+"""Number of connections that are kept."""
+
+
+class ProcessTokenizer:
+    """Satisfies `Tokenizer`. Each thread that calls it at the same time has a connection of its own; a call takes some
+    0.1 ms. The bytes of tokens are kept."""
+
+    def __init__(self, path: Callable[[], str]) -> None:
+        """`path` returns that of the engine's socket, or raises `EngineUnavailable`."""
+        self._path = path
+        self._idle: list[tuple[str, socket.socket]] = []
+        self._lock = threading.Lock()
+        self._pages: dict[int, list[bytes | None]] = {}
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids: list[int] = self._call("encode", text, add_special_tokens)
+        return ids
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        try:
+            text: str = self._call("decode", list(token_ids), skip_special_tokens)
+        except OverflowError:
+            raise ValueError("a token id is outside of the vocabulary") from None
+        return text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if not 0 <= token_id < 1 << 63:
+            raise ValueError(f"token id {token_id} is outside of the vocabulary")
+        if token_id >= LARGE:
+            return self._known(token_id, self._call("page", token_id, 1)[0])
+        number, index = divmod(token_id, PAGE)
+        page = self._pages.get(number)
+        if page is None:
+            page = self._call("page", number * PAGE, PAGE)
+            if any(each is not None for each in page):  # others are not kept: there are many
+                self._pages[number] = page
+        return self._known(token_id, page[index])
+
+    @staticmethod
+    def _known(token_id: int, data: bytes | None) -> bytes:
+        if data is None:
+            raise ValueError(f"token id {token_id} is outside of the vocabulary")
+        return data
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        try:
+            frame = framed(msgspec.msgpack.encode((method, *arguments)))
+        except FrameTooLarge:
+            raise InvalidRequest("The text is too large to be tokenized.", param="input") from None
+        path = self._path()
+        connection = self._connection(path)
+        try:
+            connection.sendall(frame)
+            payload = receive_frame(connection)
+        except (OSError, FrameTooLarge) as error:
+            connection.close()
+            raise EngineUnavailable(f"The engine's tokenizer does not answer: {error}.") from error
+        if payload is None:
+            connection.close()
+            raise EngineUnavailable("The engine's process has ended.")
+        with self._lock:
+            kept = len(self._idle) < _IDLE
+            if kept:
+                self._idle.append((path, connection))
+        if not kept:
+            connection.close()
+        done, value = msgspec.msgpack.decode(payload)
+        if done:
+            return value
+        raise (
+            ValueError(value)
+            if isinstance(value, str)
+            else error_of(msgspec.convert(value, Failure))
+        )
+
+    def _connection(self, path: str) -> socket.socket:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                known, connection = self._idle.pop()
+            if known == path:
+                return connection
+            connection.close()  # of a process before this one
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(_SECONDS)
+            connection.connect(path)
+            require_own(connection)
+            connection.sendall(TOKENIZER)
+        except OSError as error:
+            connection.close()
+            raise EngineUnavailable(
+                f"The engine's tokenizer cannot be reached: {error}."
+            ) from error
+        return connection
+
+
+class ListingProcessTokenizer(ProcessTokenizer):
+    """A `ProcessTokenizer` that lists its added tokens."""
+
+    def __init__(self, path: Callable[[], str], added: Mapping[str, AddedToken]) -> None:
+        super().__init__(path)
+        self.added_tokens = dict(added)

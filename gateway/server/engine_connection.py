@@ -1,0 +1,307 @@
+"""An engine's end of the connection with a server process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from gateway.engine_process.frames import FrameReader, FrameTooLarge, framed
+from gateway.engine_process.messages import (
+    Call,
+    Cancel,
+    Failed,
+    FromEngine,
+    FromServer,
+    Limits,
+    Outputs,
+    Piece,
+    Place,
+    PlaceUsed,
+    Result,
+    Start,
+    WireRequest,
+    WireSample,
+    WireVectors,
+    failure_of,
+    from_wire,
+    piece_of,
+)
+from gateway.errors import EngineError, GatewayError
+from gateway.protocols import (
+    AdapterLoadingEngine,
+    CountingEngine,
+    EmbeddingEngine,
+    EmbeddingRequest,
+    MeasuredEngine,
+    Principal,
+    RefreshedEngine,
+    ScoreRequest,
+    ScoringEngine,
+    TokensPrompt,
+)
+from gateway.runtime.admission import Reservation
+
+if TYPE_CHECKING:
+    from gateway.server.engine_host import EngineHost
+
+logger = logging.getLogger("gateway.server.engine_connection")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(FromServer).decode
+_KEPT_PLACES: Final = 4096
+"""Ended places whose use is still to be told."""
+
+
+class ServerConnection(asyncio.Protocol):
+    """A connection. When it ends, so do its requests and its places in the queue, and nobody else's."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._pieces: list[Piece] = []
+        self._others: list[FromEngine] = []
+        self._flushing = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._left = False
+        self._places: dict[int, tuple[Reservation, asyncio.Task[None]]] = {}
+        self._ended: OrderedDict[int, Reservation] = OrderedDict()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._host.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._reader.feed(data):
+                self._received(_decode(payload))
+        except (FrameTooLarge, msgspec.MsgspecError):
+            logger.exception("a server process has sent what cannot be read")
+            if self._transport is not None:
+                self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """The server process needs the engine no longer. The last one is told of the engine's end by that of the connection."""
+        self._leave()
+        return not self._host.in_use
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        self._leave()
+        self._host.closed(self)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _leave(self) -> None:
+        if self._left:
+            return
+        self._left = True
+        for task in self._tasks.values():
+            task.cancel()
+        for number in [*self._places]:
+            self._end_place(number)
+        self._host.left(self)
+
+    # Messages.
+
+    def _received(self, message: FromServer) -> None:
+        match message:
+            case Start():
+                self._run(message.stream, self._generate(message.stream, message.request))
+            case Cancel():
+                task = self._tasks.pop(message.number, None)
+                if task is not None:
+                    task.cancel()
+                self._end_place(message.number)  # what it may have reserved
+            case Call(number=0):
+                self._told_now(message)
+            case Call():
+                self._run(message.number, self._call(message))
+
+    def _run(self, number: int, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    async def _generate(self, stream: int, request: WireRequest) -> None:
+        finished = False
+        try:
+            async with aclosing(self._host.engine.generate(from_wire(request))) as outputs:
+                async for output in outputs:
+                    finished = output.finish_reason is not None
+                    self._put(piece_of(stream, output))
+                    if not self._writable.is_set():
+                        await self._writable.wait()
+            if not finished:
+                self._fail(stream, EngineError("The engine has ended its output without a reason."))  # fmt: skip
+        except GatewayError as error:
+            self._fail(stream, error)
+        except Exception:  # an engine may raise anything
+            logger.exception("the engine failed on a request")
+            self._fail(stream, EngineError("The engine failed on this request. The server's log says why."))  # fmt: skip
+
+    async def _call(self, call: Call) -> None:
+        try:
+            value = await self._result(call)
+            self._send(Result(call.number, msgspec.Raw(_encode(value))))
+        except GatewayError as error:
+            self._fail(call.number, error)
+        except Exception:  # an engine may raise anything
+            logger.exception("the engine failed on %s", call.method)
+            self._fail(call.number, EngineError("The engine failed on this request. The server's log says why."))  # fmt: skip
+
+    async def _result(self, call: Call) -> object:
+        host, argument = self._host, call.argument
+        match call.method:
+            case "open":
+                return await host.opened(_decoded(argument, Limits | None))
+            case "health":
+                await host.engine.health()
+                return None
+            case "check":
+                await host.engine.check(from_wire(_decoded(argument, WireRequest)))
+                return None
+            case "reserve":
+                return await self._reserve(call.number, _decoded(argument, Place))
+            case "begin":
+                _, turn = self._places[_decoded(argument, int)]
+                return await asyncio.shield(turn)
+        return await self._optional(call)
+
+    async def _optional(self, call: Call) -> object:
+        """Calls of what only some engines are."""
+        engine, argument = self._host.engine, call.argument
+        match call.method:
+            case "count" if isinstance(engine, CountingEngine):
+                prompt = from_wire(_decoded(argument, WireRequest)).prompt
+                assert isinstance(prompt, TokensPrompt)
+                return await engine.count(prompt)
+            case "embed" if isinstance(engine, EmbeddingEngine):
+                made = await engine.embed(_decoded(argument, EmbeddingRequest))
+                return WireVectors([each.tobytes() for each in made.vectors], made.prompt_tokens)
+            case "score" if isinstance(engine, ScoringEngine):
+                return await engine.score(_decoded(argument, ScoreRequest))
+            case "load_adapter" if isinstance(engine, AdapterLoadingEngine):
+                name, path = _decoded(argument, tuple[str, str])
+                await engine.load_adapter(name, path)
+                return self._host.describe()
+            case "unload_adapter" if isinstance(engine, AdapterLoadingEngine):
+                await engine.unload_adapter(_decoded(argument, str))
+                return self._host.describe()
+            case "metrics" if isinstance(engine, MeasuredEngine):
+                if isinstance(engine, RefreshedEngine):
+                    await engine.refresh_metrics()
+                return [
+                    WireSample(each.name, each.kind, each.help, dict(each.labels), each.value)
+                    for each in engine.metrics()
+                ]
+        raise EngineError(f"The engine has no method {call.method}.")
+
+    # The queue.
+
+    def _told_now(self, call: Call) -> None:
+        """Calls without an answer."""
+        match call.method:
+            case "end":
+                self._end_place(_decoded(call.argument, int))
+            case "used":
+                used = _decoded(call.argument, PlaceUsed)
+                if (reservation := self._ended.pop(used.number, None)) is not None:
+                    reservation.used(used.prompt, used.output)
+            case "resize":
+                self._host.resize(_decoded(call.argument, Limits))
+
+    async def _reserve(self, number: int, place: Place) -> tuple[int, bool]:
+        admission = self._host.admission
+        if admission is None:
+            raise EngineError("The engine's process has no queue.")
+        self._host.several_principals(place.several)
+        principal = None
+        if place.principal is not None:
+            principal = Principal(
+                name=place.principal, priority=place.priority, weight=place.weight
+            )
+        reservation = admission.reserve(
+            principal, prompt=place.prompt, priority=place.added_priority
+        )
+        turn = asyncio.get_running_loop().create_task(reservation.__aenter__())
+        self._places[number] = reservation, turn
+        await asyncio.sleep(0)  # it begins at once if a slot is free
+        return number, turn.done()
+
+    def _end_place(self, number: int) -> None:
+        found = self._places.pop(number, None)
+        if found is None:
+            return
+        reservation, turn = found
+        if turn.done() and not turn.cancelled():
+            reservation.leave()
+            self._ended[number] = reservation
+            if len(self._ended) > _KEPT_PLACES:
+                self._ended.popitem(last=False)
+        else:
+            turn.cancel()
+            # If it has not begun, cancelling the task does not give the place back.
+            reservation.cancel()
+
+    # Answers.
+
+    def _put(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _send(self, message: FromEngine) -> None:
+        self._others.append(message)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _fail(self, number: int, error: GatewayError) -> None:
+        self._send(Failed(number, failure_of(error)))
+
+    def _flush(self) -> None:
+        """Write all that is ready: the outputs of all streams as one frame."""
+        self._flushing = False
+        pieces, others = self._pieces, self._others
+        self._pieces, self._others = [], []
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        try:
+            frames = [framed(_encode(Outputs(pieces)))] if pieces else []
+        except FrameTooLarge:
+            frames = [self._one(Outputs([piece]), piece.stream) for piece in pieces]
+        for message in others:
+            assert not isinstance(message, Outputs)
+            frames.append(self._one(message, message.number))
+        transport.write(b"".join(frames))
+
+    def _one(self, message: FromEngine, number: int) -> bytes:
+        try:
+            return framed(_encode(message))
+        except FrameTooLarge:
+            error = EngineError("The engine's output is too large to be handed on.")
+            return framed(_encode(Failed(number, failure_of(error))))
+
+
+def _decoded(argument: msgspec.Raw, kind: Any) -> Any:
+    return msgspec.msgpack.decode(argument, type=kind)

@@ -1,0 +1,114 @@
+"""Workers ask their supervisor to start the processes of engines, over a private Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from gateway.engine_process.frames import (
+    HEAD,
+    MAX_FRAME,
+    FrameTooLarge,
+    framed,
+    is_own,
+    receive_frame,
+)
+from gateway.engine_process.starting import (
+    EngineProcesses,
+    EngineSpec,
+    NotStarted,
+    StartLater,
+)
+from gateway.errors import ConfigurationError
+from gateway.temporary_folders import TemporaryFolder
+
+logger = logging.getLogger("gateway.server.engine_control")
+
+_SECONDS: Final = 10.0
+
+
+class EngineControl:
+    """The supervisor's end: while the context is entered, a thread answers the workers."""
+
+    def __init__(self, processes: EngineProcesses) -> None:
+        self._processes = processes
+        self._folder = TemporaryFolder("litegate-control")
+        self.path = str(self._folder.path / "s.sock")
+        """The path of the socket."""
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._thread = threading.Thread(target=self._answer_all, name="engines", daemon=True)
+
+    def __enter__(self) -> EngineControl:
+        try:
+            self._listening.bind(self.path)
+        except OSError as error:
+            self._folder.remove()
+            raise ConfigurationError(
+                f"The socket {self.path} cannot be made: {error.strerror or error}. Set TMPDIR to another folder."
+            ) from error
+        self._listening.listen(128)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # The thread goes on until the process ends: the processes that it has started are told when it ends.
+        self._folder.remove()
+
+    def _answer_all(self) -> None:
+        while True:
+            connection, _ = self._listening.accept()
+            with connection, suppress(OSError, FrameTooLarge, msgspec.MsgspecError):
+                connection.settimeout(_SECONDS)
+                if is_own(connection) and (asked := receive_frame(connection)) is not None:
+                    spec = msgspec.msgpack.decode(asked, type=EngineSpec)
+                    connection.sendall(framed(msgspec.msgpack.encode(self._answer(spec))))
+
+    def _answer(self, spec: EngineSpec) -> tuple[str, Any]:
+        try:
+            return "path", self._processes.start_now(spec)
+        except StartLater as later:
+            return "later", later.seconds
+        except (NotStarted, ConfigurationError) as error:
+            return "no", str(error)
+        except Exception as error:  # such as a process that the system does not let start
+            logger.exception("an engine's process could not be started")
+            return "no", f"The engine's process could not be started: {error}."
+
+
+class SupervisorStarter:
+    """A worker's end. Satisfies `EngineStarter`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def start(self, spec: EngineSpec) -> str:
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path)
+            try:
+                writer.write(framed(msgspec.msgpack.encode(spec)))
+                size = int.from_bytes(await reader.readexactly(HEAD), "big")
+                answer = await reader.readexactly(min(size, MAX_FRAME))
+            finally:
+                writer.close()
+        except (OSError, EOFError) as error:
+            raise NotStarted(f"The supervisor of the workers does not answer: {error}.") from error
+        what, value = msgspec.msgpack.decode(answer)
+        match what:
+            case "path":
+                return str(value)
+            case "later":
+                raise StartLater(float(value))
+            case _:
+                raise NotStarted(str(value))

@@ -1,0 +1,234 @@
+"""Serves one engine to the server processes that are connected to its process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Final
+
+from gateway.engine_process.frames import ENGINE, TOKENIZER, is_own
+from gateway.engine_process.messages import Description, Limits, Opened
+from gateway.errors import ConfigurationError, GatewayError
+from gateway.protocols import (
+    AdapterLoadingEngine,
+    CountingEngine,
+    EmbeddingEngine,
+    Engine,
+    FormatAwareEngine,
+    KnowsAddedTokens,
+    MeasuredEngine,
+    ScoringEngine,
+)
+from gateway.runtime.admission import Admission
+from gateway.server.engine_connection import ServerConnection
+from gateway.server.engine_tokenizer import answer_tokenizer_calls
+
+logger = logging.getLogger("gateway.server.engine_host")
+
+FIRST_SECONDS: Final = 60.0
+"""How long the process waits for its first connection."""
+_HELLO_SECONDS: Final = 10.0
+_MAX_TOKENIZER_CONNECTIONS: Final = 256
+
+
+class EngineHost:
+    """One engine. It is opened when a server process asks for it, and closed when none is connected any more."""
+
+    def __init__(
+        self, name: str, open_engine: Callable[[AsyncExitStack], Awaitable[Engine]]
+    ) -> None:
+        self.name = name
+        self._open_engine = open_engine
+        self._connections: set[ServerConnection] = set()
+        """Those that need the engine."""
+        self._open: set[ServerConnection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._engine: Engine | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
+        self._tokenizing = threading.Semaphore(_MAX_TOKENIZER_CONNECTIONS)
+        self._several = False
+        self.admission: Admission | None = None
+        """The queue of all server processes, if there are several."""
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine."""
+        assert self._engine is not None, "it is asked for after it was opened"
+        return self._engine
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Serve connections until the last one has ended, or `stop` was called and they have ended; then close the engine."""
+        accepting = asyncio.create_task(self._accept(listening))
+        first = asyncio.get_running_loop().call_later(FIRST_SECONDS, self._leave_if_unused)
+        try:
+            await self._stop.wait()
+        finally:
+            first.cancel()
+            accepting.cancel()
+            await asyncio.wait((accepting,))
+            listening.close()
+            if self._owner is not None:
+                self._owner.cancel()
+                await asyncio.wait((self._owner,))
+            for connection in tuple(self._open):  # who has left last waits for this
+                connection.close()
+
+    def stop(self, seconds: float) -> None:
+        """End as soon as no server process is connected, and in `seconds` at the latest."""
+        if self._connections:
+            asyncio.get_running_loop().call_later(seconds, self._stop.set)
+        else:
+            self._stop.set()
+
+    def joined(self, connection: ServerConnection) -> None:
+        self._connections.add(connection)
+        self._open.add(connection)
+
+    def left(self, connection: ServerConnection) -> None:
+        """A server process needs the engine no longer."""
+        self._connections.discard(connection)
+        self._leave_if_unused()
+
+    def closed(self, connection: ServerConnection) -> None:
+        self._open.discard(connection)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether any server process needs the engine."""
+        return bool(self._connections)
+
+    def describe(self) -> Description:
+        """What server processes are told of the engine."""
+        return description_of(self.engine)
+
+    def _leave_if_unused(self) -> None:
+        if not self._connections:
+            self._stop.set()
+
+    async def opened(self, limits: Limits | None) -> Opened:
+        """Open the engine, unless it is open; and use these limits."""
+        if self._stop.is_set():
+            return Opened()  # it ends: another process is to be asked
+        if self._owner is None:
+            self._owner = asyncio.create_task(self._own())
+        try:
+            engine = await asyncio.shield(self._opened)
+        except ConfigurationError as error:
+            return Opened(error=str(error))
+        if limits is not None:
+            self.resize(limits)
+        return Opened(description=description_of(engine))
+
+    def resize(self, limits: Limits) -> None:
+        """Use these limits for new requests."""
+        if self.admission is None:
+            self.admission = Admission(
+                self.name,
+                max_running=limits.max_running,
+                max_waiting=limits.max_waiting,
+                scheduling=limits.scheduling,
+                max_waiting_per_key=limits.max_waiting_per_key,
+                several=lambda: self._several,
+            )
+        else:
+            self.admission.resize(
+                limits.max_running,
+                limits.max_waiting,
+                scheduling=limits.scheduling,
+                max_waiting_per_key=limits.max_waiting_per_key,
+            )
+
+    def several_principals(self, several: bool) -> None:
+        """Whether there is more than one principal, as a server process says."""
+        self._several = several
+
+    async def _own(self) -> None:
+        """Open the engine, keep it, and close it. One task does all of it."""
+        try:
+            async with AsyncExitStack() as stack:
+                self._engine = engine = await self._open_engine(stack)
+                self._opened.set_result(engine)
+                await asyncio.get_running_loop().create_future()  # until it is cancelled
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            if self._opened.done():
+                logger.exception("the engine could not be closed")
+                return
+            if not isinstance(error, ConfigurationError):
+                logger.exception("the engine could not be opened")
+                text = (
+                    error.message
+                    if isinstance(error, GatewayError)
+                    else f"{type(error).__name__}: {error}"
+                )
+                error = ConfigurationError(text)
+            self._opened.set_exception(error)
+            self._opened.exception()  # who asked may have gone
+        finally:
+            self._opened.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        while True:
+            connection, _ = await loop.sock_accept(listening)
+            if not is_own(connection):
+                connection.close()
+                continue
+            task = loop.create_task(self._greet(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _greet(self, connection: socket.socket) -> None:
+        """Find out what a connection is for."""
+        loop = asyncio.get_running_loop()
+        connection.setblocking(False)
+        kind = b""
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_HELLO_SECONDS):
+                kind = await loop.sock_recv(connection, 1)
+        if kind == ENGINE and not self._stop.is_set():
+            await loop.connect_accepted_socket(lambda: ServerConnection(self), connection)
+        elif kind == TOKENIZER and self._engine is not None and self._tokenizing.acquire(blocking=False):  # fmt: skip
+            tokenizer = self._engine.tokenizer
+            connection.setblocking(True)
+            threading.Thread(
+                target=answer_tokenizer_calls,
+                args=(connection, tokenizer, self._tokenizing.release),
+                name="tokenizer",
+                daemon=True,
+            ).start()
+        else:
+            connection.close()
+
+
+def description_of(engine: Engine) -> Description:
+    """What server processes are told of an open engine."""
+    capabilities = engine.capabilities
+    tokenizer = engine.tokenizer
+    added = None
+    if isinstance(tokenizer, KnowsAddedTokens):
+        added = dict(tokenizer.added_tokens)
+    return Description(
+        info=engine.info,
+        capabilities=sorted(capabilities),
+        has_tokenizer=tokenizer is not None,
+        added_tokens=added,
+        embedding=engine.embedding
+        if "embeddings" in capabilities and isinstance(engine, EmbeddingEngine)
+        else None,
+        scoring=engine.scoring
+        if "rerank" in capabilities and isinstance(engine, ScoringEngine)
+        else None,
+        counts=isinstance(engine, CountingEngine),
+        loads_adapters=isinstance(engine, AdapterLoadingEngine),
+        measured=isinstance(engine, MeasuredEngine),
+        takes_turns=isinstance(engine, FormatAwareEngine),
+    )

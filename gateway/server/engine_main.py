@@ -1,0 +1,118 @@
+"""The process of one engine: `python -m gateway.server.engine_main DESCRIPTOR`, that of a listening Unix socket.
+
+Standard input brings what to open (`HostStart`). When it ends, the parent has ended, and this process ends too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from gateway.engine_process.frames import HEAD, MAX_FRAME
+from gateway.engine_process.starting import HostStart
+from gateway.errors import ConfigurationError
+from gateway.protocols import Engine, FormatAwareEngine
+
+logger = logging.getLogger("gateway.server.engine_main")
+
+_STUCK_SECONDS = 2.0
+"""Seconds after the time to end at which the process is killed, if it is stuck."""
+
+
+def main() -> None:
+    """Serve until the last server process has left."""
+    for number in (signal.SIGINT, getattr(signal, "SIGHUP", None)):
+        if number is not None:  # a terminal sends them to the whole group; the parent decides
+            signal.signal(number, lambda *_: None)
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    listening.set_inheritable(False)
+    told = _told()
+    if told is None:
+        return
+    sys.path[:] = told.path
+    if sys.platform == "linux":
+        from gateway.server.parent_watch import terminate_with_parent
+
+        terminate_with_parent(told.parent)
+    # Only now: the modules may be on that path.
+    from gateway.server.event_loop import new_event_loop
+    from gateway.server.logs import set_up_logging
+
+    settings = told.settings
+    set_up_logging(settings.log_level, settings.secrets, log_format=settings.log_format)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(told, listening))
+
+
+def _told() -> HostStart | None:
+    """What the parent says; None if it has ended."""
+    head = _read(HEAD)
+    if head is None:
+        return None
+    payload = _read(min(int.from_bytes(head, "big"), MAX_FRAME))
+    return None if payload is None else msgspec.msgpack.decode(payload, type=HostStart)
+
+
+def _read(size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        more = os.read(0, size - len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
+async def _serve(told: HostStart, listening: socket.socket) -> None:
+    from gateway.server.engine_host import EngineHost
+    from gateway.server.stop_watchdog import end_in_time
+
+    async def open_engine(stack: AsyncExitStack) -> Engine:
+        return await _opened(told, stack)
+
+    seconds = told.settings.end_seconds
+    host = EngineHost(told.spec.name, open_engine)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, host.stop, seconds)
+    end_in_time(seconds + _STUCK_SECONDS, [signal.SIGTERM])
+
+    def parent_ended() -> None:
+        loop.remove_reader(0)
+        host.stop(seconds)
+
+    loop.add_reader(0, parent_ended)
+    await host.serve(listening)
+
+
+async def _opened(told: HostStart, stack: AsyncExitStack) -> Engine:
+    """The open engine. Raises `ConfigurationError`."""
+    from gateway.plugins import load_plugins
+    from gateway.server.server import tune_garbage_collector
+    from gateway.startup.model_opening import finish_opening, open_engine
+    from gateway.startup.model_plan import resolve_model
+
+    spec = told.spec
+    plan = resolve_model(spec.name, spec.config, load_plugins(spec.plugins))
+    context = msgspec.structs.replace(plan.context, compile_seconds=spec.compile_seconds)
+    plan = msgspec.structs.replace(plan, context=context)
+    engine = await open_engine(plan, stack)
+    if "messages" in engine.capabilities:
+        raise ConfigurationError(
+            f"models.{spec.name}.process: the engine {plan.engine.name!r} takes messages, and so runs in the server process: set "
+            'process = "server".'
+        )
+    if isinstance(engine, FormatAwareEngine):
+        engine.speak(finish_opening(plan, engine).output_format)
+    tune_garbage_collector()
+    return engine
+
+
+if __name__ == "__main__":
+    main()
