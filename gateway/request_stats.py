@@ -48,6 +48,7 @@ class RunStats:
         "error_code",
         "first_token",
         "model",
+        "prompt_seconds",
         "queued",
         "request_id",
         "response_id",
@@ -72,6 +73,8 @@ class RunStats:
         self.first_token = 0.0
         """When the engine's first output arrived."""
         self.ended = 0.0
+        self.prompt_seconds = 0.0
+        """Time from the beginning of a generation to its first output, summed over all generations."""
         self.decode_seconds = 0.0
         """Time between the first and the last output, summed over all generations."""
         self.decode_tokens = 0
@@ -111,9 +114,11 @@ class RunStats:
         """Time until the end, or until now."""
         return (self.ended or clock()) - self.started
 
-    def generated(self, first: float, tokens: int) -> None:
-        """Note the end of a generation of `tokens` tokens, whose first output came at `first` (0.0: there was none)."""
+    def generated(self, began: float, first: float, tokens: int) -> None:
+        """Note the end of a generation of `tokens` tokens, which began at `began` and whose first output came at `first` (0.0: there was
+        none)."""
         if first:
+            self.prompt_seconds += first - began
             if not self.first_token or first < self.first_token:
                 self.first_token = first
             if tokens > 1:

@@ -51,6 +51,8 @@ class ChatStyle(Struct, frozen=True, kw_only=True):
     includes_usage: bool
     continuous_usage: bool
     token_ids: bool
+    times: bool
+    """Whether it says how long it took."""
     prompt_logprobs: bool
     service_tier: str | None
     """The request's value."""
@@ -231,6 +233,7 @@ def _style(request: ChatRequest, services: Services, toolset: Toolset, turn: Tur
         includes_usage=bool(options and options.include_usage),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         token_ids=bool(request.return_token_ids),
+        times=bool(request.timings_per_token),
         prompt_logprobs=request.prompt_logprobs is not None,
         service_tier=request.service_tier,
         lead=text_of(last.content) if echoed and isinstance(last, Message) else "",

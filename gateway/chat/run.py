@@ -18,7 +18,7 @@ from gateway.chat.tee import TeeWriter
 from gateway.errors import StoreUnavailable, Unsupported
 from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
-from gateway.loop.chunks import chunk_head, usage_chunk
+from gateway.loop.chunks import chunk_head, last_chunk
 from gateway.loop.generation import Generation, variant
 from gateway.loop.generator import Generator
 from gateway.loop.observer import OutputObserver
@@ -173,9 +173,12 @@ class ChatRun(ChoicesRun[PreparedChat]):
         return plan.model, self._chat_choices, expected_tokens((first.request,), plan.n)
 
     def trailer(self) -> bytes:
-        if not self._plan.style.includes_usage:
-            return b""
-        return usage_chunk(self._head, completion_usage(self.usage()))
+        style = self._plan.style
+        return last_chunk(
+            self._head,
+            completion_usage(self.usage()) if style.includes_usage else None,
+            self.times() if style.times else None,
+        )
 
     async def keep(self) -> None:
         store, order = self.services.store, self._plan.to_store
@@ -207,6 +210,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
             if choice.message is not None and choice.message.finished
         ]
         prompt = self._first.request.prompt
+        times = self.times() if style.times else None
         return ChatCompletion(
             id=plan.id,
             created=plan.created,
@@ -223,6 +227,8 @@ class ChatRun(ChoicesRun[PreparedChat]):
                 if style.token_ids and isinstance(prompt, TokensPrompt)
                 else UNSET
             ),
+            timings=UNSET if times is None else times.timings,
+            metrics=UNSET if times is None else times.metrics,
         )
 
 

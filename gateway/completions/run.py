@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.completions.params import request_path
@@ -19,7 +19,7 @@ from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
-from gateway.loop.chunks import chunk_head, usage_chunk
+from gateway.loop.chunks import chunk_head, last_chunk
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
@@ -187,12 +187,15 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
 
     def trailer(self) -> bytes:
         options = self._request.stream_options
-        if options is None or not options.include_usage:
-            return b""
-        return usage_chunk(self._head, completion_usage(self.usage()))
+        return last_chunk(
+            self._head,
+            completion_usage(self.usage()) if options and options.include_usage else None,
+            self.times() if self._request.timings_per_token else None,
+        )
 
     def answer(self) -> Completion:
         shows_prompt = self._request.prompt_logprobs is not None
+        times = self.times() if self._request.timings_per_token else None
         return Completion(
             id=self._id,
             created=self._created,
@@ -203,6 +206,8 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
                 for choice in self._made
             ],
             usage=completion_usage(self.usage()),
+            timings=UNSET if times is None else times.timings,
+            metrics=UNSET if times is None else times.metrics,
         )
 
 

@@ -12,6 +12,7 @@ from gateway.loop.attempts import Attempts
 from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import HeldSink
+from gateway.loop.timings import AnswerTimes, answer_times
 from gateway.loop.usage import ExpectedTokens, total
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -87,6 +88,10 @@ class AnswerRun(ABC, Generic[PlanT]):
     def usage(self) -> Usage:
         """What all choices have used so far."""
         return total(choice.generator.tokens for choice in self._choices).usage()
+
+    def times(self) -> AnswerTimes:
+        """How long it took, once all choices are made."""
+        return answer_times(self.scope.stats, self.usage())
 
     async def run(self, sink: ByteSink) -> bytes:
         """Make all choices, handing to `sink` what is ready; returns what is then left to be sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.loop.timings import AnswerTimes
 from gateway.wire.chat import CompletionUsage
 from gateway.wire.common import encode
 
@@ -30,6 +31,11 @@ def chunk_head(
     return head + b'"choices":['
 
 
-def usage_chunk(head: bytes, usage: CompletionUsage) -> bytes:
-    """The chunk after the last choice."""
-    return b'%b],"usage":%b}\n\n' % (head, encode(usage))
+def last_chunk(head: bytes, usage: CompletionUsage | None, times: AnswerTimes | None) -> bytes:
+    """The chunk after the last choice, with what was asked for; empty without."""
+    shown = b""
+    if usage is not None:
+        shown = b',"usage":%b' % encode(usage)
+    if times is not None:
+        shown += b',"timings":%b,"metrics":%b' % (encode(times.timings), encode(times.metrics))
+    return b"%b]%b}\n\n" % (head, shown) if shown else b""

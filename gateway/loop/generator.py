@@ -350,6 +350,7 @@ class Generator:
             stops = OutputFilters(filters, in_text)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
+        began = clock()
         try:
             if rendered.prefill:
                 begun = read(EngineOutput(text=rendered.prefill))
@@ -414,7 +415,7 @@ class Generator:
             self.context = count.prompt + generated
             tokens.output += generated
             if self.stats is not None:
-                self.stats.generated(first.at, generated)
+                self.stats.generated(began, first.at, generated)
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if span is not None and self.stats is not None:
                 if first.at:

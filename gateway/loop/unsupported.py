@@ -91,6 +91,7 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
         **_EVERYWHERE,
         **_RENDERED,
         **_ITEMS,
+        "timings_per_token": "Answers of this API do not say how long they took. Use /v1/chat/completions.",
         "add_generation_prompt": (
             "add_generation_prompt is not a parameter of this API: its messages say what is continued."
         ),

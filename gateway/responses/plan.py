@@ -76,6 +76,8 @@ class Plan(Struct, kw_only=True):
     """The place of what sets the form of the final text, if `text.format` does not."""
     store: bool
     stream: bool
+    shows_times: bool
+    """Whether the response says how long it took."""
     background: bool
     conversation_id: str | None
     wants_logprobs: bool
@@ -215,6 +217,7 @@ async def make_plan(
         text_param=() if request.text.format.type != "text" else shared_path(request),
         store=store,
         stream=bool(request.stream),
+        shows_times=bool(request.timings_per_token),
         background=bool(request.background),
         conversation_id=conversation_id,
         wants_logprobs=logprobs is not None,

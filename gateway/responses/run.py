@@ -24,6 +24,7 @@ from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import HeldSink
+from gateway.loop.timings import answer_times
 from gateway.loop.usage import expected_tokens, total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
@@ -207,6 +208,9 @@ class ResponseRun:
         try:
             with self.scope.registered():
                 closing = await self._until_end(sink, framed=framed)
+                if self.plan.shows_times:
+                    times = answer_times(self.scope.stats, self._usage())
+                    self.response.timings, self.response.metrics = times
                 if await self._store():
                     self._notify_plugins()
                     if not self.refused:

@@ -29,6 +29,7 @@ from gateway.wire.response import ServiceTier
 from gateway.wire.sampling import Count
 from gateway.wire.strict import check_chat
 from gateway.wire.structured import StructuredParameters
+from gateway.wire.timings import RequestMetrics, Timings
 from gateway.wire.tools import Tool, ToolChoice, UserLocation
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
@@ -236,7 +237,7 @@ class PromptLogprob(Value, frozen=True, kw_only=True):
 
 
 class ChatCompletion(Value, frozen=True, kw_only=True):
-    """The non-streaming answer. The last two fields are vLLM's, present if requested."""
+    """The non-streaming answer. The last fields are vLLM's and llama.cpp's, present if requested."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -248,3 +249,5 @@ class ChatCompletion(Value, frozen=True, kw_only=True):
     system_fingerprint: str | None = None
     prompt_logprobs: list[dict[int, PromptLogprob] | None] | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
+    metrics: RequestMetrics | UnsetType = UNSET

@@ -14,6 +14,7 @@ from gateway.wire.decoding import convert, decode_object, missing, wrong_type
 from gateway.wire.sampling import MAX_INT, Natural
 from gateway.wire.strict import check_completion
 from gateway.wire.structured import StructuredParameters
+from gateway.wire.timings import RequestMetrics, Timings
 
 Prompt: TypeAlias = str | list[int]
 """Text, or token ids."""
@@ -123,6 +124,8 @@ class Completion(Value, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: CompletionUsage
     system_fingerprint: str | None = None
+    timings: Timings | UnsetType = UNSET
+    metrics: RequestMetrics | UnsetType = UNSET
 
 
 # /tokenize and /detokenize, compatible with vLLM.

@@ -58,6 +58,8 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     echo: bool | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     return_token_ids: bool | None = None
+    timings_per_token: bool | None = None
+    """llama.cpp's name: the answer has `timings`, and vLLM's `metrics`."""
     include_reasoning: bool | None = None
     add_special_tokens: bool | None = None
     skip_special_tokens: bool | None = None

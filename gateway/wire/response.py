@@ -11,6 +11,7 @@ from gateway.errors import GatewayError
 from gateway.wire.common import JsonObject, Value, Wire, encode
 from gateway.wire.items import Item
 from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.timings import RequestMetrics, Timings
 from gateway.wire.tools import Tool, ToolChoice
 
 ResponseStatus: TypeAlias = Literal[
@@ -130,6 +131,8 @@ class Response(Wire, kw_only=True):
     prompt_cache_retention: Literal["in_memory", "24h"] | UnsetType = UNSET
     prompt_cache_options: JsonObject | UnsetType = UNSET
     prompt: JsonObject | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
+    metrics: RequestMetrics | UnsetType = UNSET
 
 
 def snapshot(response: Response) -> Response:
