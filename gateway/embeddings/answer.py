@@ -92,9 +92,16 @@ class EmbeddingRun:
             self._check_number(result)
             return await make(result)
 
+        def ask(trace_headers: Mapping[str, str] | None) -> Awaitable[EmbeddingResult]:
+            request = self._request
+            if trace_headers is not None:
+                request = msgspec.structs.replace(request, trace_headers=trace_headers)
+            return self._engine.embed(request)
+
         return await run_pooled(
             self.scope,
-            ask=lambda: self._engine.embed(self._request),
+            model=self.model,
+            ask=ask,
             make=checked,
             rename=partial(request_path, several=self._several),
         )

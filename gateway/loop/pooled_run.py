@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.errors import ParamPath, renamed_params
 from gateway.loop.run_scope import RunScope
+from gateway.loop.span_attributes import pooled_attributes, span_name
+from gateway.request_stats import RunStats
+from gateway.runtime.served_model import ServedModel
 from gateway.wire.response import ResponseStatus, Usage
 
 
@@ -19,16 +22,20 @@ class PooledResult(Protocol):
 
 R = TypeVar("R", bound=PooledResult)
 T = TypeVar("T")
+TraceHeaders: TypeAlias = Mapping[str, str] | None
 
 
 async def run_pooled(
     scope: RunScope,
     *,
-    ask: Callable[[], Awaitable[R]],
+    model: ServedModel,
+    ask: Callable[[TraceHeaders], Awaitable[R]],
     make: Callable[[R], Awaitable[T]],
     rename: Callable[[ParamPath], ParamPath],
 ) -> T | None:
     """Wait for the turn in the queue, `ask` the engine and `make` the answer; None if that failed.
+
+    `ask` receives the trace context of its span, or None if the request is not traced.
 
     Raises nothing but the cancellation of its task: what fails is `scope.error`, with parameters named by `rename`.
     """
@@ -39,7 +46,7 @@ async def run_pooled(
         with scope.stoppable():
             async with scope.turn:
                 with renamed_params(rename):
-                    result = await ask()
+                    result = await _traced(scope.stats, model, ask)
             made = await make(result)
             tokens = result.prompt_tokens
             usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
@@ -47,3 +54,20 @@ async def run_pooled(
         return made
     finally:
         scope.finish(status, usage)
+
+
+async def _traced(
+    stats: RunStats, model: ServedModel, ask: Callable[[TraceHeaders], Awaitable[R]]
+) -> R:
+    """Ask within a span, if the request is traced."""
+    if stats.span is None:
+        return await ask(None)
+    span = stats.span.child(span_name(stats.api, model), kind="client")
+    tokens: int | None = None
+    try:
+        result = await ask(span.headers)
+        tokens = result.prompt_tokens
+        return result
+    finally:
+        error = None if tokens is not None else "unfinished"
+        span.end(pooled_attributes(stats, model, tokens), error=error)

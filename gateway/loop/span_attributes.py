@@ -9,7 +9,7 @@ from gateway.runtime.served_model import ServedModel
 
 
 def span_name(api: str, model: ServedModel) -> str:
-    """The name of a generation's span."""
+    """The name of the span of a generation, of embeddings or of scores."""
     return f"{_operation(api)} {model.name}"
 
 
@@ -42,5 +42,25 @@ def generation_attributes(
     return attributes
 
 
+def pooled_attributes(stats: RunStats, model: ServedModel, tokens: int | None) -> Attributes:
+    """What is known at the end of embeddings or scores of `tokens` tokens; None if they failed."""
+    attributes: dict[str, str | int | float | bool | list[str]] = {
+        "gen_ai.operation.name": _operation(stats.api),
+        "gen_ai.provider.name": model.info.engine,
+        "gen_ai.request.model": model.name,
+        "gen_ai.response.model": model.name,
+    }
+    if tokens is not None:
+        attributes["gen_ai.usage.input_tokens"] = tokens
+    return attributes
+
+
 def _operation(api: str) -> str:
-    return "text_completion" if api == "completions" else "chat"
+    """By the conventions; they have no name for reranking and scoring."""
+    match api:
+        case "completions":
+            return "text_completion"
+        case "embeddings" | "rerank" | "score":
+            return api
+        case _:
+            return "chat"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from gateway.errors import EngineError, ParamPath, Unsupported
@@ -77,10 +78,15 @@ class ScoringRun:
             _check(result, len(self._request.pairs))
             return make(result)
 
-        def ask() -> Awaitable[ScoreResult]:
-            return self._engine.score(self._request)
+        def ask(trace_headers: Mapping[str, str] | None) -> Awaitable[ScoreResult]:
+            request = self._request
+            if trace_headers is not None:
+                request = msgspec.structs.replace(request, trace_headers=trace_headers)
+            return self._engine.score(request)
 
-        return await run_pooled(self.scope, ask=ask, make=checked, rename=self._rename)
+        return await run_pooled(
+            self.scope, model=self.model, ask=ask, make=checked, rename=self._rename
+        )
 
 
 def _check(result: ScoreResult, wanted: int) -> None:

@@ -112,7 +112,10 @@ def start(receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) ->
 
     def started(mcp: Any = None) -> Any:
         config = {
-            "models": {"m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": RULES}}},
+            "models": {
+                "m": {"engine": "scripted", "parser": "qwen3", "scripted": {"rules": RULES}},
+                "r": {"engine": "scripted", "scripted": {"task": "rerank", "rules": RULES}},
+            },
             "tools": {"dice": {}} if mcp is None else {"mcp": mcp},
         }  # fmt: skip
         return run_gateway(config, tmp_path, plugins=[gateway_otel, Dice()] if not installed() else [Dice()])  # fmt: skip
@@ -199,6 +202,54 @@ def test_the_other_apis_are_traced(
         assert post(gateway, path, **body).status_code == 200
     found = by_name(receiver.trace())
     assert {f"POST /v1/{path}", "queue", name} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("embeddings", {"input": ["one", PROMPT]}),
+        ("rerank", {"model": "r", "query": PROMPT, "documents": ["one", "two"]}),
+        ("score", {"model": "r", "text_1": PROMPT, "text_2": "two"}),
+    ],
+)
+def test_embeddings_and_scores_are_traced(
+    start: Start, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
+) -> None:
+    """The engine gets the context of its span, and the span has no texts."""
+    name = body.get("model", "m")
+    asked: list[Any] = []
+    with start() as gateway:
+        engine = gateway.services.models[name].engine
+        method = "embed" if path == "embeddings" else "score"
+        work = getattr(engine, method)
+
+        async def seen(request: Any) -> Any:
+            asked.append(request.trace_headers)
+            return await work(request)
+
+        monkeypatch.setattr(engine, method, seen)
+        assert post(gateway, path, **body).status_code == 200
+    found = by_name(receiver.trace())
+    assert found.keys() == {f"POST /v1/{path}", "queue", f"{path} {name}"}
+    [request], [work_span] = found[f"POST /v1/{path}"], found[f"{path} {name}"]
+    assert work_span.parent_span_id == request.span_id
+    assert work_span.kind == 3  # client
+    said = attributes(work_span)
+    assert said["gen_ai.operation.name"] == path
+    assert said["gen_ai.request.model"] == name
+    assert said["gen_ai.usage.input_tokens"] > 0
+    [headers] = asked
+    assert headers["traceparent"] == f"00-{TRACE}-{work_span.span_id.hex()}-01"
+    assert "xylophone" not in "".join(str(span) for span in receiver.spans)
+
+
+def test_a_failed_score_is_a_failed_span(start: Start, receiver: Receiver) -> None:
+    with start() as gateway:
+        body = {"model": "r", "query": "one", "documents": ["break down"]}
+        assert post(gateway, "rerank", **body).status_code == 500
+    [span] = by_name(receiver.trace())["rerank r"]
+    assert span.status.code == 2
+    assert attributes(span)["error.type"] == "unfinished"
 
 
 def test_errors_are_those_of_the_spans(start: Start, receiver: Receiver) -> None:
