@@ -154,9 +154,9 @@ async def in_thread(function: Callable[[threading.Event], T]) -> T:
         try:
             result = function(stop)
         except BaseException as error:
-            _tell(loop, future, partial(future.set_exception, error))
+            _notify_loop(loop, future, partial(future.set_exception, error))
         else:
-            _tell(loop, future, partial(future.set_result, result))
+            _notify_loop(loop, future, partial(future.set_result, result))
 
     threading.Thread(target=run, name="hub-download", daemon=True).start()
     try:
@@ -165,7 +165,7 @@ async def in_thread(function: Callable[[threading.Event], T]) -> T:
         stop.set()
 
 
-def _tell(
+def _notify_loop(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], end: Callable[[], None]
 ) -> None:
     """Call `end` in the loop, unless nobody waits for the future any more."""
@@ -188,7 +188,7 @@ def _look_up(name: HubName, hub: Hub) -> tuple[Repository, bool]:
     except HubUnreachable as error:
         cached = cached_repository(hub, name.repo)
         if cached is None:
-            raise ConfigurationError(_away(name, hub, str(error))) from error
+            raise ConfigurationError(_unreachable_error(name, hub, str(error))) from error
         logger.warning("%s cannot be reached (%s); using the cached files", hub.endpoint, error)
         return cached, True
     except (HubRefusal, HubAnswerInvalid) as error:
@@ -240,7 +240,7 @@ def _rejected(error: HubRefusal | HubAnswerInvalid, name: HubName, hub: Hub) -> 
     )
 
 
-def _away(name: HubName, hub: Hub, why: str) -> str:
+def _unreachable_error(name: HubName, hub: Hub, why: str) -> str:
     local = "" if name.explicit else f"there is no file or folder {str(name)!r} here, and "
     return (
         f"{local}{hub.endpoint} cannot be reached ({why}), and {name.repo} is not in the cache: check the network, the "

@@ -204,7 +204,7 @@ class _Transfer:
 
     def run(self) -> None:
         """Complete the file. Raises `_HashMismatch` if all of it is there and it is another one."""
-        self._take_what_is_there()
+        self._use_existing_bytes()
         resumed = self._at > 0
         self._complete()
         if self._hash.hexdigest() != self._file.digest and resumed:
@@ -216,7 +216,7 @@ class _Transfer:
         if self._hash.hexdigest() != self._file.digest:
             raise _HashMismatch
 
-    def _take_what_is_there(self) -> None:
+    def _use_existing_bytes(self) -> None:
         self._partial.seek(0)
         while chunk := self._partial.read(8 * CHUNK):
             _raise_if_stopped(self._stop)

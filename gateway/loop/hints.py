@@ -22,5 +22,7 @@ def hints_of(request: ResponseRequest | ChatRequest | CompletionRequest) -> dict
         given["verbosity"] = request.verbosity
     elif isinstance(request, ResponseRequest):
         given["verbosity"] = request.text.verbosity or None
-        given["reasoning_summary"] = request.reasoning.asked_summary if request.reasoning else None
+        given["reasoning_summary"] = (
+            request.reasoning.requested_summary if request.reasoning else None
+        )
     return {name: value for name, value in given.items() if value}

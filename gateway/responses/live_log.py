@@ -43,7 +43,7 @@ class Follower:
         if not self._left.done():
             self._left.set_result(None)
 
-    async def until_left(self) -> None:
+    async def until_no_readers(self) -> None:
         await self._left
 
 
@@ -115,7 +115,7 @@ class LiveLog:
         if not self._ended:
             self._set_followers((*self._followers, follower))
             try:
-                await follower.until_left()
+                await follower.until_no_readers()
             finally:
                 self._set_followers(each for each in self._followers if each is not follower)
         return follower

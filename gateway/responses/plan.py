@@ -332,7 +332,7 @@ def _text_format(request: ResponseRequest) -> TextFormat:
 
 
 def _summarizes(reasoning: Reasoning | None, model: ServedModel) -> bool:
-    asked = reasoning is not None and reasoning.asked_summary is not None
+    asked = reasoning is not None and reasoning.requested_summary is not None
     return asked and model.config.reasoning_summary == "full"
 
 

@@ -12,7 +12,7 @@ from gateway.tools.requested import items_without_credentials, without_credentia
 from gateway.wire.request import ResponseRequest, decode_response_request
 
 
-def body_to_keep(
+def body_for_rerun(
     plan: Plan, request: ResponseRequest, body: bytes, services: Services
 ) -> bytes | None:
     """The request body to store with a response that may have to be run again.

@@ -56,14 +56,14 @@ async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
         slot = services.slot_for(asked.model, "generates") or _slot(
             services, services.model(asked.model).name
         )
-        if services.slots.is_taken(name):
+        if services.slots.is_name_used(name):
             raise InvalidRequest(
                 f"A model, an adapter or an alias has the name '{name}' already.", param="lora_name"
             )
         await _engine(slot).load_adapter(name, asked.lora_path)
         services.slots.serve(slot, with_adapters(slot.served[0]))
     logger.info("model %s: the adapter %s was loaded by a request", slot.name, name)
-    return _told(f"Success: LoRA adapter '{name}' added successfully.")
+    return _plain_text(f"Success: LoRA adapter '{name}' added successfully.")
 
 
 @post("/v1/unload_lora_adapter", status_code=200)
@@ -80,7 +80,7 @@ async def unload_lora_adapter(request: HttpRequest) -> ASGIApp:
         await _engine(slot).unload_adapter(name)
         services.slots.serve(slot, with_adapters(slot.served[0]))
     logger.info("model %s: the adapter %s was unloaded by a request", slot.name, name)
-    return _told(f"Success: LoRA adapter '{name}' removed successfully.")
+    return _plain_text(f"Success: LoRA adapter '{name}' removed successfully.")
 
 
 def _slot(services: Services, name: str) -> ModelSlot:
@@ -103,5 +103,5 @@ def _engine(slot: ModelSlot) -> AdapterLoadingEngine:
     return engine
 
 
-def _told(sentence: str) -> ASGIApp:
+def _plain_text(sentence: str) -> ASGIApp:
     return ASGIResponse(body=sentence.encode(), media_type="text/plain")

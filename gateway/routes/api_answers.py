@@ -77,7 +77,7 @@ class ApiStream(StreamedAnswer):
                 await pinging
 
 
-def whole_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
+def plain_api_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
     """All of a run's bytes as one body; what fails is raised."""
 
     async def make() -> ASGIApp:

@@ -30,7 +30,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
-from gateway.routes.api_answers import ApiStream, whole_answer
+from gateway.routes.api_answers import ApiStream, plain_api_answer
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -93,7 +93,7 @@ class PreparedAnswer:
         headers: Mapping[str, str] = {},
         content_type: str = "application/json",
     ) -> AsgiApp:
-        return whole_answer(self._run(writer), headers=headers, content_type=content_type)
+        return plain_api_answer(self._run(writer), headers=headers, content_type=content_type)
 
     def _run(self, writer: AnswerWriter | NewWriter) -> ApiRun:
         def new_writer(prepared: PreparedGeneration) -> AnswerWriter:

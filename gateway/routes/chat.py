@@ -11,7 +11,7 @@ from gateway.chat.plan import make_chat_plan
 from gateway.chat.run import ChatRun, PreparedChat, prepare_chat
 from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, whole_choices
+from gateway.routes.choices import ChunkStream, plain_choices
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
@@ -52,4 +52,4 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     )
     async with attempts:
         run = ChatRun(await attempts.begin(), services, attempts)
-    return ChunkStream(run) if decoded.stream else whole_choices(run)
+    return ChunkStream(run) if decoded.stream else plain_choices(run)

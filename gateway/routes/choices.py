@@ -36,7 +36,7 @@ class ChunkStream(StreamedAnswer):
         return b"data: %b\n\n" % error_body(error) + SSE_DONE
 
 
-def whole_choices(run: ChoicesRun[Any]) -> PlainAnswer:
+def plain_choices(run: ChoicesRun[Any]) -> PlainAnswer:
     """A run's whole answer as one JSON body."""
 
     async def make() -> ASGIApp:

@@ -10,7 +10,7 @@ from litestar.types import ASGIApp
 from gateway.completions.run import CompletionRun, PreparedCompletion, prepare_completion
 from gateway.loop.attempts import Attempts
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, whole_choices
+from gateway.routes.choices import ChunkStream, plain_choices
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
@@ -50,4 +50,4 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     )
     async with attempts:
         run = CompletionRun(decoded, services, await attempts.begin(), attempts)
-    return ChunkStream(run) if decoded.stream else whole_choices(run)
+    return ChunkStream(run) if decoded.stream else plain_choices(run)

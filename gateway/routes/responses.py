@@ -17,7 +17,7 @@ from gateway.loop.rendering import render_parts
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
 from gateway.responses.compaction import compacted, plan_compaction
 from gateway.responses.plan import make_plan
-from gateway.responses.rerun import body_to_keep
+from gateway.responses.rerun import body_for_rerun
 from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
@@ -47,7 +47,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     note_unknown(request, "/v1/responses", decoded.unknown)
 
     def keep_body(run: ResponseRun) -> None:
-        run.plan.body = body_to_keep(run.plan, decoded, body, services)
+        run.plan.body = body_for_rerun(run.plan, decoded, body, services)
 
     run = await prepare_run(
         decoded,

@@ -119,7 +119,7 @@ class Limiter:
                     )
             except (StoreUnavailable, TimeoutError) as failure:
                 error = failure
-                self._note_away(failure)
+                self._log_unavailable(failure)
             else:
                 self._note_back()
                 return state, self._counters
@@ -133,7 +133,7 @@ class Limiter:
         )
         return state, self._here
 
-    def _note_away(self, error: Exception) -> None:
+    def _log_unavailable(self, error: Exception) -> None:
         if not self._away_until:
             what = (
                 "are refused with 503"
@@ -176,7 +176,7 @@ class Limiter:
                     renewed = loop.time()
                 await self._settle_ended()
             except (StoreUnavailable, TimeoutError) as error:
-                self._note_away(error)
+                self._log_unavailable(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:

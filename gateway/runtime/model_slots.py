@@ -225,7 +225,7 @@ class ModelSlots:
 
     def _loaded(self, slot: ModelSlot, served: Sequence[ServedModel]) -> None:
         for model in served[1:]:
-            if self.is_taken(model.name, besides=slot) or model.name == slot.name:
+            if self.is_name_used(model.name, besides=slot) or model.name == slot.name:
                 raise ConfigurationError(
                     f"The adapter '{model.name}' of model '{slot.name}' is served under its own name, and another model has that "
                     "name, or alias, already: rename one of them."
@@ -246,7 +246,7 @@ class ModelSlots:
             slot.ask_to_unload()
         slot.watch_idle()
 
-    def is_taken(self, name: str, *, besides: ModelSlot | None = None) -> bool:
+    def is_name_used(self, name: str, *, besides: ModelSlot | None = None) -> bool:
         """Whether a model, an adapter or an alias has that name; names of `besides` and its adapters do not count."""
         if name in self.aliases:
             return True

@@ -81,7 +81,7 @@ class Sealer:
     def open(self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str) -> str:
         """Decrypt for `model`. Raises `InvalidRequest` if the content is damaged or expired, belongs to another owner
         or model, or was encrypted with an unknown key."""
-        inner = self.open_whole(sealed, owner, param)
+        inner = self.open_complete(sealed, owner, param)
         self.check(sealed, inner, param, model=model)
         return inner.text
 
@@ -102,7 +102,7 @@ class Sealer:
                 code="invalid_encrypted_content",
             )
 
-    def open_whole(self, sealed: str, owner: str | None, param: str | ParamPath) -> _Sealed:
+    def open_complete(self, sealed: str, owner: str | None, param: str | ParamPath) -> _Sealed:
         """Decrypt the whole payload, whatever its model and age."""
         try:
             inner = msgspec.json.decode(self._fernet.decrypt(sealed.encode()), type=_Sealed)
@@ -156,7 +156,7 @@ def open_compactions(
                 sent.append(item)
         elif item.encrypted_content:  # otherwise the response ended before the summary did
             param = ("input", index, "encrypted_content")
-            inner = sealer.open_whole(item.encrypted_content, owner, param)
+            inner = sealer.open_complete(item.encrypted_content, owner, param)
             if index >= own:
                 sealer.check(item.encrypted_content, inner, param, model=model)
             if inner.replaces != "nothing":

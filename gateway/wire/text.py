@@ -62,6 +62,6 @@ class Reasoning(Value, frozen=True, kw_only=True):
     mode: str | UnsetType = UNSET
 
     @property
-    def asked_summary(self) -> Literal["auto", "concise", "detailed"] | None:
+    def requested_summary(self) -> Literal["auto", "concise", "detailed"] | None:
         """The requested summary, by the setting's current or older name."""
         return self.summary or self.generate_summary or None

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import pytest
 
 from gateway.runtime.access import hash_key
 from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import run_gateway, to_toml
+from gateway.testing.server import run_gateway
+from tests.security.replica_processes import free_port, replica, wait_for
 
 Answer = dict[str, Any]
 TOOL: Answer = {"type": "mcp", "server_label": "bank", "require_approval": "always"}
@@ -38,21 +39,6 @@ RULES = [
     {"when": "Paid", "pieces": [{"text": "It is paid."}]},
     {"when": "", "pieces": [{"text": "Very well."}]},
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(ready: Callable[[], bool], what: str) -> None:
-    for _ in range(1200):
-        if ready():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{what} took more than a minute")
 
 
 class Bank:
@@ -354,35 +340,6 @@ def test_a_request_that_is_too_old_cannot_be_approved(bank: Bank, tmp_path: Path
         error = client.refused(input=[yes(request_of(first))], previous_response_id=first["id"])
         assert error["code"] == "approval_request_expired"
         assert bank.payments == []
-
-
-@contextmanager
-def replica(config: Answer, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A gateway as a process of its own, which may be killed."""
-    folder.mkdir()
-    port = free_port()
-    file = folder / "gateway.toml"
-    file.write_text(to_toml({**config, "server": {**config["server"], "port": port}}))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
-            stdout=log,
-            stderr=log,
-        )
-
-    def ready() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        wait_for(ready, "the gateway's start")
-        yield f"http://127.0.0.1:{port}/v1", process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,27 +29,14 @@ from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
 from gateway.testing.grammar import parse_sse
 from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import run_gateway, to_toml
+from gateway.testing.server import run_gateway
 from gateway.testing.store_records import record
 from gateway.wire.common import encode
+from tests.security.replica_processes import free_port, replica, wait_for
 
 Json: TypeAlias = dict[str, Any]
 ENDS = {"completed", "incomplete", "failed", "cancelled"}
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"{what} took more than {seconds:g} seconds"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -170,34 +157,6 @@ async def test_what_a_slow_owner_has_begun_since_is_not_run_again() -> None:
 
 
 PAYMENTS = 60
-
-
-@contextmanager
-def replica(config: Json, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    folder.mkdir()
-    port = free_port()
-    file = folder / "gateway.toml"
-    file.write_text(to_toml({**config, "server": {**config["server"], "port": port}}))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
-            stdout=log,
-            stderr=log,
-        )
-
-    def ready() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    try:
-        wait_for(ready, "the gateway's start")
-        yield f"http://127.0.0.1:{port}/v1", process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.slow

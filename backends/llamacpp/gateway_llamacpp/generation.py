@@ -63,7 +63,7 @@ class Generation:
         generation."""
         if details.stop:
             return self._ended(details.stop_type, before + details.tokens_predicted)
-        text = self._settle()
+        text = self._flush_undecided()
         token = details.tokens[0]
         lost = before + details.tokens_predicted - self.count - 1
         missing: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class Generation:
             self.unknown += lost - len(missing)
         if self.count + len(missing) >= self._limit:
             # The limit was reached by a token that was reported late; later tokens are not part of the output.
-            return self._cut_short(text, missing)
+            return self._drop_missing(text, missing)
         self.tokens += (*missing, token)
         if token in self._stop_tokens and self.count > self._min_tokens:
             return self._stopped_by(token, text, (*missing, token), prefix, details)
@@ -92,8 +92,8 @@ class Generation:
         else:
             text += self._add(made, prefix + own)
         if self.count >= self._limit:
-            return self._finish(text + self._settle(), "length")
-        return self._give(text)
+            return self._finish(text + self._flush_undecided(), "length")
+        return self._emit(text)
 
     def _before_token(self, content: str, token: int) -> bytes:
         """The part of `content` before the text of its own token, which is the last."""
@@ -107,7 +107,7 @@ class Generation:
         self._held.append(made)
         return self._utf8.decode(data)
 
-    def _settle(self) -> str:
+    def _flush_undecided(self) -> str:
         """The text of an undecided token that turned out not to be the end."""
         made, self._undecided = self._undecided, None
         if made is None:
@@ -125,7 +125,7 @@ class Generation:
     def _ended(self, stop_type: str, predicted: int) -> EngineOutput:
         self.unknown += max(0, min(predicted, self._limit) - self.count)
         if stop_type != "eos":
-            return self._finish(self._settle(), "length")
+            return self._finish(self._flush_undecided(), "length")
         token = self.tokens[-1] if self.tokens else None
         if self._undecided is not None and not self._sampling.include_stop_str_in_output:
             made, self._undecided = self._undecided, None
@@ -135,9 +135,9 @@ class Generation:
                     made.logprob, made.logprob.bytes[: made.end - made.start]
                 )
             self._held.append(made)
-        return self._finish(self._settle(), "stop", token)
+        return self._finish(self._flush_undecided(), "stop", token)
 
-    def _cut_short(self, text: str, missing: tuple[int, ...]) -> EngineOutput:
+    def _drop_missing(self, text: str, missing: tuple[int, ...]) -> EngineOutput:
         kept = missing[: self._limit - self.count]
         self.tokens += kept
         data = b"".join(map(self._vocabulary.token_bytes, kept))
@@ -145,7 +145,7 @@ class Generation:
             text += self._add(_Held(kept, self._bytes, self._bytes + len(data), None), data)
         return self._finish(text, "length")
 
-    def _give(self, text: str) -> EngineOutput | None:
+    def _emit(self, text: str) -> EngineOutput | None:
         """Emit the text that cannot be part of a stop string, with its tokens."""
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)
         if stop is not None:

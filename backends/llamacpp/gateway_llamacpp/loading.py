@@ -32,7 +32,7 @@ from gateway_llamacpp.diagnosis import diagnose
 from gateway_llamacpp.embedding import LlamaCppEmbedder, dimensions_of
 from gateway_llamacpp.engine import LlamaCppEngine
 from gateway_llamacpp.gguf_header import read_metadata
-from gateway_llamacpp.load_watch import shown_loading
+from gateway_llamacpp.load_watch import loading_progress
 from gateway_llamacpp.media_prompt import MediaPrompts
 from gateway_llamacpp.memory import (
     available_memory,
@@ -284,7 +284,7 @@ def _open(
     params.cache_type_k = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_k.upper()}"]
     params.cache_type_v = xllamacpp.ggml_type[f"GGML_TYPE_{config.cache_type_v.upper()}"]
     params.cache_ram_mib = config.cache_ram_mib
-    params.warmup = False  # `_prove` warms up
+    params.warmup = False  # `_warm_up` warms up
     params.verbosity = 3 if config.verbose else -1
     # Text is decoded from token ids here. llama.cpp's own text must include every token, so that lost ones can be
     # recovered.
@@ -300,7 +300,7 @@ def _open(
     if hasattr(socket, "AF_UNIX") and os.name == "posix":
         params.hostnames = [f"{address}.sock"]
     try:
-        with shown_loading(path.name, weights_of(path), logger):
+        with loading_progress(path.name, weights_of(path), logger):
             server: NativeServer = xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ConfigurationError(
@@ -309,11 +309,11 @@ def _open(
     if projector is not None:
         server = NativeRoute(server, key)
     if pooling is None:
-        _prove(server, path)
+        _warm_up(server, path)
     elif pooling == "rank":
-        _prove_scores(server, path)
+        _warm_up_with_score(server, path)
     else:
-        _prove_vectors(server, path)
+        _warm_up_with_vector(server, path)
     return server
 
 
@@ -324,8 +324,8 @@ def _all_of(path: Path, projector: Path | None, adapters: Mapping[str, Path]) ->
     return names
 
 
-def _prove_vectors(server: NativeServer, path: Path) -> None:
-    """Like `_prove`, by making a vector."""
+def _warm_up_with_vector(server: NativeServer, path: Path) -> None:
+    """Like `_warm_up`, by making a vector."""
     try:
         dimensions_of(server)
     except GatewayError as error:
@@ -334,8 +334,8 @@ def _prove_vectors(server: NativeServer, path: Path) -> None:
         ) from error
 
 
-def _prove_scores(server: NativeServer, path: Path) -> None:
-    """Like `_prove`, by scoring a pair."""
+def _warm_up_with_score(server: NativeServer, path: Path) -> None:
+    """Like `_warm_up`, by scoring a pair."""
     try:
         score_pair(server, ("a", "b"))
     except GatewayError as error:
@@ -344,7 +344,7 @@ def _prove_scores(server: NativeServer, path: Path) -> None:
         ) from error
 
 
-def _prove(server: NativeServer, path: Path) -> None:
+def _warm_up(server: NativeServer, path: Path) -> None:
     """Generate one token, to warm up the model and to ensure that llama.cpp's loop has started.
 
     A server destroyed before its loop has started never ends, because the loop then misses the stop request.

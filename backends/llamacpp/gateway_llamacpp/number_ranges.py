@@ -112,14 +112,14 @@ def _unsigned(low: int, high: int, places: int) -> Iterator[str]:
         first = max(low, int("1" + "0" * (length - 1)) if length > places + 1 else 0)
         last = min(high, int("9" * length))
         if first <= last:
-            yield _between(_pointed(first, places, length), _pointed(last, places, length))
+            yield _between(_with_point(first, places, length), _with_point(last, places, length))
 
 
 def _digits(value: int, places: int) -> str:
     return str(value).rjust(places + 1, "0")
 
 
-def _pointed(value: int, places: int, length: int) -> str:
+def _with_point(value: int, places: int, length: int) -> str:
     digits = str(value).rjust(length, "0")
     return f"{digits[:-places]}.{digits[-places:]}" if places else digits
 
@@ -135,24 +135,24 @@ def _between(low: str, high: str) -> str:
         return head
     options = []
     first, last = int(low[0]), int(high[0])
-    zeros, nines = _filled(low[1:], "0"), _filled(high[1:], "9")
+    zeros, nines = _repeated_digit(low[1:], "0"), _repeated_digit(high[1:], "9")
     if low[1:] != zeros:
-        options.append(_joined(f'"{first}"', _between(low[1:], _filled(low[1:], "9"))))
+        options.append(_joined(f'"{first}"', _between(low[1:], _repeated_digit(low[1:], "9"))))
         first += 1
     if high[1:] != nines:
         options.append(_joined(f'"{last}"', _between(zeros, high[1:])))
         last -= 1
     if first <= last:
         digits = f"[{first}-{last}]" if first < last else f'"{first}"'
-        options.append(_joined(digits, _free(low[1:])))
+        options.append(_joined(digits, _any_digits(low[1:])))
     return _joined(head, one_of(options))
 
 
-def _filled(text: str, digit: str) -> str:
+def _repeated_digit(text: str, digit: str) -> str:
     return "".join(digit if character != "." else "." for character in text)
 
 
-def _free(text: str) -> str:
+def _any_digits(text: str) -> str:
     """As many arbitrary digits as `text` has, with its decimal point."""
     before, point, after = text.partition(".")
     parts = [f"[0-9]{{{len(part)}}}" if part else "" for part in (before, after)]

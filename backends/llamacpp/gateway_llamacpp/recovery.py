@@ -54,20 +54,20 @@ def recover(
     the one used in training. For malformed UTF-8 llama.cpp reports only its presence; then the tokens are some that
     give the same text.
     """
-    found = _spelled(vocabulary, data, count)
+    found = _one_spelling(vocabulary, data, count)
     if found is not None or _REPLACEMENT not in data:
         return found
     text = (data + after).decode("utf-8", "replace")
     for start in _UNFINISHED:
         malformed = data.replace(_REPLACEMENT, start)
         if (malformed + after).decode("utf-8", "replace") == text:
-            found = _spelled(vocabulary, malformed, count)
+            found = _one_spelling(vocabulary, malformed, count)
             if found is not None:
                 return found
     return None
 
 
-def _spelled(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] | None:
+def _one_spelling(vocabulary: Vocabulary, data: bytes, count: int) -> tuple[int, ...] | None:
     spellings = _spellings(vocabulary, data, 0, count)
     return min(spellings, key=lambda ids: sorted(ids, reverse=True), default=None)
 

@@ -66,10 +66,10 @@ class Worker:
                 body, self._until = opening
                 self._call(body)
                 self._until = None
-            if not (self._finished or self._failure or self._gone()):
+            if not (self._finished or self._failure or self._has_no_reader()):
                 self._before = self._generation.count
                 self._call(self._completion.rest(self._generation.tokens))
-            if not (self._finished or self._failure or self._gone()):
+            if not (self._finished or self._failure or self._has_no_reader()):
                 self._failure = EngineUnavailable("llama.cpp ended a generation without a word.")
         except Exception as error:  # any exception of the native side must reach the reader
             self._failure = EngineError(f"llama.cpp failed: {error}")
@@ -78,14 +78,14 @@ class Worker:
     def _call(self, body: dict[str, Any]) -> None:
         self._server.handle_completions(msgspec.json.encode(body), self._chunk)
 
-    def _gone(self) -> bool:
+    def _has_no_reader(self) -> bool:
         """Whether there is no reader: it left, or the interpreter is shutting down."""
         return self._stream.aborted or not threading.main_thread().is_alive()
 
     def _chunk(self, data: bytes) -> bool:
         """llama.cpp's callback. Returning True aborts the completion."""
         try:
-            return self._gone() or self._read(data)
+            return self._has_no_reader() or self._read(data)
         except Exception as error:  # an exception must not unwind through llama.cpp's frames
             self._failure = EngineError(f"llama.cpp's answer could not be read: {error}")
             return True

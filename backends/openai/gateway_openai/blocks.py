@@ -82,7 +82,7 @@ class Blocks:
         if text:
             call.parts.append(text)
         if self._waiting and self._waiting[0] is call:
-            self._tell(call)
+            self._emit_item(call)
 
     def end(self, key: Hashable) -> None:
         """Mark the call as ended."""
@@ -104,7 +104,7 @@ class Blocks:
             else:
                 if not first.name:
                     raise ValueError("a call has no name")
-                self._tell(first)
+                self._emit_item(first)
                 if cut and len(self._waiting) == 1 and not first.whole():
                     break
                 self._close(first)
@@ -119,7 +119,7 @@ class Blocks:
         while waiting:
             first = waiting[0]
             if isinstance(first, OpenCall):
-                self._tell(first)
+                self._emit_item(first)
                 if self._one_call or not first.started or not first.whole():
                     return False
                 self._close(first)
@@ -128,7 +128,7 @@ class Blocks:
             waiting.popleft()
         return True
 
-    def _tell(self, call: OpenCall) -> None:
+    def _emit_item(self, call: OpenCall) -> None:
         if not call.started:
             if not call.name:
                 return

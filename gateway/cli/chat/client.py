@@ -53,13 +53,13 @@ class _Models(Struct):
     data: list[ListedModel]
 
 
-class _Told(Struct):
+class _ReportedError(Struct):
     message: str
     param: str | None = None
 
 
 class _Envelope(Struct):
-    error: _Told
+    error: _ReportedError
 
 
 class _NoRedirects(HTTPRedirectHandler):

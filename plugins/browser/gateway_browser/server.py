@@ -108,12 +108,12 @@ def tool_settings(context: SessionContext) -> ToolSettings:
 
 
 def _location(location: UserLocation) -> QueryLocation:
-    def given_or_none(value: Any) -> str | None:
+    def empty_as_none(value: Any) -> str | None:
         return value if isinstance(value, str) and value else None
 
     return QueryLocation(
-        country=given_or_none(location.country),
-        region=given_or_none(location.region),
-        city=given_or_none(location.city),
-        timezone=given_or_none(location.timezone),
+        country=empty_as_none(location.country),
+        region=empty_as_none(location.region),
+        city=empty_as_none(location.city),
+        timezone=empty_as_none(location.timezone),
     )

@@ -254,12 +254,12 @@ class _Builder:
 
 
 def _location(given: Location) -> gateway_tools.UserLocation:
-    def given_or_none(value: str | None) -> Any:
+    def empty_as_none(value: str | None) -> Any:
         return UNSET if value is None else value
 
     return gateway_tools.UserLocation(
-        city=given_or_none(given.city),
-        region=given_or_none(given.region),
-        country=given_or_none(given.country),
-        timezone=given_or_none(given.timezone),
+        city=empty_as_none(given.city),
+        region=empty_as_none(given.region),
+        country=empty_as_none(given.country),
+        timezone=empty_as_none(given.timezone),
     )

@@ -163,10 +163,10 @@ def test_how_much_memory_there_is() -> None:
 
 GROWING = """
 import logging, subprocess, sys, time
-from gateway_llamacpp.load_watch import shown_loading
+from gateway_llamacpp.load_watch import loading_progress
 logging.basicConfig(level=logging.INFO)
 held = []
-with shown_loading("m.gguf", 300_000_000, logging.getLogger()):
+with loading_progress("m.gguf", 300_000_000, logging.getLogger()):
     while len(held) < 100:
         held.append(b"x" * 3_000_000)
         time.sleep(0.05)

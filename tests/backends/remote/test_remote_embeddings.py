@@ -27,6 +27,7 @@ from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPro
 from gateway.testing import EmbeddingContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.embedding import RemoteEmbedder
+from tests.backends.remote.http_stubs import serve_stub, until
 
 TOKENIZER = str(Path(__file__).parents[2] / "models" / "tiny-qwen3")
 CONTEXT = EngineContext(name="tiny", path=None)
@@ -170,18 +171,7 @@ async def start(vocabulary: str, anyio_backend: str) -> AsyncIterator[StartStubs
         async def begin(count: int) -> tuple[list[VectorStub], RemoteEmbedder]:
             stubs = [VectorStub() for _ in range(count)]
             for stub in stubs:
-                app = web.Application(client_max_size=2**26)
-                app.router.add_get("/v1/models", stub.models)
-                app.router.add_get("/health", stub.health)
-                app.router.add_post("/v1/embeddings", stub.embeddings)
-                runner = web.AppRunner(
-                    app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True
-                )
-                await runner.setup()
-                stack.push_async_callback(runner.cleanup)
-                site = web.TCPSite(runner, "127.0.0.1", 0)
-                await site.start()
-                stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+                stub.url = await serve_stub(stack, stub, "/v1/embeddings", stub.embeddings)
             config = RemoteConfig(
                 urls=[stub.url for stub in stubs],
                 tokenizer=vocabulary,
@@ -196,12 +186,6 @@ async def start(vocabulary: str, anyio_backend: str) -> AsyncIterator[StartStubs
 
 
 pytestmark = pytest.mark.anyio
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 (it is the stub's state, which tells nobody)
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("mode", ["ok", "turned", "numbers"])

@@ -24,6 +24,7 @@ from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
 from gateway.testing import ScoreContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.reranking import RemoteReranker
+from tests.backends.remote.http_stubs import serve_stub, until
 
 CONTEXT = EngineContext(name="tiny", path=None)
 pytestmark = pytest.mark.anyio
@@ -139,18 +140,7 @@ async def start(anyio_backend: str) -> AsyncIterator[StartStubs]:
             stubs = [RerankStub() for _ in range(count)]
             for stub in stubs:
                 stub.owner = owner
-                app = web.Application(client_max_size=2**26)
-                app.router.add_get("/v1/models", stub.models)
-                app.router.add_get("/health", stub.health)
-                app.router.add_post("/rerank", stub.rerank)
-                runner = web.AppRunner(
-                    app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True
-                )
-                await runner.setup()
-                stack.push_async_callback(runner.cleanup)
-                site = web.TCPSite(runner, "127.0.0.1", 0)
-                await site.start()
-                stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+                stub.url = await serve_stub(stack, stub, "/rerank", stub.rerank)
             config = RemoteConfig(
                 urls=[stub.url for stub in stubs],
                 wait_for_replica=0.2,
@@ -162,12 +152,6 @@ async def start(anyio_backend: str) -> AsyncIterator[StartStubs]:
             return stubs, engine
 
         yield begin
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 (it is the stub's state, which tells nobody)
-            await asyncio.sleep(0.01)
 
 
 async def test_scores_are_in_the_order_of_their_documents(start: StartStubs) -> None:

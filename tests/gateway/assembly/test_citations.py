@@ -28,11 +28,9 @@ from gateway.protocols import (
     TokenLogprob,
     ToolResult,
 )
-from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire import items
-from gateway.wire.common import encode
-from gateway.wire.response import Response
+from tests.gateway.assembly.cited_responses import response_assembler, told
 
 SOURCES = (
     Source(cursor=0, url="https://www.example.com/a(1)", title="A"),
@@ -53,26 +51,8 @@ LINKS = {
 
 
 def assembler(**options: Any) -> ResponseAssembler:
-    ids = itertools.count()
-    return ResponseAssembler(
-        Response(id="resp_1", created_at=1, model="m", status="in_progress"),
-        roles={"web_search": CallRole(item_type="web_search_call")},
-        new_id=lambda prefix: f"{prefix}{next(ids)}",
-        clock=lambda: 2.0,
-        **{"known": KNOWN, **options},
-    )
-
-
-def told(made: ResponseAssembler, deltas: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events of a whole response, and what they fold to."""
-    events = made.start()
-    for delta in deltas:
-        events += made.feed([delta])
-    events += made.end_generation("stop")
-    events += made.finish(None)
-    events.append(made.terminal())
-    plain = [msgspec.json.decode(encode(event)) for event in events]
-    return plain, fold(plain)
+    roles = {"web_search": CallRole(item_type="web_search_call")}
+    return response_assembler(**{"roles": roles, "known": KNOWN, **options})
 
 
 def part_of(response: dict[str, Any]) -> dict[str, Any]:

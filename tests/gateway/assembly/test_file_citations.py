@@ -27,7 +27,7 @@ from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.items import FileSearchResult
-from gateway.wire.response import Response
+from tests.gateway.assembly.cited_responses import response_assembler, told
 
 FILES = (
     FileSource(mark="0:0", file_id="file-a", filename="a.md"),
@@ -42,26 +42,8 @@ KNOWN = {
 
 
 def assembler(**options: Any) -> ResponseAssembler:
-    ids = itertools.count()
-    return ResponseAssembler(
-        Response(id="resp_1", created_at=1, model="m", status="in_progress"),
-        roles={"file_search": CallRole(item_type="file_search_call")},
-        new_id=lambda prefix: f"{prefix}{next(ids)}",
-        clock=lambda: 2.0,
-        **{"known": KNOWN, **options},
-    )
-
-
-def told(made: ResponseAssembler, deltas: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events of a whole response, and what they fold to."""
-    events = made.start()
-    for delta in deltas:
-        events += made.feed([delta])
-    events += made.end_generation("stop")
-    events += made.finish(None)
-    events.append(made.terminal())
-    plain = [msgspec.json.decode(encode(event)) for event in events]
-    return plain, fold(plain)
+    roles = {"file_search": CallRole(item_type="file_search_call")}
+    return response_assembler(**{"roles": roles, "known": KNOWN, **options})
 
 
 def part_of(response: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Replicas of a gateway as processes, for tests that kill or pause one of them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gateway.testing.server import to_toml
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"{what} took more than {seconds:g} seconds"
+        time.sleep(0.05)
+
+
+@contextmanager
+def replica(
+    config: Mapping[str, Any], folder: Path
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A gateway as a process of its own, which may be killed."""
+    folder.mkdir()
+    port = free_port()
+    file = folder / "gateway.toml"
+    file.write_text(to_toml({**config, "server": {**config["server"], "port": port}}))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
+            stdout=log,
+            stderr=log,
+        )
+
+    def ready() -> bool:
+        assert process.poll() is None, (folder / "log").read_text()
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_for(ready, "the gateway's start")
+        yield f"http://127.0.0.1:{port}/v1", process
+    finally:
+        process.kill()
+        process.wait()
