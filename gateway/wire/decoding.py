@@ -315,8 +315,16 @@ def _about_value(
         names = [_NAMES[type(each)] for each in alternatives if type(each) in _NAMES]
         if choices:
             names.append(f"one of {listed(choices)}")
-        return wrong_type(param, " or ".join(dict.fromkeys(names)) or "something else", value)
+        return wrong_type(param, _one_of(list(dict.fromkeys(names))), value)
     return InvalidRequest(f"Invalid '{_text(param)}': {what}.", param=param, code="invalid_value")
+
+
+def _one_of(names: list[str]) -> str:
+    """Several types as OpenAI's server lists them: `one of a string or array`."""
+    if len(names) < 2:
+        return names[0] if names else "something else"
+    bare = [name.removeprefix("an ").removeprefix("a ") for name in names[1:]]
+    return f"one of {', '.join([names[0], *bare[:-1]])} or {bare[-1]}"
 
 
 def _out_of_bounds(bound: re.Match[str], value: Any, param: ParamPath) -> InvalidRequest:
@@ -324,14 +332,21 @@ def _out_of_bounds(bound: re.Match[str], value: Any, param: ParamPath) -> Invali
     `string_above_max_length`, …"""
     kind = {"int": "integer", "float": "decimal", "str": "string"}.get(bound["type"], bound["type"])
     side = "above_max" if bound["sign"].startswith("<") else "below_min"
-    length = bool(bound["length"])
-    got = len(value) if length else value
-    subject = "a length" if length else "a value"
     limit = bound["limit"].removesuffix(".0")
+    if bound["length"]:
+        which, size = ("maximum", "long") if side == "above_max" else ("minimum", "short")
+        article = "an" if kind == "array" else "a"
+        problem = (
+            f"{kind} too {size}. Expected {article} {kind} with {which} length {limit}, but got {article} {kind} with length "
+            f"{len(value)} instead."
+        )
+    else:
+        beyond = "above maximum" if side == "above_max" else "below minimum"
+        problem = f"{kind} {beyond} value. Expected a value {bound['sign']} {limit}, but got {shortened(value)} instead."
     return InvalidRequest(
-        f"Invalid '{_text(param)}': expected {subject} {bound['sign']} {limit}, but got {shortened(got)} instead.",
+        f"Invalid '{_text(param)}': {problem}",
         param=param,
-        code=f"{kind}_{side}_{'length' if length else 'value'}",
+        code=f"{kind}_{side}_{'length' if bound['length'] else 'value'}",
     )
 
 

@@ -603,7 +603,7 @@ def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
     if isinstance(raw, str):
         return [Message(role="user", content=[InputText(text=raw)])]
     if not isinstance(raw, list):
-        raise wrong_type(param, "a string or an array of items", raw)
+        raise wrong_type(param, "one of a string or array of input items", raw)
     check_length(raw, param)
     decoded: list[Item] = []
     for index, item in enumerate(raw):
@@ -669,7 +669,7 @@ def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
     if isinstance(content, str):
         return {**raw, "content": [{"type": allowed[0], "text": content}]}
     if not isinstance(content, list):
-        raise wrong_type((*param, "content"), "a string or an array of parts", content)
+        raise wrong_type((*param, "content"), "one of an array of objects or string", content)
     parts = [
         _normal_part(part, role, allowed, (*param, "content", index))
         for index, part in enumerate(content)

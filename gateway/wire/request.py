@@ -185,7 +185,7 @@ def _decode_variable(raw: Any, param: ParamPath) -> PromptVariable:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, dict):
-        raise wrong_type(param, "a string or an object", raw)
+        raise wrong_type(param, "one of a string or object", raw)
     decoded: PromptPart = convert(raw, one_of(_PROMPT_PARTS, raw, param), param)
     return decoded
 

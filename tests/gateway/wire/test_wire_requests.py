@@ -279,7 +279,7 @@ def test_a_mistake_is_told_by_its_parameter(
         ({"input": message_of({"type": "text2"})}, "'input_image'"),
         ({"temperature": "hot"}, "expected a decimal, but got a string"),
         ({"temperature": 3}, "<= 2, but got 3"),
-        ({"stop": 1}, "a string or an array"),
+        ({"stop": 1}, "expected one of a string or array, but got an integer"),
     ],
 )
 def test_a_message_says_what_is_right(parameters: dict[str, Any], words: str) -> None:
