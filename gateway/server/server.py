@@ -30,6 +30,7 @@ from gateway.runtime.services import Services
 from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop
 from gateway.server.logs import set_up_logging
+from gateway.server.memory import memory_trimmer
 from gateway.server.redaction import secrets_of
 from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
@@ -71,6 +72,7 @@ class GatewayServer(uvicorn.Server):
         self._reloading: asyncio.Task[None] | None = None
         self._limits = config.limits
         self._services = services
+        self._memory = memory_trimmer()
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -171,6 +173,8 @@ class GatewayServer(uvicorn.Server):
         if counter % 10 == 0:  # once a second
             now = asyncio.get_running_loop().time()
             self._limits.check(self.server_state.connections, now)  # type: ignore[arg-type]  # protocols of ours
+            if self._memory is not None:
+                self._memory.check(idle=not self._services.runs)
             if self._services.config.server.workers > 1:
                 self._services.metrics.refresh()
         return await super().on_tick(counter)

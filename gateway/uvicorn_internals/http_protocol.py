@@ -73,6 +73,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             active.disconnected = True
             active.message_event.set()
         self.pipeline.clear()
+        # uvicorn leaves the timer of a connection that was reset, and with it all of the last request, for `keep_alive`.
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

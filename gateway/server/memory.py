@@ -1,0 +1,75 @@
+"""Giving freed memory back to the system."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+GROWTH: Final = 8 << 20
+"""Growth of the resident memory, in bytes, after which freed memory is given back."""
+_FIRST_PAUSE: Final = 5
+_LONGEST_PAUSE: Final = 300
+"""Number of checks between two times: it is doubled while the memory stays in use."""
+_BUSY_PAUSE: Final = 60
+"""Minimum number of checks while requests run: the C library's heap is locked for some milliseconds."""
+
+
+class MemoryTrimmer:
+    """Gives memory that was freed back to the system after the process has grown.
+
+    The C library keeps what large answers have used, and pieces of it are pinned by small objects: without this, the process
+    stays as large as it was at its busiest moment.
+    """
+
+    def __init__(self, resident: Callable[[], int], trim: Callable[[], object]) -> None:
+        """`resident` returns the resident memory in bytes. `trim` gives back what is free; it is called in a thread."""
+        self._resident = resident
+        self._trim = trim
+        self._least = self._left = resident()
+        """The least that was ever resident, and what was left by the last time."""
+        self._wait = 0
+        self._pause = _FIRST_PAUSE
+        self._busy = 0
+        self._trimming: asyncio.Future[object] | None = None
+
+    def check(self, *, idle: bool) -> None:
+        """Called about once a second, on the event loop. Returns at once. `idle`: whether no request runs."""
+        resident = self._resident()
+        if self._trimming is not None:
+            if not self._trimming.done():
+                return
+            self._trimming, self._left = None, resident
+        self._least = min(self._least, resident)
+        if resident <= self._least + GROWTH:
+            self._wait, self._pause = 0, _FIRST_PAUSE
+            return
+        if resident > self._left + GROWTH:
+            self._pause = _FIRST_PAUSE
+        self._wait = min(self._wait, self._pause)
+        if self._wait:
+            self._wait -= 1
+            return
+        if not idle and self._busy < _BUSY_PAUSE:
+            self._busy += 1
+            return
+        self._busy = 0
+        # What is in use now may be free the next time: there is no sign of it from outside.
+        self._wait, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
+
+
+def memory_trimmer() -> MemoryTrimmer | None:
+    """The trimmer of this process; None where the C library has no such function (it is glibc's)."""
+    file = Path("/proc/self/statm")
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+        page = os.sysconf("SC_PAGE_SIZE")
+        file.read_bytes()
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None
+    # ctypes releases the interpreter's lock for the call.
+    return MemoryTrimmer(lambda: int(file.read_bytes().split()[1]) * page, lambda: trim(0))
