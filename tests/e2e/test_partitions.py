@@ -1,0 +1,226 @@
+"""Two gateways, their Redis and an engine on a network that loses, delays and reorders packets.
+
+Every run has one end, nothing is doubled, no stream is stuck, and all is well again when the network is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.testing.grammar import fold, parse_sse
+from gateway.testing.redis_process import redis_server
+from tests.e2e.virtual_network import Network, missing
+
+pytestmark = pytest.mark.slow
+PORT = 8000
+RULES = [
+    {"when": "at length", "delay_ms": 20, "repeat": 150, "pieces": [{"text": "slow words "}]},
+    {"pieces": [{"text": "quick words"}]},
+]
+ENGINE = """
+[server]
+host = "{address}"
+port = 8000
+allow_anonymous = true
+store = "none"
+[models.m]
+engine = "scripted"
+path = "{scenario}"
+max_running = 1000
+"""
+GATEWAY = """
+[server]
+host = "{address}"
+port = 8000
+allow_anonymous = true
+store = "redis"
+lease_seconds = 4
+[stores.redis]
+url = "redis://{redis}:6379/0"
+connect_timeout = 1
+timeout = 1
+outage = 1
+[models.m]
+engine = "openai"
+max_running = 1000
+[models.m.openai]
+base_url = "http://{engine}:8000/v1"
+model = "m"
+connect_timeout = 1
+stall_timeout = 3
+health_interval = 1
+"""
+LONG = {"model": "m", "input": "at length", "background": True, "stream": True}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    if reason := missing():
+        pytest.skip(reason)
+    made = Network("client", "redis", "engine", "one", "two")
+    folder = tmp_path_factory.mktemp("partitions")
+    logs = (folder / "log").open("wb")
+    processes = []
+    try:
+        scenario = folder / "said.json"
+        scenario.write_text(json.dumps(RULES))
+        nodes = made.nodes
+        redis = [redis_server(), "--bind", nodes["redis"].address, "--protected-mode", "no"]
+        options = ["--save", "", "--dir", str(folder), "--port", "6379"]
+        processes.append(nodes["redis"].popen(*redis, *options, stdout=logs, stderr=logs))
+        for name in ("engine", "one", "two"):
+            text = ENGINE if name == "engine" else GATEWAY
+            for key, value in (
+                ("address", nodes[name].address),
+                ("scenario", str(scenario)),
+                ("redis", nodes["redis"].address),
+                ("engine", nodes["engine"].address),
+            ):
+                text = text.replace(f"{{{key}}}", value)
+            file = folder / f"{name}.toml"
+            file.write_text(text)
+            command = [sys.executable, "-m", "gateway", "serve", "--config", str(file)]
+            processes.append(nodes[name].popen(*command, stdout=logs, stderr=logs))
+            nodes["client"].run(lambda name=name: ready(url_of(made, name)))
+        yield made
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        made.close()
+        logs.close()
+
+
+def url_of(network: Network, name: str) -> str:
+    return f"http://{network.nodes[name].address}:{PORT}"
+
+
+async def ready(url: str) -> None:
+    async with asyncio.timeout(120), httpx.AsyncClient(timeout=5) as client:
+        while True:
+            try:
+                if (await client.get(f"{url}/ready")).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+class Stream:
+    """What a client has of one response; it reads on wherever it can, until it has the end."""
+
+    def __init__(self, begun_at: str, followed_at: str) -> None:
+        self._urls = (begun_at, followed_at)
+        self.frames = b""
+        self.started = asyncio.Event()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        lines = self.frames.decode().splitlines()
+        return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+    @property
+    def id(self) -> str:
+        found: str = self.events[0]["response"]["id"]
+        return found
+
+    async def read(self, client: httpx.AsyncClient) -> None:
+        """Begin it at one gateway, leave, and follow it at the other, again wherever the connection breaks."""
+        begun, followed = self._urls
+        async with client.stream("POST", f"{begun}/v1/responses", json=LONG) as answer:
+            assert answer.status_code == 200, await answer.aread()
+            await self._take(answer, once=True)
+        while not self.frames.endswith(b"[DONE]\n\n"):
+            query = {"stream": "true", "starting_after": str(self.events[-1]["sequence_number"])}
+            try:
+                async with client.stream(
+                    "GET", f"{followed}/v1/responses/{self.id}", params=query
+                ) as answer:
+                    if answer.status_code == 200:
+                        await self._take(answer)
+            except httpx.TransportError:
+                pass
+            self.frames = self.frames[: self.frames.rfind(b"\n\n") + 2]
+            events = self.events
+            if events[-1]["type"] == "error":  # the store was away: it is asked again
+                last = self.frames.rfind(b"event: error\n")
+                self.frames = self.frames[:last]
+            await asyncio.sleep(0.1)
+
+    async def _take(self, answer: httpx.Response, *, once: bool = False) -> None:
+        async for chunk in answer.aiter_bytes():
+            self.frames += chunk
+            if b"\n\n" in self.frames:
+                self.started.set()
+                if once:
+                    break
+        self.frames = self.frames[: self.frames.rfind(b"\n\n") + 2]
+
+
+def both(network: Network, one: str, other: str) -> None:
+    network.lose(one, other)
+    network.lose(other, one)
+
+
+def reordered(network: Network, one: str, other: str) -> None:
+    network.delay(one, other, 0.4)
+    network.delay(other, one, 0.4)
+
+
+FAULTS: dict[str, tuple[Callable[[Network], None], float]] = {
+    "a gateway loses the store": (lambda n: both(n, "one", "redis"), 6.0),
+    "the store's answers are lost": (lambda n: n.lose("redis", "one"), 3.0),
+    "what is sent to the store is lost": (lambda n: n.lose("one", "redis"), 3.0),
+    "the store is slow and out of order": (lambda n: reordered(n, "one", "redis"), 5.0),
+    "a gateway loses the engine": (lambda n: both(n, "one", "engine"), 5.0),
+    "the engine's answers are out of order": (lambda n: reordered(n, "engine", "one"), 3.0),
+    "the store is lost for a moment": (lambda n: both(n, "redis", "one"), 1.0),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_run_has_one_end_whatever_is_lost(network: Network, fault: str) -> None:
+    network.nodes["client"].run(lambda: play(network, *FAULTS[fault]))
+
+
+async def play(network: Network, break_it: Callable[[Network], None], seconds: float) -> None:
+    one, two = url_of(network, "one"), url_of(network, "two")
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+        streams = [Stream(one, two) if number % 2 else Stream(two, one) for number in range(6)]
+        streams += [Stream(one, one) for _ in range(2)]
+        reading = [asyncio.create_task(stream.read(client)) for stream in streams]
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(stream.started.wait() for stream in streams))
+        before = network.lost + network.delayed
+        break_it(network)
+        await asyncio.sleep(seconds)
+        network.heal()
+        assert network.lost + network.delayed > before
+        async with asyncio.timeout(60):
+            await asyncio.gather(*reading)
+        for stream in streams:
+            events = stream.events
+            assert [each["sequence_number"] for each in events] == [*range(len(events))]
+            final = fold(parse_sse(stream.frames))
+            assert final["status"] in ("completed", "failed")
+            for url in (one, two):
+                got = await client.get(f"{url}/v1/responses/{stream.id}")
+                assert got.json() == final
+        for url in (one, two):
+            await ready(url)
+            async with asyncio.timeout(60):
+                while True:
+                    asked = {"model": "m", "input": "hello"}
+                    answer = await client.post(f"{url}/v1/responses", json=asked)
+                    if answer.status_code == 200:
+                        break
+                    assert answer.status_code in (429, 503)
+                    await asyncio.sleep(0.2)
