@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,19 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_no_page_has_an_unsolved_conflict(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert not re.search(r"^(<{7}|={7}|>{7})( |$)", text, re.MULTILINE)
+
+
+def test_the_site_has_every_page() -> None:
+    navigation = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = set(re.findall(r"- (?:[\w ]+: )?(\w+\.md)$", navigation, re.MULTILINE))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - listed == set()
+
+
+@pytest.mark.parametrize("script", ["cli_reference.py"])
+def test_a_page_that_is_written_from_the_source_is_up_to_date(script: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("page", NAMED)

@@ -38,7 +38,7 @@ the command line replaces both.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: for an error, one sentence is printed to stderr and the code is 2; Ctrl-C
     gives 130."""
-    arguments = _parser().parse_args(argv)
+    arguments = argument_parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         return command(arguments)
@@ -66,7 +66,8 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="gateway",
         description="Litegate: one OpenAI-compatible endpoint in front of the LLM engines that you host.",
@@ -84,5 +85,5 @@ def _parser() -> argparse.ArgumentParser:
         serve, reload, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
-    completion.add_to(commands, _parser)
+    completion.add_to(commands, argument_parser)
     return parser

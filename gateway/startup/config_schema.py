@@ -113,13 +113,13 @@ def _add_plugin_tables(schemas: _Schemas, plugins: PluginSet) -> None:
         if len({offer.config for offer in offers}) == 1
         else _merged([schemas.of(offer.config) for offer in offers], offers[0].summary)
         for name, offers in by_name.items()
-        if name not in own
     }
-    own |= tables
+    # A plugin that is called like one of the model's own keys has its table in `options` only.
+    own["options"] |= {"properties": tables, "additionalProperties": False}
     place = schemas.reference(ModelConfig)["$ref"]
-    own["options"] |= {
-        "properties": {name: {"$ref": f"{place}/properties/{name}"} for name in tables},
-        "additionalProperties": False,
+    own |= {
+        name: {"$ref": f"{place}/properties/options/properties/{name}"}
+        for name in tables.keys() - own.keys()
     }
 
 

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Builds the documentation as a site: `scripts/build_site.py [FOLDER]` writes it into FOLDER (default: build/site).
+
+The pages are written for whoever reads them in the repository. Here they are copied into one folder, with the READMEs of the
+packages beside them. Links are changed to match; one to a file that is no page becomes the file's path. Building needs
+`pip install -r docs/requirements.txt`; `--pages` only writes the pages. A warning is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ELSEWHERE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "examples/deploy/README.md": "examples/deploy.md",
+}
+"""Pages that are not in `docs/`, and their places in the site."""
+LINK = re.compile(r"(!?)\[((?:`[^`]*`|[^\[\]`]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
+FENCE = re.compile(r" *```")
+LIST_ITEM = re.compile(r"( *)((?:[-*]|\d+\.) +)")
+
+
+def sources() -> dict[str, str]:
+    """The pages, by their paths in the repository: each one's path in the site."""
+    found = {f"docs/{page.name}": page.name for page in sorted((ROOT / "docs").glob("*.md"))}
+    for kind in ("plugins", "backends"):
+        for page in sorted(ROOT.glob(f"{kind}/*/README.md")):
+            found[page.relative_to(ROOT).as_posix()] = f"packages/{page.parent.name}.md"
+    return found | ELSEWHERE
+
+
+def site_page(source: str, text: str, places: dict[str, str]) -> str:
+    """The text of the page `source` in the site."""
+    here = posixpath.dirname(places[source])
+
+    def link(match: re.Match[str]) -> str:
+        image, label, target = match.groups()
+        path, _, anchor = target.partition("#")
+        if not path or re.match(r"[a-z]+:", path):
+            return match[0]
+        inside = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        if image:
+            to = inside.removeprefix("docs/")
+        elif inside == "README.md":
+            to = "index.md"
+        elif inside in places or f"{inside}/README.md" in places:
+            to = places.get(inside) or places[f"{inside}/README.md"]
+        else:
+            return label if inside in label else f"{label} (`{inside}`)"
+        return (
+            f"{image}[{label}]({posixpath.relpath(to, here or '.')}{'#' if anchor else ''}{anchor})"
+        )
+
+    prose: list[str] = []
+    pieces: list[str] = []
+    fenced = False
+    for line in _indented(text.splitlines()):
+        fence = FENCE.match(line)
+        if fence and not fenced:
+            pieces.append(LINK.sub(link, "\n".join(prose)))
+            prose = []
+        if not fenced and line.startswith("#") and "<" in line:
+            line += (
+                f" {{#{_anchor(line)}}}"  # Python-Markdown would leave out what looks like a tag
+            )
+        (pieces if fenced or fence else prose).append(line)
+        fenced ^= bool(fence)
+    pieces.append(LINK.sub(link, "\n".join(prose)))
+    return "\n".join(pieces) + "\n"
+
+
+def _anchor(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lstrip("# ").lower()).replace(" ", "-")
+
+
+def _indented(lines: list[str]) -> Iterator[str]:
+    """The lines with the contents of list items indented by four spaces for each level, and an empty line before each list:
+    what Python-Markdown needs, and GitHub does not."""
+    levels: list[int] = []  # the columns at which the contents of the open items begin
+    fenced = False
+    before = ""
+    for line in lines:
+        if not line.strip():
+            yield ""
+            before = ""
+            continue
+        column = len(line) - len(line.lstrip(" "))
+        while levels and column < levels[-1]:
+            levels.pop()
+        inner = line[levels[-1] if levels else 0 :]
+        item = None if fenced else LIST_ITEM.match(inner)
+        if item and before and not levels and not LIST_ITEM.match(before):
+            yield ""
+        yield " " * (4 * len(levels)) + inner
+        if item:
+            levels.append((levels[-1] if levels else 0) + len(item[0]))
+        fenced ^= bool(FENCE.match(line))
+        before = line if not levels or item else before
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages, images and the configuration into `folder`, which must not exist."""
+    places = sources()
+    pages = folder / "docs"
+    shutil.copytree(ROOT / "docs" / "images", pages / "images")
+    for source, place in places.items():
+        (pages / place).parent.mkdir(parents=True, exist_ok=True)
+        (pages / place).write_text(
+            site_page(source, (ROOT / source).read_text(encoding="utf-8"), places), encoding="utf-8"
+        )
+    packages = [place for place in places.values() if place.startswith("packages/")]
+    listed = "Packages:\n" + "\n".join(f"          - {place}" for place in sorted(packages))
+    settings = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    (folder / "mkdocs.yml").write_text(settings.replace("Packages: []", listed), encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
+    parser.add_argument("--pages", action="store_true", help="only write the pages, into FOLDER")
+    arguments = parser.parse_args()
+    target: Path = arguments.folder.absolute()
+    pages = target if arguments.pages else target.with_name(f"{target.name}-pages")
+    for folder in {target, pages}:
+        shutil.rmtree(folder, ignore_errors=True)
+    write_pages(pages)
+    if arguments.pages:
+        return 0
+    command = [
+        "zensical",
+        "build",
+        "--strict",
+        "--clean",
+        "--config-file",
+        str(pages / "mkdocs.yml"),
+    ]
+    built = subprocess.run(command, cwd=pages, check=False)
+    if built.returncode == 0:
+        shutil.move(pages / "site", target)
+        shutil.rmtree(pages)
+    return built.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
