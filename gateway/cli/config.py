@@ -93,7 +93,9 @@ def check_config(arguments: argparse.Namespace) -> int:
     print(f"  store: {chosen.store[0].name if chosen.store else 'none'}")
     for kind, offers in (("tools", chosen.tools), ("APIs", chosen.apis)):
         print(f"  {kind}: {', '.join(offer.name for offer, _ in offers) or 'none'}")
-    if not config.server.needs_key:
+    if config.authenticators:
+        print(f"  authenticators: {', '.join(config.authenticators)}")
+    elif not config.server.needs_key:
         print("  API keys: none; anyone who can reach the server may use it")
     return 0
 

@@ -111,6 +111,19 @@ def test_check_says_what_would_be_served(capsys: pytest.CaptureFixture[str]) -> 
     assert "API keys: none" in out
 
 
+@pytest.mark.parametrize("authenticated", [True, False])
+def test_check_says_who_may_use_the_server(
+    capsys: pytest.CaptureFixture[str], authenticated: bool
+) -> None:
+    oidc = '[authenticators.oidc]\nissuer = "https://a.example"\naudience = "b"\n'
+    text = '[models.a]\nengine = "scripted"\n' + (oidc if authenticated else "")
+    Path("gateway.toml").write_text(text)
+    code, out, _ = run(capsys, "check")
+    assert code == 0
+    assert ("authenticators: oidc" in out) == authenticated
+    assert ("anyone" in out) != authenticated
+
+
 def test_show_tells_where_each_setting_comes_from(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
