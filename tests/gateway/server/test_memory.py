@@ -140,6 +140,7 @@ def until(met: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_reset_leaves_no_object_behind(
     gateway_server: StartGateway, tmp_path: Path
 ) -> None:
