@@ -120,7 +120,7 @@ class AnswerRun(ABC, Generic[PlanT]):
         attempts = self._attempts
         while True:
             if attempts is None or not attempts.more:
-                return await self._attempt(sink, holds=False)
+                return await self._attempt(sink, holds=self.model.may_refuse(None))
             try:
                 return await self._attempt(sink, holds=True)
             except Exception as error:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Generic, TypeVar
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
+
+logger = logging.getLogger("gateway.loop.sinks")
 
 OutT = TypeVar("OutT")
+
+MAX_HELD_SECONDS: Final = 15.0
+"""Maximum time for which the start of a stream is held back for an engine that may refuse the request."""
 
 
 class Accepted:
@@ -27,21 +35,19 @@ ACCEPTED = Accepted()
 class HeldSink(Generic[OutT]):
     """A sink that keeps what it gets until the engine has given its first output.
 
-    Until then, the answer can be begun anew, by another model. The generation releases it, and then writes to the sink
-    below directly.
+    Until then, the answer can be begun anew, by another model, or be an error. The generation releases it, and then
+    writes to the sink below directly.
     """
 
-    __slots__ = ("_held", "_sink")
+    __slots__ = ("_held", "_releasing", "_sink", "_task", "released")
 
     def __init__(self, sink: Callable[[OutT], Awaitable[None]]) -> None:
         self._sink = sink
         self._held: list[OutT] | None = []
-        """None once it is released."""
-
-    @property
-    def released(self) -> bool:
+        """None once all of it is sent."""
+        self._releasing = asyncio.Lock()
+        self.released = False
         """Whether something may have been sent."""
-        return self._held is None
 
     def __call__(self, out: OutT) -> Awaitable[None]:
         if self._held is None:
@@ -51,7 +57,31 @@ class HeldSink(Generic[OutT]):
 
     async def release(self) -> Callable[[OutT], Awaitable[None]]:
         """Send what is held. Returns the sink below."""
-        held, self._held = self._held, None
-        for out in held or ():
-            await self._sink(out)
+        self.released = True
+        async with self._releasing:
+            # What comes while this waits for a slow client follows in its order.
+            while self._held:
+                await self._sink(self._held.pop(0))
+            self._held = None
         return self._sink
+
+    @contextmanager
+    def released_after(self, seconds: float) -> Iterator[None]:
+        """Within the context, the sink is released after `seconds`, unless it was before."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._begin_release)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _begin_release(self) -> None:
+        if not self.released:
+            self.released = True
+            self._task = asyncio.create_task(self._release())
+
+    async def _release(self) -> None:
+        try:
+            await self.release()
+        except Exception:
+            # What writes to the sink next has the same failure.
+            logger.debug("the start of a stream could not be sent", exc_info=True)

@@ -281,6 +281,19 @@ class AdapterLoadingEngine(Protocol):
 
 
 @runtime_checkable
+class LateRefusingEngine(Protocol):
+    """An `Engine` that may refuse a request only when it generates, as a server elsewhere does.
+
+    The start of a stream is then held back until the first output, for some seconds at most, so that the client gets
+    the refusal as an HTTP status. A failure before the first output is answered in the same way.
+    """
+
+    def may_refuse(self, request: EngineRequest) -> bool:
+        """Whether `generate` may raise `InvalidRequest` or `RateLimited` for a request that `check` has accepted."""
+        ...
+
+
+@runtime_checkable
 class CountingEngine(Protocol):
     """An `Engine` whose prompts may be longer than their token ids, because of images or sounds."""
 

@@ -16,6 +16,8 @@ from gateway.errors import (
     ConversationFull,
     GatewayError,
     InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
     RateLimited,
     StoreUnavailable,
 )
@@ -23,7 +25,7 @@ from gateway.loop.attempts import Attempts
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
-from gateway.loop.sinks import HeldSink
+from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
 from gateway.loop.timings import answer_times
 from gateway.loop.usage import expected_tokens, total
 from gateway.loop.writers import Sink
@@ -146,7 +148,12 @@ class ResponseRun:
     def refused(self) -> bool:
         """Whether the response has ended before any event was handed out: its error is the whole answer."""
         held = self._held
-        return held is not None and not held.released and not self.plan.background
+        return (
+            held is not None
+            and not held.released
+            and not self.plan.background
+            and self.scope.error is not None
+        )
 
     async def prepare(self) -> None:
         """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
@@ -243,7 +250,7 @@ class ResponseRun:
         """Run all turns with the first model that gives any output."""
         attempts = self._attempts
         if attempts is None or not attempts.more:
-            return await self._attempt(sink, sink, framed=framed)
+            return await self._only_attempt(sink, framed=framed)
         resumed = False
         while True:
             held = self._held = HeldSink(sink)
@@ -262,6 +269,19 @@ class ResponseRun:
             else:
                 await held.release()
                 return closing
+
+    async def _only_attempt(self, sink: FrameSink, *, framed: bool) -> list[Event]:
+        """Run all turns with the model of the plan. Where it may still refuse the request, the start of a stream waits
+        for its first output."""
+        request = None if self._first is None else self._first.request
+        if not framed or self.plan.background or not self.model.may_refuse(request):
+            return await self._attempt(sink, sink, framed=framed)
+        held = self._held = HeldSink(sink)
+        seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
+        with held.released_after(min(seconds, MAX_HELD_SECONDS)):
+            closing = await self._attempt(sink, held, framed=framed)
+            await held.release()
+        return closing
 
     async def _attempt(
         self, told: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
@@ -397,7 +417,7 @@ def failure_code(error: GatewayError) -> str:
     match error:
         case RateLimited():
             return "rate_limit_exceeded"
-        case InvalidRequest():
+        case InvalidRequest() | NotFound() | PayloadTooLarge():
             return "invalid_prompt"
         case _:
             return "server_error"

@@ -8,6 +8,8 @@ from gateway.config import ModelConfig, SchemaLimits
 from gateway.protocols import (
     EmbeddingEngine,
     Engine,
+    EngineRequest,
+    LateRefusingEngine,
     MediaKind,
     ModelInfo,
     OutputFormat,
@@ -42,6 +44,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     """The images and sounds that prompts of tokens may contain: what the engine takes and the renderer places."""
     tools: AvailableTools = AvailableTools()
     """The tools of the gateway that requests to the model may use."""
+    late: LateRefusingEngine | None = None
+    """The engine, if it may refuse requests only when it generates."""
     why: str = ""
     """Why this engine, renderer and format were chosen. For display."""
 
@@ -49,6 +53,10 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     def generates(self) -> bool:
         """Whether the model can generate."""
         return generates(self.engine)
+
+    def may_refuse(self, request: EngineRequest | None) -> bool:
+        """Whether the engine may still refuse `request`, which it has checked. None: whether it may refuse any."""
+        return self.late is not None and (request is None or self.late.may_refuse(request))
 
     @property
     def embedder(self) -> EmbeddingEngine | None:

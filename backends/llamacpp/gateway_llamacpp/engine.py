@@ -95,6 +95,10 @@ class LlamaCppEngine:
         self._alive()
         await self._build(request)
 
+    def may_refuse(self, request: EngineRequest) -> bool:
+        """Whether llama.cpp may refuse what `check` has accepted: grammars, which it reads at the generation."""
+        return request.constraint is not None
+
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`. Waits for a free slot, by priority (lowest first), then in order of arrival."""
         completion = await self._build(request)

@@ -14,12 +14,13 @@ from time import time
 import msgspec
 from msgspec import Struct
 
-from gateway.sdk import GatewayError, InvalidRequest, ParamPath
+from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
 
 logger = logging.getLogger("gateway.openai")
 
 _REFUSALS = (400, 404, 413, 422)
+_KINDS: Mapping[int, type[GatewayError]] = {404: NotFound, 413: PayloadTooLarge}
 _LONGEST_WAIT = 60.0
 """Upper bound on an upstream's Retry-After, in seconds."""
 _TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
@@ -75,7 +76,8 @@ class Translator:
         error = _read(body)
         said = self.clean(error.message or "no reason given")
         if status in _REFUSALS:
-            return self.refusal(error, f"The upstream server refused the request ({status}).")
+            otherwise = f"The upstream server refused the request ({status})."
+            return self.refusal(error, otherwise, status=status)
         if status == 429:
             return ReplicaBusy(f"it asks to wait (429): {said}", _seconds(retry_after))
         if status in (401, 403):
@@ -97,15 +99,17 @@ class Translator:
         said = self.clean(error.message or "no reason given")
         return ReplicaFailure(f"it failed on the request: {said}")
 
-    def refusal(self, error: UpstreamError, otherwise: str) -> GatewayError:
-        """A 400 with the upstream's message and the gateway's name of the parameter."""
+    def refusal(self, error: UpstreamError, otherwise: str, *, status: int = 400) -> GatewayError:
+        """The error with the upstream's message and the gateway's name of the parameter. It is a 400, unless `status`
+        is 404 or 413."""
         message = self.clean(error.message) if error.message else otherwise
         code = error.code if isinstance(error.code, str) and not error.code.isdecimal() else None
         if code == "context_length_exceeded" or _TOO_LONG.search(message):
             return InvalidRequest(message, param="input", code="context_length_exceeded")
         named = error.param or ""
         first = named.partition(".")[0].partition("[")[0]
-        return InvalidRequest(message, param=_PARAMETERS.get(first) or named, code=code)
+        kind = _KINDS.get(status, InvalidRequest)
+        return kind(message, param=_PARAMETERS.get(first) or named, code=code)
 
 
 def _read(body: bytes) -> UpstreamError:

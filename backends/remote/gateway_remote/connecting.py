@@ -101,6 +101,10 @@ class PooledEngine:
         """Return if some replica can serve; otherwise raise `EngineUnavailable` with the reasons."""
         self._dispatcher.healthy()
 
+    def may_refuse(self, request: EngineRequest) -> bool:
+        """Whether a server may refuse what `check` has accepted: always, for the servers have the last word."""
+        return True
+
     def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`; see `Dispatcher.generate`."""
         return self._dispatcher.generate(request)

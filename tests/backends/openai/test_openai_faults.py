@@ -16,6 +16,8 @@ from gateway.errors import (
     EngineUnavailable,
     GatewayError,
     InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
     RateLimited,
 )
 
@@ -40,13 +42,16 @@ async def failure(stub: Any, asker: Any, kind: type[GatewayError], **config: Any
     return raised.value
 
 
-@pytest.mark.parametrize("status", [400, 404, 413, 422])
-async def test_a_refusal_is_a_400_in_the_upstreams_words(
-    stub: Any, asker: Any, status: int
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, InvalidRequest), (404, NotFound), (413, PayloadTooLarge), (422, InvalidRequest)],
+)
+async def test_a_refusal_has_the_upstreams_words_and_status(
+    stub: Any, asker: Any, status: int, kind: type[GatewayError]
 ) -> None:
     told = {"message": "No such thing.", "param": "top_p", "code": "odd", "type": "invalid"}
     stub.refuses(status, {"error": told})
-    error = await failure(stub, asker, InvalidRequest)
+    error = await failure(stub, asker, kind)
     assert (error.message, error.param, error.code) == ("No such thing.", "top_p", "odd")
     assert len(stub.bodies) == 1
 
@@ -88,7 +93,7 @@ async def test_a_body_that_is_no_error_object_is_not_passed_on(
     stub: Any, asker: Any, body: str
 ) -> None:
     stub.refuses(404, body)
-    error = await failure(stub, asker, InvalidRequest)
+    error = await failure(stub, asker, NotFound)
     assert error.message == "The upstream server refused the request (404)."
 
 

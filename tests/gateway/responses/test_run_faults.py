@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -29,9 +30,10 @@ from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
+from gateway.responses.turns import Ready
 from gateway.runtime.services import Services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer
-from gateway.testing.grammar import fold
+from gateway.testing.grammar import fold, parse_sse
 from gateway.tools.functions import functions
 from gateway.wire.common import encode
 from gateway.wire.events import Event
@@ -106,8 +108,20 @@ async def open_faulty(config: NoConfig, context: Any) -> AsyncIterator[FaultyEng
     yield FaultyEngine(name=context.name, tokenizer=ScriptedTokenizer())
 
 
+class LateEngine(FaultyEngine):
+    """The same, and says that it may refuse late: the start of its streams is held back."""
+
+    def may_refuse(self, request: EngineRequest) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def open_late(config: NoConfig, context: Any) -> AsyncIterator[LateEngine]:
+    yield LateEngine(name=context.name, tokenizer=ScriptedTokenizer())
+
+
 class Plugin:
-    """The engine, and a tool that behaves as the plan says."""
+    """The engines, and a tool that behaves as the plan says."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -115,6 +129,7 @@ class Plugin:
     @hookimpl
     def gateway_register_engines(self, register: Any) -> None:
         register("faulty", open_faulty)
+        register("late", open_late)
 
     @hookimpl
     def gateway_register_tools(self, register: Any) -> None:
@@ -131,10 +146,12 @@ class Plugin:
         register("probe", functions("probe", probe, time_limit=0.01))
 
 
-async def play(plan: Plan, *, background: bool) -> tuple[list[Event], dict[str, Any] | None, int]:
+async def play(
+    plan: Plan, *, background: bool, engine_name: str = "faulty", framed: bool = False
+) -> tuple[list[Event], dict[str, Any] | None, int]:
     """Run one response; its events, what the store has of it, and how many runs are left."""
     config = Config(
-        models={"m": ModelConfig(engine="faulty", renderer="chat_template", parser="qwen3")},
+        models={"m": ModelConfig(engine=engine_name, renderer="chat_template", parser="qwen3")},
         tools={"probe": {}},
     )
     events: list[Event] = []
@@ -161,11 +178,11 @@ async def play(plan: Plan, *, background: bool) -> tuple[list[Event], dict[str, 
             run.response.status = "queued"
             await services.store.put(run.record())
 
-        async def sink(batch: Sequence[Event]) -> None:
-            events.extend(batch)
+        async def sink(batch: Ready) -> None:
+            events.extend(parse_sse(batch) if isinstance(batch, bytes) else batch)
             await asyncio.sleep(0)
 
-        engine.task = asyncio.ensure_future(run.run(sink))
+        engine.task = asyncio.ensure_future(run.run_framed(sink) if framed else run.run(sink))
         await asyncio.gather(engine.task, return_exceptions=True)
         record = await services.store.get(run.response.id)
         left = len(services.runs) + services.models["m"].admission.running
@@ -194,3 +211,37 @@ def test_every_run_ends_once_and_is_stored_as_it_ended(plan: Plan, background: b
     final = fold(told)
     assert final == stored
     assert final["status"] in ("completed", "failed", "cancelled", "incomplete")
+
+
+def without_ids(events: Sequence[Event]) -> str:
+    """The events as JSON, with ids and times replaced by their order."""
+    text = encode(events).decode()
+    seen: dict[str, str] = {}
+    text = re.sub(
+        r"\b[a-z]+_[0-9a-f]{16,}", lambda found: seen.setdefault(found[0], f"id{len(seen)}"), text
+    )
+    return re.sub(r'"(created_at|completed_at)":[0-9.]+', r'"\1":0', text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLANS)
+def test_a_start_that_is_held_back_changes_no_event(plan: Plan) -> None:
+    direct, _, _ = asyncio.run(play(plan, background=False, framed=True))
+    held, stored, left = asyncio.run(play(plan, background=False, framed=True, engine_name="late"))
+    assert left == 0
+    assert stored is not None
+    if held:
+        told, shown = without_ids(held), without_ids(direct)
+        assert told == shown or (plan.fault == "leave" and shown.startswith(told[:-1]))
+    else:
+        # Nothing was sent: the error is the answer, or nobody waits for one.
+        assert plan.fault == "leave" or stored["status"] == "failed"
+        assert not any(event["type"].endswith(".delta") for event in json.loads(encode(direct)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(PLANS)
+def test_nothing_is_held_back_of_background_runs(plan: Plan) -> None:
+    direct, _, _ = asyncio.run(play(plan, background=True, framed=True))
+    held, _, _ = asyncio.run(play(plan, background=True, framed=True, engine_name="late"))
+    assert without_ids(held) == without_ids(direct)
