@@ -8,14 +8,22 @@ from contextlib import aclosing
 
 from litestar.types import ASGIApp
 
-from gateway.errors import StoreUnavailable
+from gateway.errors import GatewayError, StoreUnavailable
 from gateway.loop.sinks import ACCEPTED
+from gateway.protocols import UNFINISHED
 from gateway.responses.live_log import LiveLog
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.streaming import StreamBody, StreamedAnswer
 from gateway.runtime.services import Services
-from gateway.wire.events import SSE_DONE, Event, sse_frame_of
+from gateway.wire.events import (
+    SSE_DONE,
+    ErrorEvent,
+    Event,
+    ends_stream,
+    sse_frame,
+    sse_frame_of,
+)
 from gateway.wire.response import Response
 
 STORE_RETRY_SECONDS = 0.5
@@ -23,7 +31,11 @@ STORE_RETRY_SECONDS = 0.5
 
 
 class LogStream(StreamedAnswer):
-    """A background response's event log as server-sent events: what is logged, then what comes, to its end."""
+    """A background response's event log as server-sent events: what is logged, then what comes, to its end.
+
+    If the log breaks off, because its response was deleted or the store has lost it, the stream ends with the event
+    `error`.
+    """
 
     is_resumed_often = True
 
@@ -41,11 +53,14 @@ class LogStream(StreamedAnswer):
         self._live = live
         self._at = max(after, -1)
         """The number of the last event that was sent."""
+        self._ended = False
+        """Whether the terminal event was sent."""
 
     async def make(self, body: StreamBody) -> bytes:
         """Send all events, to the log's end."""
         write_chunk = await body.open()  # the next event may be far
         live, complete = self._live, False
+        lost: ErrorEvent | None = None
         if live is not None:
             await self._copy(body, until=live)
             follower = await live.follow(self._at, write_chunk)
@@ -53,13 +68,47 @@ class LogStream(StreamedAnswer):
         while not complete:
             try:
                 await self._copy(body)
+                lost = await self._loss()
                 complete = True
             except StoreUnavailable:
                 if live is None:
                     raise
                 # What was being followed has its end in the store, which comes back, or is given up by the client.
                 await asyncio.sleep(STORE_RETRY_SECONDS)
-        return SSE_DONE
+        return SSE_DONE if lost is None else sse_frame(lost) + SSE_DONE
+
+    def fail(self, error: GatewayError) -> bytes:
+        told = ErrorEvent(
+            sequence_number=self._at + 1,
+            code=error.code or error.type,
+            message=error.message,
+            param=error.param,
+        )
+        return sse_frame(told) + SSE_DONE
+
+    async def _loss(self) -> ErrorEvent | None:
+        """The event that says why the log broke off; None if it was sent to its end."""
+        if self._ended:
+            return None
+        store = self._services.store
+        assert store is not None, "only what is stored has a log"
+        record = await store.get(self._response_id)
+        if record is None:
+            return ErrorEvent(
+                sequence_number=self._at + 1,
+                code="response_not_found",
+                message="The response is no longer stored: it was deleted, or the store has lost it.",
+            )
+        if (
+            record.response.status not in UNFINISHED
+            and await store.count_events(record.id) <= self._at + 1
+        ):
+            return None  # the client has asked for what comes after the end
+        return ErrorEvent(
+            sequence_number=self._at + 1,
+            code="server_error",
+            message="The store has lost events of this response. Retrieve it without stream.",
+        )
 
     async def _copy(self, body: StreamBody, *, until: LiveLog | None = None) -> None:
         """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
@@ -70,6 +119,7 @@ class LogStream(StreamedAnswer):
         async with aclosing(store.read_events(self._response_id, after=self._at)) as batches:
             async for batch in batches:
                 self._at += len(batch)
+                self._ended = ends_stream(batch[-1])
                 await body.write(b"".join(map(sse_frame_of, batch)))
                 if until is not None and until.count <= self._at + 1:
                     return

@@ -544,6 +544,15 @@ def sse_frame_of(encoded: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
 
 
+_LAST_TYPES = frozenset(str(each.__struct_config__.tag).encode() for each in TERMINAL)
+
+
+def ends_stream(encoded: bytes) -> bool:
+    """Whether an event that `encode` has written is the last of its stream, without decoding it."""
+    start = encoded.index(b'"type":"') + 8
+    return encoded[start : encoded.index(b'"', start)] in _LAST_TYPES
+
+
 def json_of_frame(frame: bytes) -> bytes:
     """Extract the event's JSON from its SSE message."""
     return frame[frame.index(b"\n") + 7 : -2]  # after "event: …" comes "data: "

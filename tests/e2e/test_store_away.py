@@ -36,6 +36,7 @@ max_running = 1000
 """
 RULES = [
     {"when": "at length", "delay_ms": 20, "repeat": 25, "pieces": [{"text": "slow words "}]},
+    {"when": "endlessly", "delay_ms": 20, "repeat": 3000, "pieces": [{"text": "slow words "}]},
     {"pieces": [{"text": "quick words"}]},
 ]
 
@@ -75,6 +76,21 @@ def response_id(body: bytes) -> str:
     first = json.loads(body.split(b"\n", 2)[1].removeprefix(b"data: "))
     found: str = first["response"]["id"]
     return found
+
+
+async def read(client: httpx.AsyncClient, url: str) -> bytes:
+    """The whole body of a stream that is followed."""
+    async with client.stream("GET", url) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        return await answer.aread()
+
+
+async def begun(client: httpx.AsyncClient, url: str, request: dict[str, Any]) -> str:
+    """The id of a response that was begun, and that its client has left."""
+    async with client.stream("POST", f"{url}/v1/responses", json=request) as answer:
+        async for part in answer.aiter_bytes():
+            return response_id(part)
+    raise AssertionError("the stream was empty")
 
 
 LONG = {"model": "scripted", "input": "at length", "background": True, "stream": True}
@@ -153,20 +169,32 @@ async def test_a_long_absence_ends_in_failed_responses(
 async def test_what_redis_forgot_is_gone(
     start_server: Any, forgetful: RedisProcess, scenario: Path
 ) -> None:
-    """Readers are ended, not left waiting; what they read of is a 404."""
+    """Readers are told, here and at another gateway; what they read of is a 404."""
     table = f'[stores.redis]\nurl = "{forgetful.url}"\n'
     config = CONFIG.replace("STORE", "redis").replace("TABLE", table)
-    server = start_server(config.replace("SCENARIO", str(scenario)))
+    config = config.replace("SCENARIO", str(scenario))
+    server, other = start_server(config), start_server(config)
     async with httpx.AsyncClient(timeout=60) as client:
-        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
+        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(10)]
+        queued = {**LONG, "input": "endlessly"}
+        following = []
+        streamed = [asyncio.create_task(begun(client, server.url, queued)) for _ in range(10)]
+        for first in await asyncio.gather(*streamed):
+            url = f"{other.url}/v1/responses/{first}?stream=true"
+            following.append(asyncio.create_task(read(client, url)))
         await asyncio.sleep(1)
         forgetful.kill()
         forgetful.start()
-        async with asyncio.timeout(20):
-            bodies = await asyncio.gather(*reading)
+        async with asyncio.timeout(40):
+            bodies = await asyncio.gather(*reading, *following)
         for body in bodies:
+            events = parse_sse(body)
+            assert [each["sequence_number"] for each in events] == [*range(len(events))]
+            assert events[-1]["type"] == "error"
+            assert events[-1]["code"] == "response_not_found"
             got = await client.get(f"{server.url}/v1/responses/{response_id(body)}")
             assert got.status_code == 404
+            assert body.endswith(b"data: [DONE]\n\n")
 
 
 async def test_a_server_that_hangs_is_one_that_is_away(
