@@ -7,7 +7,8 @@ its next token on demand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from gateway import hookimpl
 from gateway.hookspecs import EngineContext, OpenEngine, Register
 from gateway.protocols import (
+    AddedToken,
     Capability,
     EngineOutput,
     EngineRequest,
@@ -25,7 +27,12 @@ from gateway.protocols import (
 from gateway_harmony.encoding import harmony
 
 WORD = " token"
-TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_CONTROL = {"<|im_start|>": 1, "<|im_end|>": 2}
+_CONTROL_TOKEN = re.compile("(<\\|im_(?:start|end)\\|>)")
 
 
 class Ticker:
@@ -51,10 +58,20 @@ class Ticker:
 
 
 class NullTokenizer:
-    """One token per character, which is enough because the engine reads nothing."""
+    """One token per four characters, because the engine reads nothing. Its control tokens are those of ChatML."""
+
+    added_tokens: Mapping[str, AddedToken] = {
+        text: AddedToken(id=token, special=True) for text, token in _CONTROL.items()
+    }
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        return [0] * (len(text) // 4)
+        ids: list[int] = []
+        for piece in _CONTROL_TOKEN.split(text):
+            if piece in _CONTROL:
+                ids.append(_CONTROL[piece])
+            else:
+                ids += [0] * ((len(piece) + 3) // 4)
+        return ids
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return WORD * len(token_ids)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from litestar import Litestar, Response
+from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
-from litestar.types import Message, Scope
+from litestar.types import ASGIApp, Message, Scope
 
 from gateway.config import Config, ServerConfig
 from gateway.engine_process.starting import EngineProcesses, EngineStarter, HostSettings
@@ -114,12 +114,16 @@ from gateway.wire.response import error_body
 
 logger = logging.getLogger("gateway.app")
 
+Handle: TypeAlias = Callable[[HttpRequest], Awaitable[ASGIApp]]
+
 
 class GatewayApp(Litestar):
     """A Litestar application that sends `x-request-id` with every answer and counts every answer, including the
     framework's errors."""
 
     guard: RequestGuard
+    direct_routes: Mapping[str, Handle]
+    """The functions that answer `POST` requests of the routes that most requests go to, by path."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
@@ -198,14 +202,42 @@ class GatewayApp(Litestar):
         epoch = services.in_progress.begin() if services is not None else None
         try:
             with called_by(caller):
-                await super().__call__(scope, receive, send)
+                if (handle := self._direct_handler(scope)) is None:
+                    await super().__call__(scope, receive, send)
+                else:
+                    await self._answer_directly(handle, scope, receive, send, stats)
         finally:
             if services is not None and epoch is not None:
                 services.in_progress.end(epoch)
 
+    def _direct_handler(self, scope: Any) -> Handle | None:
+        """The function that answers a request of a frequent route; None if the framework has to find it."""
+        if scope["method"] != "POST" or scope["root_path"] or self.cors_config is not None:
+            return None
+        return self.direct_routes.get(scope["path"])
+
+    async def _answer_directly(
+        self, handle: Handle, scope: Any, receive: Any, send: Any, stats: RequestStats
+    ) -> None:
+        """Answer a request by `handle`, as Litestar does, without its router and its layers for what the route does not use."""
+        scope["app"] = scope["litestar_app"] = self
+        scope["path_template"], scope["path_params"] = scope["path"], {}
+        request: HttpRequest = Request(scope, receive, send)
+        try:
+            answer = await answer_by_header(request) or await handle(request)
+            await answer(scope, receive, send)
+        except Exception as error:
+            if stats.status:  # the answer has begun
+                raise
+            response = _answer_exception(request, error)
+            refusal = response.to_asgi_response(app=None, request=request)
+            await refusal(scope, receive, send)
+
 
 OPENAI_VERSION = b"2020-10-01"
 """The header `openai-version`, as OpenAI's API sends it."""
+_FREQUENT = (create_response, create_chat_completion, create_completion, create_embeddings)
+"""Handlers with no parameter but the request, which return an ASGI application."""
 _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
@@ -275,6 +307,7 @@ def _app(
         request_max_body_size=None,  # `read_json_body` enforces the limit
     )
     app.guard = RequestGuard(config.server, cors)
+    app.direct_routes = {path: each.fn for each in _FREQUENT for path in each.paths}
     return app
 
 

@@ -83,6 +83,12 @@ def content_of(item: Item) -> tuple[str, Sequence[MessageContent]]:
 def file_parts(items: Sequence[Item]) -> Iterator[FilePart]:
     """The documents in messages and in outputs of the client's tools."""
     for index, item in enumerate(items):
+        if (
+            isinstance(item, Message)
+            and len(item.content) == 1
+            and isinstance(item.content[0], InputText)
+        ):
+            continue  # as most are
         field, content = content_of(item)
         for at, part in enumerate(content):
             if isinstance(part, InputFile):

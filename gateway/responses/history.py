@@ -26,8 +26,8 @@ from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 
 _RESULT_APART = (
-    items.WebSearchCall | items.CodeInterpreterCall | items.FileSearchCall | items.McpCall
-)
+    items.WebSearchCall, items.CodeInterpreterCall, items.FileSearchCall, items.McpCall,
+)  # fmt: skip
 """Calls whose items do not show what the model read, or the images that it saw."""
 
 

@@ -21,7 +21,7 @@ def check_ids(sent: Sequence[items.Item]) -> None:
     """
     seen: set[str] = set()
     for index, item in enumerate(sent):
-        if isinstance(item, _MAY_REPEAT) or not item.id or not _GIVEN_ID.match(item.id):
+        if not item.id or isinstance(item, _MAY_REPEAT) or not _GIVEN_ID.match(item.id):
             continue
         if item.id in seen:
             raise InvalidRequest(
@@ -97,6 +97,8 @@ def _made_by(item: items.Item) -> set[str]:
 
 def _answers(item: items.Item) -> str | None:
     """The call id that an output refers to; None for other items, and for searches that the client did not run."""
+    if isinstance(item, items.Message):
+        return None  # as most are
     match item:
         case items.LocalShellCallOutput():
             return item.call_id or item.id

@@ -12,6 +12,7 @@ from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, Unsupp
 from gateway.request_stats import current_request
 from gateway.routes.compressed import CODINGS, decompressed
 from gateway.routes.state import HttpRequest, services_of
+from gateway.uvicorn_internals.fast_path import arrived_body
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
 
@@ -42,12 +43,16 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
     if coding is not None and coding not in CODINGS:
         raise _unsupported(coding, "gzip, zstd")
     _check_length(headers, config.max_body_bytes)
-    # One timeout for the whole body: a timeout per part costs several times as much.
-    try:
-        async with asyncio.timeout(config.body_timeout):
-            body = await _whole(request.receive, config.max_body_bytes)
-    except TimeoutError:
-        raise _too_slow(config.body_timeout) from None
+    body = arrived_body(request.receive)
+    if body is None:
+        # One timeout for the whole body: a timeout per part costs several times as much.
+        try:
+            async with asyncio.timeout(config.body_timeout):
+                body = await _whole(request.receive, config.max_body_bytes)
+        except TimeoutError:
+            raise _too_slow(config.body_timeout) from None
+    elif len(body) > config.max_body_bytes:
+        raise _too_large(config.max_body_bytes)
     if coding is not None and body:
         body = await decompressed(body, coding, config.max_body_bytes)
     stats = current_request()

@@ -6,6 +6,7 @@ pages of other origins, and pages whose own host name an attacker has pointed at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,14 +17,15 @@ from gateway.errors import GatewayError, InvalidRequest, PermissionDenied, Unsup
 
 LOOPBACK: Final = ("localhost", "127.0.0.0/8", "::1")
 _CACHED: Final = 256
-"""Number of `Host` values whose check is cached. Only accepted values are cached, so that others cannot fill the cache.
-"""
+"""Number of `Host` values whose check is cached. Only accepted values are cached."""
 _PLAIN: Final = frozenset(("GET", "HEAD"))
 _PROBES: Final = frozenset(("/health", "/ready"))
 """Load balancers and orchestrators request these by address; the answers contain nothing private."""
 _FORM_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencoded"))
 """Besides `multipart/form-data`, the types that a page can send to another origin without a CORS preflight. No route
 accepts these two; routes that accept `multipart/form-data` declare it."""
+_HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
+"""What a host may consist of (RFC 3986, 3.2.2), as Litestar's router has it."""
 _ONCE: Final = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding")
 
 
@@ -43,10 +45,7 @@ class RequestGuard:
         if len(headers) != len(sent):
             _check_repeated(sent)
         host = headers.get(b"host")
-        if self._hosts is None:
-            if host is None:
-                _check_missing_host(scope)
-        elif host not in self._known_hosts:
+        if host not in self._known_hosts:
             self._check_host(scope, host)
         coding = headers.get(b"transfer-encoding")
         if coding is not None:
@@ -69,19 +68,20 @@ class RequestGuard:
         _check_repeated(scope["headers"])
         headers = dict(scope["headers"])
         host = headers.get(b"host")
-        if self._hosts is not None and host not in self._known_hosts:
+        if host not in self._known_hosts:
             self._check_host(scope, host)
         self._check_origin(headers, host)
 
     def _check_host(self, scope: Any, host: bytes | None) -> None:
-        assert self._hosts is not None, "without a list any host is allowed"
         if host is None:
             _check_missing_host(scope)
             return
         if scope["path"] in _PROBES:
             return
+        if not _HOST.fullmatch(host):
+            raise InvalidRequest("Invalid host header")
         name = host.decode("latin-1")
-        if not self._hosts.allow(name):
+        if self._hosts is not None and not self._hosts.allow(name):
             raise PermissionDenied(
                 f"The host '{name[:100]}' is not allowed. Without API keys the server answers to the names of this machine "
                 "only: add the host to allowed_hosts under [server], or configure API keys."

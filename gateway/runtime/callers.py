@@ -43,14 +43,19 @@ def current_principal() -> Principal | None:
     return None if caller is None else caller.principal
 
 
-@contextmanager
-def called_by(caller: Caller) -> Iterator[None]:
-    """Within the context, `caller` is the current one."""
-    token = _CALLER.set(caller)
-    try:
-        yield
-    finally:
-        _CALLER.reset(token)
+class called_by:  # noqa: N801  # used as a function
+    """Within the context, `caller` is the current one. Entered once."""
+
+    __slots__ = ("_caller", "_token")
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._token = _CALLER.set(self._caller)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _CALLER.reset(self._token)
 
 
 @contextmanager

@@ -244,6 +244,10 @@ def call_arguments(call: ClientCall) -> dict[str, Any]:
 # Tools that come with items.
 
 
+BRINGS_TOOLS = (items.AdditionalTools, items.ToolSearchOutput)
+"""The items that contain tools."""
+
+
 def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, wire.Tool]]:
     """The tools that the items of a conversation add to it, oldest first, each with its place.
 
@@ -251,7 +255,7 @@ def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, wire
     """
     item_tools: list[tuple[ParamPath, wire.Tool]] = []
     for index, item in enumerate(context):
-        if not isinstance(item, items.AdditionalTools | items.ToolSearchOutput):
+        if not isinstance(item, BRINGS_TOOLS):
             continue
         for at, tool in enumerate(item.tools):
             place = ("input", index, "tools", at)

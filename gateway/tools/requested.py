@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct
 from gateway.errors import GatewayError, InvalidRequest, ParamPath
 from gateway.protocols import ServerTool, SessionContext, ToolServer
 from gateway.tools.builtin_labels import builtin_of
+from gateway.tools.client_run import BRINGS_TOOLS
 from gateway.tools.fitting import below, checked
 from gateway.wire import items
 from gateway.wire import tools as wire
@@ -296,7 +297,7 @@ def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
     """Copy items that contain tools, without MCP credentials."""
     return [
         msgspec.structs.replace(item, tools=without_credentials(item.tools))
-        if isinstance(item, items.AdditionalTools | items.ToolSearchOutput)
+        if isinstance(item, BRINGS_TOOLS)
         else item
         for item in own
     ]

@@ -1,4 +1,4 @@
-"""The fast path of an answer's bytes to the socket, past uvicorn's `send`.
+"""The fast path of an answer's bytes to the socket, past uvicorn's `send`, and of a request's body, past its `receive`.
 
 `send` examines every message anew and costs about a microsecond a token, and each of its writes is a system call that wakes the
 reader. If `send` belongs to uvicorn and the connection is ready, a chunk is written here as uvicorn would write it, and the head
@@ -73,6 +73,25 @@ class _HeldWrites(asyncio.Transport):
         if self._parts:
             self.transport.write(b"".join(self._parts))
             self._parts.clear()
+
+
+def arrived_body(receive: Receive) -> bytes | None:
+    """Return the whole body of a request if it has arrived, as that of most requests has; otherwise None: the caller must
+    then read it by `receive`."""
+    cycle = getattr(receive, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.more_body
+        or cycle.waiting_for_100_continue
+        or cycle.disconnected
+        or cycle.response_complete
+    ):
+        return None
+    # As in `receive`, whose next message is that the client has left.
+    cycle.flow.resume_reading()
+    cycle.message_event.clear()
+    body, cycle.body = bytes(cycle.body), bytearray()
+    return body
 
 
 def chunk_writer(send: Send, silence: WriteObserver | None = None) -> Callable[[bytes], bool]:

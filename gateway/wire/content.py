@@ -147,8 +147,11 @@ OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
 """Parts that have `response.content_part.added` and `.done` events."""
 
 
+_TEXTS = (InputText, OutputText)
+
+
 def text_of(parts: str | Sequence[MessageContent]) -> str:
     """The concatenated text of a message's or a tool output's parts."""
     if isinstance(parts, str):
         return parts
-    return "".join(part.text for part in parts if isinstance(part, InputText | OutputText))
+    return "".join([part.text for part in parts if isinstance(part, _TEXTS)])

@@ -15,6 +15,7 @@ from gateway.wire.content import (
     InputText,
     MessageContent,
     OutputContent,
+    OutputText,
     ReasoningText,
     SummaryText,
     ToolOutputContent,
@@ -585,6 +586,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
 }
 # Equivalent part types, which are renamed: `text` is from Chat Completions, and several SDKs send earlier assistant
 # messages back as `input_text`, which EasyInputMessage allows.
+_TEXTS = {"input_text": InputText, "output_text": OutputText}
 _SAME_PART = {
     ("user", "text"): "input_text",
     ("system", "text"): "input_text",
@@ -608,8 +610,7 @@ def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
     decoded: list[Item] = []
     for index, item in enumerate(raw):
         try:
-            kind = item["type"]
-            cls = ITEMS[kind]
+            cls = ITEMS[item["type"]] if "type" in item else Message
             decoded.append(
                 _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
             )
@@ -638,12 +639,14 @@ def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
     content = raw["content"]
     allowed = _PARTS[raw["role"]]
     if type(content) is str:
+        if len(raw) == 2 + ("type" in raw):
+            return Message(role=raw["role"], content=[_TEXTS[allowed[0]](text=content)])
         raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
     else:
         for part in content:
             if part["type"] not in allowed:
                 return convert(_normal_message(raw, (*param, index)), Message, (*param, index))
-    return msgspec.convert(raw, Message)
+    return msgspec.convert(raw if "type" in raw else {**raw, "type": "message"}, Message)
 
 
 def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class ResultEntry(Struct, frozen=True):
 
 Entry: TypeAlias = MessageEntry | OutputEntry | ResultEntry
 
+_OUTPUTS = (wire.FunctionCallOutput, wire.CustomToolCallOutput)
+
 _SHOWN_BELOW = "(The image follows.)"
 _UNSEEN = "(An image, which this model cannot see.)"
 
@@ -107,13 +109,17 @@ class _Reader(CallHistory):
         """Images of the latest results, shown after all of them because results are text in templates."""
 
     def read(self, item: wire.Item, param: ParamPath) -> None:
-        if not isinstance(item, wire.FunctionCallOutput | wire.CustomToolCallOutput):
+        if self._images and not isinstance(item, _OUTPUTS):
             self.show_images()
         match item:
-            case wire.Message(role="assistant"):
-                self._open_output(param).text.append(_assistant_text(item))
-            case wire.Message(role="user" | "system" | "developer" as role):
-                self.entries.append(MessageEntry(role, self._content(item.content, param), param))
+            case wire.Message():
+                role = item.role
+                if role == "assistant":
+                    self._open_output(param).text.append(_assistant_text(item))
+                else:
+                    self.entries.append(
+                        MessageEntry(role, self._content(item.content, param), param)
+                    )
             case wire.Reasoning():
                 if item.content is not UNSET:
                     self._open_output(param).reasoning += [
@@ -138,6 +144,8 @@ class _Reader(CallHistory):
     def _content(
         self, content: Sequence[parts.MessageContent], param: ParamPath
     ) -> list[str | MessageMedia]:
+        if len(content) == 1 and type(only := content[0]) is parts.InputText:
+            return [only.text]
         found: list[str | MessageMedia] = []
         for index, part in enumerate(content):
             where = (*param, "content", index)
@@ -209,6 +217,8 @@ class _Reader(CallHistory):
 
 
 def _assistant_text(message: wire.Message) -> str:
+    if len(message.content) == 1 and type(only := message.content[0]) is parts.OutputText:
+        return only.text
     texts = []
     for part in message.content:
         match part:

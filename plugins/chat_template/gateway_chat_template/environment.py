@@ -30,6 +30,7 @@ from gateway_chat_template.marked_text import (
     replaced,
 )
 
+_DICT_ATTRIBUTES = frozenset(dir(dict))
 MAX_PRODUCT = 1_000_000
 """Maximum length of a string or list made by `*`, in elements. The largest exponent is 64."""
 
@@ -108,6 +109,12 @@ class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
     code_generator_class = _Generator
     concat = staticmethod(concat)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """As in Jinja. Keys of messages are looked up at once: an attribute that an object does not have costs an exception."""
+        if type(obj) is dict and attribute not in _DICT_ATTRIBUTES:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it: templates name arguments)
         """Call a function from a template. Results derived from text from outside are marked as from outside."""

@@ -8,7 +8,7 @@ entirely as text from outside. Text of the template itself is an ordinary `str`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -242,29 +242,40 @@ def parts_of(text: str) -> list[Part]:
     return parts
 
 
+_ORIGINS: Mapping[type[str], Origin] = {
+    str: Origin.TEMPLATE,
+    OutsideText: OutsideText.origin,
+    AssistantText: AssistantText.origin,
+}
+"""The origins of the types that have one."""
+
+
+def _runs_of(string: str) -> Runs:
+    return string.runs if isinstance(string, Marked) else ((len(string), Origin.TEMPLATE),)
+
+
 def concat(strings: Iterable[str]) -> str:
     """The concatenated strings."""
     strings = list(strings)
     text = "".join(strings)
     runs: list[tuple[int, Origin]] = []
-    last: Origin | None = None
-    marked = False
+    size, last = 0, Origin.TEMPLATE
     for string in strings:
-        if isinstance(string, Marked):
-            marked = True
-            for length, origin in string.runs:
-                if origin is last:
-                    runs[-1] = runs[-1][0] + length, origin
-                else:
-                    runs.append((length, origin))
-                    last = origin
-        elif string:
-            if last is Origin.TEMPLATE:
-                runs[-1] = runs[-1][0] + len(string), last
-            else:
-                last = Origin.TEMPLATE
-                runs.append((len(string), last))
-    return _from_runs(text, runs) if marked else text
+        whole = _ORIGINS.get(type(string))
+        if whole is last:
+            size += len(string)
+            continue
+        for length, origin in _runs_of(string) if whole is None else ((len(string), whole),):
+            if origin is last:
+                size += length
+            elif length:
+                if size:
+                    runs.append((size, last))
+                size, last = length, origin
+    if not runs and last is Origin.TEMPLATE:
+        return text
+    runs.append((size, last))
+    return _from_runs(text, runs)
 
 
 def joined(separator: str, strings: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def messages_of(
                 content = _content(entry, features, media)
                 messages.append({"role": entry.role, "content": content})
             case OutputEntry():
-                results = [*_results_after(entries, index)]
+                results = _results_after(entries, index) if entry.calls else ()
                 messages += _output_messages(entry, results, features)
             case ResultEntry():
                 if not features.calls:
@@ -94,6 +94,8 @@ def _joined(entries: Sequence[MessageEntry]) -> MessageEntry:
 
 def _content(entry: MessageEntry, features: Features, media: list[MessageMedia]) -> Any:
     """Content in the template's form: one string if there are no media and the template takes one."""
+    if len(entry.content) == 1 and isinstance(only := entry.content[0], str):
+        return _text(only, features)
     texts = [part for part in entry.content if isinstance(part, str)]
     if len(texts) == len(entry.content):
         return _text("".join(texts), features)
@@ -138,7 +140,7 @@ def _output_messages(
     done: OutputEntry, results: Sequence[ResultEntry], features: Features
 ) -> list[Message]:
     """Model output as one message, or as several if the template requires it."""
-    text = "\n\n".join(filter(None, done.text))
+    text = done.text[0] if len(done.text) == 1 else "\n\n".join(filter(None, done.text))
     first: Message = {"role": "assistant", "content": _text(text, features)}
     if done.reasoning:
         reasoning = "\n\n".join(done.reasoning)

@@ -37,6 +37,7 @@ from gateway_chat_template.features import PARTS, Features, find_features
 from gateway_chat_template.isolated import IsolatedTemplates
 from gateway_chat_template.marked_text import (
     AssistantText,
+    Marked,
     OutsideText,
     concat,
     mark_outside,
@@ -336,8 +337,14 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 def _marked(message: Message) -> Message:
     """A message with origin marks on its texts. Roles and part types are the renderer's own."""
-    marked: Message = {}
     own = message["role"] == "assistant"
+    content = message.get("content")
+    if len(message) == 2 and isinstance(content, str):  # as most are
+        return {
+            "role": message["role"],
+            "content": (AssistantText if own else OutsideText)(content),
+        }
+    marked: Message = {}
     for key, value in message.items():
         if key == "role":
             marked[key] = value
@@ -369,10 +376,14 @@ def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
 
 def _without_trailing_user_text(text: str) -> str:
     """Empty if the prompt ends with text from outside, whose trailing markers are not the template's."""
-    parts = parts_of(text)
-    while parts and not parts[-1][0].strip():
-        parts.pop()
-    return text if parts and parts[-1][1] is not Origin.OUTSIDE else ""
+    if not isinstance(text, Marked):
+        return text
+    end = len(text)
+    for length, origin in reversed(text.runs):
+        if str.__getitem__(text, slice(end - length, end)).strip():
+            return text if origin is not Origin.OUTSIDE else ""
+        end -= length
+    return ""
 
 
 def _effort(effort: str | None, names: Collection[str]) -> dict[str, Any]:

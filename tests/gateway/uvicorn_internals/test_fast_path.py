@@ -8,7 +8,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
+from gateway.uvicorn_internals.fast_path import SingleWrite, arrived_body, chunk_writer
 
 HEAD: Any = {"type": "http.response.start", "status": 200, "headers": []}
 
@@ -90,3 +90,39 @@ async def test_another_server_is_left_alone() -> None:
     with SingleWrite(send):
         await send(HEAD)
         assert sent == [HEAD]
+
+
+@pytest.mark.anyio
+async def test_a_body_that_has_arrived_is_read_at_once_and_then_the_client_may_leave() -> None:
+    cycle = cycle_on(Connection())
+    assert arrived_body(cycle.receive) is None
+    cycle.body += b"whole"
+    assert arrived_body(cycle.receive) is None  # more may come
+    cycle.more_body = False
+    cycle.message_event.set()
+    assert arrived_body(cycle.receive) == b"whole"
+    leaving = asyncio.create_task(cycle.receive())
+    await asyncio.sleep(0)
+    assert not leaving.done()
+    cycle.disconnected = True
+    cycle.message_event.set()
+    assert (await leaving)["type"] == "http.disconnect"
+
+
+@pytest.mark.anyio
+async def test_a_client_that_waits_for_100_continue_gets_it() -> None:
+    connection = Connection()
+    cycle = cycle_on(connection)
+    cycle.waiting_for_100_continue, cycle.more_body = True, False
+    cycle.message_event.set()
+    assert arrived_body(cycle.receive) is None
+    await cycle.receive()
+    assert connection.done == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+
+
+@pytest.mark.anyio
+async def test_the_body_of_another_server_is_left_to_the_caller() -> None:
+    async def receive() -> Any:
+        raise AssertionError
+
+    assert arrived_body(receive) is None
