@@ -163,6 +163,8 @@ class Metrics:
             "gateway_fallbacks", "Requests that another model was tried for, because the first did not answer.",
             ["model", "next"], registry=registry,
         )  # fmt: skip
+        self._added: dict[Counter, int] = {}
+        """What is not yet added to counters; see `_add`."""
         self._answered: dict[tuple[str, int], Counter] = {}
         self._finished: dict[tuple[str, str], Counter] = {}
         self._of_kinds: dict[str, list[Counter]] = {}
@@ -209,7 +211,7 @@ class Metrics:
         counter = self._answered.get((route, status))
         if counter is None:
             counter = self._answered[route, status] = self._requests.labels(route, str(status))
-        counter.inc()
+        self._add(counter, 1)
 
     def watch_background(self, background: Background) -> None:
         """Report the background responses of this process, read at each scrape."""
@@ -243,7 +245,7 @@ class Metrics:
         counter = self._finished.get((model, status))
         if counter is None:
             counter = self._finished[model, status] = self._responses.labels(model, status)
-        counter.inc()
+        self._add(counter, 1)
         if usage is None:
             return
         kinds = self._of_kinds.get(model)
@@ -260,7 +262,12 @@ class Metrics:
         )
         for counter, tokens in zip(kinds, made, strict=True):
             if tokens:
-                counter.inc(tokens)
+                self._add(counter, tokens)
+
+    def _add(self, counter: Counter, amount: int) -> None:
+        """Add to a counter that each request adds to. It is brought up to date by `refresh`: Prometheus' client takes a lock."""
+        added = self._added
+        added[counter] = added.get(counter, 0) + amount
 
     def fell_back(self, model: str, following: str) -> None:
         """Count a request that moved on from a model to the following one."""
@@ -288,8 +295,11 @@ class Metrics:
         self._streams.dec()
 
     def refresh(self) -> None:
-        """Set the gauges that are read from elsewhere. With several workers each calls it once a second, because a scrape
-        reaches only one of them."""
+        """Set the gauges that are read from elsewhere, and bring counters up to date. With several workers each calls it once
+        a second, because a scrape reaches only one of them."""
+        added, self._added = self._added, {}
+        for counter, amount in added.items():
+            counter.inc(amount)
         for refresh in (*self._refreshers, *self._queue_refreshers.values()):
             refresh()
 

@@ -116,11 +116,11 @@ class ResponseAssembler:
         In quiet mode, deltas are collected and written as one when the generation or the response ends. The items are
         the same, without events.
         """
-        out = self._events.begin_step()
         if self._gathers:
             self.items.gather(deltas)
-        else:
-            self.items.write(deltas)
+            return []
+        out = self._events.begin_step()
+        self.items.write(deltas)
         return out
 
     def feed_framed(self, deltas: Sequence[Delta]) -> EventList | bytes:

@@ -54,6 +54,16 @@ def test_running_and_waiting_are_asked_at_each_scrape() -> None:
     assert 'gateway_waiting_requests{model="m"} 0.0' in metrics.exposition()[0].decode()
 
 
+def test_requests_are_shown_at_the_next_scrape_and_counted_once() -> None:
+    metrics = Metrics()
+    for seen in (2, 4):
+        metrics.request_answered("/v1/responses", 200)
+        metrics.request_answered("/v1/responses", 200)
+        for _ in range(2):  # another scrape adds nothing
+            shown = metrics.exposition()[0].decode()
+            assert f'gateway_requests_total{{route="/v1/responses",status="200"}} {seen}.0' in shown
+
+
 class Histogram:
     def metrics(self) -> list[Sample]:
         parts = (("bucket", {"le": "+Inf"}), ("count", {}), ("sum", {}))
