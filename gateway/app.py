@@ -212,7 +212,7 @@ class GatewayApp(Litestar):
 
     def _direct_handler(self, scope: Any) -> Handle | None:
         """The function that answers a request of a frequent route; None if the framework has to find it."""
-        if scope["method"] != "POST" or scope["root_path"] or self.cors_config is not None:
+        if scope["method"] != "POST" or scope.get("root_path") or self.cors_config is not None:
             return None
         return self.direct_routes.get(scope["path"])
 
