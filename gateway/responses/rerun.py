@@ -27,10 +27,11 @@ def body_for_rerun(
 
 
 async def recreate_run(record: StoredResponse, services: Services) -> ResponseRun:
-    """A prepared run for the stored response, with the same id. Raises `GatewayError` if it cannot be run here."""
+    """A prepared run for the stored response, with the same id. Raises `GatewayError` if it cannot be run here, also because its
+    owner's key was revoked or has expired. An authenticator cannot be asked again without the request."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
-    with called_by(Caller(services.authenticator.named(record.owner))):
+    with called_by(Caller(services.authenticator.delegate(record.owner))):
         return await prepare_run(
             request, services, size=len(record.request), owner=record.owner, stored=record
         )
