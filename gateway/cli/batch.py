@@ -38,6 +38,12 @@ The exit code is 0 if all lines have succeeded.
 """
 
 
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 class _File(Struct):
     id: str
 
@@ -155,6 +161,8 @@ class _Job:
                         f"{str(path)!r} exists: move it away, or name another file by -o"
                     )
             endpoint = _endpoint(content)
+            # A server that refuses an upload may close the connection before its answer can be read.
+            self._client.get("/batches?limit=1", _Batches)
             file = self._client.upload(content, name, "batch", _File)
             known = _Remembered(url=self._client.url, sha256=digest, file_id=file.id)
             self._remember(known)
@@ -234,7 +242,7 @@ class _Job:
                 try:
                     self._client.download(f"/files/{file_id}/content", part)  # type: ignore[arg-type]
                     part.flush()
-                    os.chmod(part.name, 0o644)
+                    os.chmod(part.name, 0o666 & ~_umask())
                     os.replace(part.name, path)
                 except BaseException:
                     Path(part.name).unlink(missing_ok=True)

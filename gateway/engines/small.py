@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.constraints import Const, Constraint, Grammar, JsonSchema, OneOf, Regex
+from gateway.constraints import (
+    Const,
+    Constraint,
+    FreeText,
+    Grammar,
+    JsonSchema,
+    OneOf,
+    Regex,
+    Repeat,
+    Sequence,
+    Triggered,
+)
 from gateway.engines.xgrammar import nodes
 
 _SMALL = 200
 """Maximum number of nodes of a constraint, or of schemas in one, that is compiled directly."""
 _FEW = 32
+_SHORT = 64
+"""Maximum length of a text that ends or interrupts free text, in characters."""
+_LOOPS = 2
+"""Maximum number of parts that repeat without a bound. More of them may read one text in very many ways."""
 _PLAIN = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "nullable"}
 )
@@ -23,6 +38,7 @@ _SCALARS = frozenset({"null", "boolean", "integer", "number", "string"})
 
 def is_small(constraint: Constraint) -> bool:
     """Whether compiling the constraint, and sampling with it, is certain to be quick."""
+    loops = free = 0
     for number, node in enumerate(nodes(constraint)):
         if number >= _SMALL:
             return False
@@ -42,9 +58,27 @@ def is_small(constraint: Constraint) -> bool:
                     return False
             case Grammar():
                 return False
+            case FreeText(until):
+                free += until is None
+                if free > 1 or len(until or "") > _SHORT:
+                    return False
+            case Triggered(trigger, _):
+                if len(trigger) > _SHORT:
+                    return False
+            case Repeat(body, least, most):
+                loops += most is None
+                if loops > _LOOPS or max(least, most or 0) > 1 or not _begins_with_text(body):
+                    return False
             case _:
                 pass
     return True
+
+
+def _begins_with_text(constraint: Constraint) -> bool:
+    """Whether what satisfies the constraint begins with a fixed text, and so is not empty."""
+    while isinstance(constraint, Sequence) and constraint.parts:
+        constraint = constraint.parts[0]
+    return isinstance(constraint, Const) and constraint.text != ""
 
 
 def _is_plain(root: Mapping[str, Any]) -> bool:

@@ -112,6 +112,10 @@ class UploadedFiles:
         """Raises `NotFound`."""
         return _object(await self.database.read(lambda c: find_file(c, owner, file_id)))
 
+    async def check_room(self, owner: str) -> None:
+        """Raises `InvalidRequest` if the owner has no room for one more file."""
+        await self.database.read(lambda c: check_room(c, owner, 1, self.limits))
+
     async def find(self, owner: str, file_ids: Collection[str]) -> dict[str, FileObject]:
         """Those of `file_ids` that are files of `owner`."""
 
@@ -195,6 +199,8 @@ class UploadedFiles:
             ):
                 content.write(data)
                 number += 1
+            if content.tell() != row["bytes"]:  # deleted meanwhile
+                raise no_such_file(file_id)
             yield row["filename"], content
 
     async def remove_expired(self) -> None:
@@ -253,11 +259,8 @@ def _expired(connection: sqlite3.Connection) -> Sequence[str]:
     return [row["id"] for row in rows]
 
 
-def insert_file(
-    connection: sqlite3.Connection, owner: str, upload: Upload, limits: FileLimits
-) -> FileObject:
-    """Store an uploaded file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
-    size = size_of(upload.content)
+def check_room(connection: sqlite3.Connection, owner: str, size: int, limits: FileLimits) -> None:
+    """Raises `InvalidRequest` if the owner has no room for one more file of `size` bytes."""
     number, total = connection.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?", (owner,)
     ).fetchone()
@@ -267,9 +270,17 @@ def insert_file(
         )
     if total + size > limits.max_total_bytes:
         raise InvalidRequest(
-            f"This file exceeds the limit of {limits.max_total_bytes} bytes for all your files. Delete some files.",
+            f"This exceeds the limit of {limits.max_total_bytes} bytes for all your files. Delete some files.",
             code="storage_limit_exceeded",
         )
+
+
+def insert_file(
+    connection: sqlite3.Connection, owner: str, upload: Upload, limits: FileLimits
+) -> FileObject:
+    """Store an uploaded file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
+    size = size_of(upload.content)
+    check_room(connection, owner, size, limits)
     now = int(time.time())
     expiry = None if upload.seconds is None else now + upload.seconds
     row = connection.execute(

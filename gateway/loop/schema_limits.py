@@ -16,6 +16,7 @@ from gateway.config import SchemaLimits
 from gateway.constraints import (
     Const,
     Constraint,
+    FreeText,
     Grammar,
     JsonSchema,
     OneOf,
@@ -115,8 +116,12 @@ def _check(constraint: Constraint, limits: SchemaLimits, param: ParamPath) -> in
             return size
         case Const(text):
             return len(text.encode())
-        case Repeat(body, _, _) | Triggered(_, body):
+        case Repeat(body, _, _):
             return _check(body, limits, param)
+        case Triggered(trigger, body):
+            return len(trigger.encode()) + _check(body, limits, param)
+        case FreeText(str(until)):
+            return len(until.encode())
         case _:
             return 0
 

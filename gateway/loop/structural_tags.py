@@ -29,6 +29,8 @@ MAX_DEPTH: Final = 32
 MAX_FORMATS: Final = 1000
 """Maximum number of formats in one structural tag."""
 _MAX_REPEAT: Final = 1000
+MAX_MARKER: Final = 256
+"""Maximum length of the texts that begin, end and separate tags, in characters."""
 
 
 def structural_tag(value: Any, param: ParamPath) -> tuple[Constraint, frozenset[Capability]]:
@@ -72,10 +74,10 @@ class _Reader:
             at = (*place, index)
             self._count(at)
             structure = _object(each, at)
-            begin = _text(structure, "begin", at)
+            begin = _marker(structure, "begin", at)
             schema = JsonSchema(_schema(structure, "schema", at))
             tags.append(
-                (begin, Sequence((Const(begin), schema, Const(_text(structure, "end", at)))))
+                (begin, Sequence((Const(begin), schema, Const(_marker(structure, "end", at)))))
             )
         return _triggered(tag, tags, param)
 
@@ -116,7 +118,11 @@ class _Reader:
             case "tag":
                 return self._tag(described, param, depth)[1]
             case "triggered_tags":
-                return _triggered(described, self._tags(described, param, depth), param)
+                before = self._read
+                tags = self._tags(described, param, depth)
+                if described.get("at_least_one") is True:
+                    self._count(param, self._read - before)
+                return _triggered(described, tags, param)
             case "tags_with_separator":
                 return self._separated(described, param, depth)
             case _:
@@ -126,8 +132,9 @@ class _Reader:
                     param=(*param, "type"),
                 )
 
-    def _count(self, param: ParamPath) -> None:
-        self._read += 1
+    def _count(self, param: ParamPath, formats: int = 1) -> None:
+        """Count formats that were read, or that are written once more than they were sent."""
+        self._read += formats
         if self._read > MAX_FORMATS:
             raise InvalidRequest(
                 f"The structural tag has more than {MAX_FORMATS} formats.",
@@ -180,11 +187,13 @@ class _Reader:
         self, described: Mapping[str, Any], param: ParamPath, depth: int
     ) -> tuple[str, Constraint]:
         """A tag, and the text that it begins with."""
-        begin = _text(described, "begin", param)
+        begin = _marker(described, "begin", param)
         ends = described.get("end")
         sent = [end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, str)]
         if not sent or (isinstance(ends, list) and len(sent) < len(ends)):
             raise wrong_type((*param, "end"), "a string or an array of strings", ends)
+        for each in sent:
+            _check_length(each, (*param, "end"))
         content = self.format(described.get("content"), (*param, "content"), depth + 1)
         if content == FreeText() and len(sent) == 1 and sent[0]:
             return begin, Sequence((Const(begin), FreeText(sent[0])))
@@ -192,11 +201,13 @@ class _Reader:
         return begin, Sequence((Const(begin), content, end))
 
     def _separated(self, described: Mapping[str, Any], param: ParamPath, depth: int) -> Constraint:
+        before = self._read
         tags = tuple(tag for _, tag in self._tags(described, param, depth))
         one = OneOf(tags) if len(tags) > 1 else tags[0]
         made: Constraint = one
         if described.get("stop_after_first") is not True:
-            separator = Const(_text(described, "separator", param))
+            self._count(param, self._read - before)
+            separator = Const(_marker(described, "separator", param))
             made = Sequence((one, Repeat(Sequence((separator, one)), 0, None)))
         return made if described.get("at_least_one") is True else Repeat(made, 0, 1)
 
@@ -223,6 +234,7 @@ def _triggered(
     trigger = triggers[0]
     if not isinstance(trigger, str) or not trigger:
         raise wrong_type((*place, 0), "a string that is not empty", trigger)
+    _check_length(trigger, (*place, 0))
     for begin, _ in tags:
         if not begin.startswith(trigger):
             raise InvalidRequest(
@@ -287,6 +299,22 @@ def _text(described: Mapping[str, Any], key: str, param: ParamPath) -> str:
     if not isinstance(value, str):
         raise wrong_type((*param, key), "a string", value)
     return value
+
+
+def _marker(described: Mapping[str, Any], key: str, param: ParamPath) -> str:
+    value = _text(described, key, param)
+    _check_length(value, (*param, key))
+    return value
+
+
+def _check_length(marker: str, param: ParamPath) -> None:
+    if len(marker) > MAX_MARKER:
+        raise InvalidRequest(
+            f"Invalid '{param_text(param)}': string too long. Expected a string with maximum length {MAX_MARKER}, but got a "
+            f"string with length {len(marker)} instead.",
+            param=param,
+            code="string_above_max_length",
+        )
 
 
 def _number(described: Mapping[str, Any], key: str, param: ParamPath) -> int:

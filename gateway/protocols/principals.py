@@ -43,6 +43,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     """Its share among waiting principals of the same priority."""
     admin: bool = False
     """Whether it may read usage and change what the server serves."""
+    key: str | None = None
+    """SHA-256 of its API key, in hexadecimal. None if an authenticator has found it."""
 
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day", "concurrent"]

@@ -53,10 +53,8 @@ class Delegation(Struct, frozen=True, kw_only=True):
     """The right to send requests later in the name of who sends the current one. May be stored as JSON."""
 
     principal: Principal | None
-    """Who sent the request; None in anonymous mode."""
-    by_key: bool
-    """Whether an API key says who that is. The key is looked up again for each request; a principal that an authenticator found
-    stays as it was."""
+    """Who sent the request; None in anonymous mode. Its API key is looked up again for each request; a principal that an
+    authenticator has found stays as it was."""
 
 
 class InternalAnswer(Struct, frozen=True, kw_only=True):

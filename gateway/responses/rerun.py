@@ -31,7 +31,7 @@ async def recreate_run(record: StoredResponse, services: Services) -> ResponseRu
     owner's key was revoked or has expired. An authenticator cannot be asked again without the request."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
-    with called_by(Caller(services.authenticator.delegate(record.owner))):
+    with called_by(Caller(services.authenticator.owner(record.owner))):
         return await prepare_run(
             request, services, size=len(record.request), owner=record.owner, stored=record
         )

@@ -78,8 +78,6 @@ class RequestGuard:
             return
         if scope["path"] in _PROBES:
             return
-        if not _HOST.fullmatch(host):
-            raise InvalidRequest("Invalid host header")
         name = host.decode("latin-1")
         if self._hosts is not None and not self._hosts.allow(name):
             raise PermissionDenied(
@@ -89,6 +87,8 @@ class RequestGuard:
                 else f"The host '{name[:100]}' is not allowed. Add it to allowed_hosts under [server].",
                 code="host_not_allowed",
             )
+        if not _HOST.fullmatch(host):
+            raise InvalidRequest("Invalid host header")
         if len(self._known_hosts) >= _CACHED:
             self._known_hosts.clear()
         self._known_hosts.add(host)

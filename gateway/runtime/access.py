@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import Struct
 
 from gateway.config import ApiKey, ServerConfig
@@ -62,6 +63,14 @@ def principal_of(key: ApiKey) -> Principal:
         priority=key.priority,
         weight=key.weight,
         admin=key.admin,
+        key=key.sha256.lower(),
+    )
+
+
+def _revoked(name: str) -> PermissionDenied:
+    return PermissionDenied(
+        f"The API key '{name}', with which this was begun, was revoked or has expired.",
+        code="api_key_revoked",
     )
 
 
@@ -194,24 +203,46 @@ class Authenticator:
         known = None if name is None else self._by_name.get(name)
         return known[0].principal if known else None
 
-    def delegate(self, name: str | None) -> Principal | None:
-        """The principal of that name, for requests that are sent in its name; None in anonymous mode. Raises `PermissionDenied` if
-        it has no key that is still valid."""
+    def delegate(self, principal: Principal | None) -> Principal | None:
+        """What the principal is now, for requests that are sent in its name; None in anonymous mode. One that an authenticator has
+        found stays as it was. Raises `PermissionDenied` if its key is no longer valid."""
+        if principal is None:
+            self._check_anonymous()
+            return None
+        if principal.key is None:
+            return principal
+        known = self._by_digest.get(principal.key)
+        if (
+            known is None
+            or known.expires <= self._clock()
+            or known.principal.name != principal.name
+        ):
+            raise _revoked(principal.name)
+        return known.principal
+
+    def owner(self, name: str | None) -> Principal | None:
+        """The principal of that name, for work whose key is not known any more. Raises `PermissionDenied` if it has no valid key, or
+        keys with different rights."""
         if name is None:
-            if self._needs_key:
-                raise PermissionDenied(
-                    "This was begun without an API key, and the server now needs one. Begin it again with a key.",
-                    code="api_key_required",
-                )
+            self._check_anonymous()
             return None
         now = self._clock()
-        for known in self._by_name.get(name, ()):
-            if known.expires > now:
-                return known.principal
-        raise PermissionDenied(
-            f"The API key '{name}', with which this was begun, was revoked or has expired.",
-            code="api_key_revoked",
-        )
+        valid = [each.principal for each in self._by_name.get(name, ()) if each.expires > now]
+        if not valid:
+            raise _revoked(name)
+        if len({repr(msgspec.structs.replace(each, key=None)) for each in valid}) > 1:
+            raise PermissionDenied(
+                f"There are API keys of the name '{name}' with different rights, and it is not known which one began this.",
+                code="api_key_ambiguous",
+            )
+        return valid[0]
+
+    def _check_anonymous(self) -> None:
+        if self._needs_key:
+            raise PermissionDenied(
+                "This was begun without an API key, and the server now needs one. Begin it again with a key.",
+                code="api_key_required",
+            )
 
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on

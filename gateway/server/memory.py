@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,10 @@ class MemoryTrimmer:
 
     def check(self, *, idle: bool) -> None:
         """Called about once a second, on the event loop. Returns at once. `idle`: whether no request runs."""
-        resident = self._resident()
+        try:
+            resident = self._resident()
+        except OSError:  # no file can be opened now
+            return
         if self._trimming is not None:
             if not self._trimming.done():
                 return
@@ -59,7 +63,8 @@ class MemoryTrimmer:
         self._busy = 0
         # What is in use now may be free the next time: there is no sign of it from outside.
         self._wait, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
-        self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
+        with suppress(RuntimeError):  # no thread can be started now
+            self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
 
 
 def memory_trimmer() -> MemoryTrimmer | None:

@@ -47,9 +47,7 @@ class PluginServices:
         return ServedReranker(self._services, self._served(model, "reranks", "rerank"))
 
     def delegation(self) -> Delegation:
-        principal = current_principal()
-        known = principal is None or self._services.authenticator.named(principal.name) is not None
-        return Delegation(principal=principal, by_key=known)
+        return Delegation(principal=current_principal())
 
     async def send(
         self,
@@ -64,10 +62,7 @@ class PluginServices:
         send = self._services.send
         if send is None:
             raise EngineUnavailable("The server is still starting.")
-        principal = delegation.principal
-        if delegation.by_key:
-            name = None if principal is None else principal.name
-            principal = self._services.authenticator.delegate(name)
+        principal = self._services.authenticator.delegate(delegation.principal)
         caller = Caller(principal, priority=priority)
         return await send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
 

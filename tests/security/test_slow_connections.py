@@ -300,7 +300,7 @@ def test_a_websocket_message_of_empty_fragments_is_refused(gateway: RunningGatew
         try:
             for _ in range(64):
                 opened_socket.socket.sendall(empty * 1000)
-        except (ConnectionResetError, BrokenPipeError):
+        except OSError:  # the connection is closed, and the library may have closed its socket
             pass
         with pytest.raises(ConnectionClosed):
             opened_socket.recv(LONG)

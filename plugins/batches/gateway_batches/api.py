@@ -71,6 +71,7 @@ class BatchesApi:
             )
         if self._services is None:
             raise StoreUnavailable("The server is starting. Retry.")
+        await self._files.check_room(owner)  # the files of its results count afterwards, too
         delegation = self._services.delegation()
         most = self._config.max_active
         made = await self._database.write(

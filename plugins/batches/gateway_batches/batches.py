@@ -79,13 +79,17 @@ def insert(
             f"You have {active} batches that have not ended, this server's limit. Wait for them, or cancel some.",
             code="too_many_batches",
         )
+    stored = msgspec.json.encode(delegation)
+    msgspec.json.decode(
+        stored, type=Delegation
+    )  # an authenticator may have made what cannot be read again
     now = int(time.time())
     after = request.output_expires_after
     row = connection.execute(
         "INSERT INTO batches (id, owner, delegation, endpoint, input_file_id, completion_window, metadata, output_seconds, "
         "output_id, error_id, status, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'validating', ?, ?) RETURNING *",
         (
-            new_id("batch_"), owner, msgspec.json.encode(delegation), request.endpoint, request.input_file_id,
+            new_id("batch_"), owner, stored, request.endpoint, request.input_file_id,
             request.completion_window, None if metadata is None else json.dumps(metadata),
             None if after is None else after.seconds, new_id("file-"), new_id("file-"), now, now + seconds,
         ),

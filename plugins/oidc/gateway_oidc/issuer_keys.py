@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from gateway.sdk import AuthenticationError, ConfigurationError, GatewayError
 from gateway_oidc.config import Algorithm, OidcConfig
@@ -175,7 +176,7 @@ def _public_key(published: Mapping[str, Any], algorithms: Sequence[Algorithm]) -
         try:
             key = jwt.PyJWK(public, algorithm)
             too_short = key.Algorithm.check_key_length(key.key)
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        except (jwt.PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, KeyError):
             continue  # a key of another type or on another curve
         if not too_short:
             suiting[algorithm] = key

@@ -173,13 +173,14 @@ def test_a_client_that_leaves_stops_the_engine(
     else:
         with pytest.raises(httpx.ReadTimeout):
             raw.post("/v1/chat/completions", json=body, timeout=0.3)
-    for _ in range(100):
-        if not engine.running and len(engine.aborted) == aborted + n:
+    admission = chat_gateway.services.models["scripted"].admission
+    for _ in range(600):
+        if not engine.running and len(engine.aborted) == aborted + n and admission.running == 0:
             break
         time.sleep(0.05)
     assert not engine.running
     assert len(engine.aborted) == aborted + n
-    assert chat_gateway.services.models["scripted"].admission.running == 0
+    assert admission.running == 0
 
 
 def test_chat_is_counted_as_responses_are(raw: httpx.Client) -> None:

@@ -31,7 +31,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def made(database: Database, owner: str = "ada") -> batches.Job:
     """A new batch with two lines, leased for no time at all."""
-    delegation = Delegation(principal=None, by_key=True)
+    delegation = Delegation(principal=None)
     database.now(
         lambda c: batches.insert(c, owner, delegation, REQUEST, None, seconds=60, max_active=9)
     )
@@ -117,7 +117,7 @@ def test_a_cancellation_wins_over_a_later_end(database: Database) -> None:
 
 
 def test_owners_with_fewer_running_batches_come_first(database: Database) -> None:
-    delegation = Delegation(principal=None, by_key=True)
+    delegation = Delegation(principal=None)
     for owner in ("ada", "ada", "ada", "bob"):
         database.now(
             lambda c, owner=owner: batches.insert(  # type: ignore[misc]
