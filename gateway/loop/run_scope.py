@@ -60,7 +60,8 @@ class RunScope:
         return None if self._caller is None else self._caller.principal
 
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
-        """Take a place in the queue of `model`. Raises `RateLimited`."""
+        """Take a place in the queue of `model`, instead of an earlier one that was not used. Raises `RateLimited`."""
+        self._cancel_reservation()
         self.stats.model = model.name
         priority = 0 if self._caller is None else self._caller.priority
         self._reservation = model.admission.reserve(

@@ -266,7 +266,11 @@ class Reservation:
             if self._place is not None:
                 await self._place.begin()
         self._admission = None
-        await admission._begin(self)  # same module
+        try:
+            await admission._begin(self)  # same module
+        except BaseException:
+            self._end_place()
+            raise
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.leave()

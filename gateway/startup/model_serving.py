@@ -76,7 +76,9 @@ async def _open_in_process(
     limits = slot.admission.limits if use.shared else None
     engine = await stack.enter_async_context(engine_in_process(spec, use.starter, limits))
     opened = finish_opening(plan, engine)
-    slot.admission.shared = engine.queue
+    slot.admission.shared = queue = engine.queue
+    if queue is not None and slot.admission.limits != limits:
+        queue.resize(slot.admission.limits)  # they have changed meanwhile
     stack.callback(setattr, slot.admission, "shared", None)
     return opened
 
@@ -96,6 +98,7 @@ def _made_of(plan: ModelPlan, schemas: SchemaLimits) -> object:
         plan.engine_config,
         plan.context,
         plan.chat_template,
+        plan.process,
         schemas,
     )
 

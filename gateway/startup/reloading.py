@@ -73,8 +73,11 @@ class Reloader:
             check_access(config.server)
             old = self._services.config
             _check_keys(old.server, config.server)
+            # The number of workers, which decides where engines run, does not change.
+            server = msgspec.structs.replace(config.server, workers=old.server.workers)
+            wanted = msgspec.structs.replace(config, server=server)
             # In a thread: a hub may be asked about a model's name.
-            selection = await asyncio.to_thread(select, config, self._plugins)
+            selection = await asyncio.to_thread(select, wanted, self._plugins)
             await self._apply(reloaded(old, config), selection)
             if names := needing_restart(old, config):
                 logger.warning("changed, and used after a restart only: %s", ", ".join(names))

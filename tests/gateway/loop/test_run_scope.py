@@ -271,3 +271,13 @@ async def test_the_place_in_the_queue_is_given_back_once(
     scope.abandon()
     scope.abandon()
     assert places(admission) == (0, 0)
+
+
+async def test_a_place_that_another_one_replaces_is_given_back(
+    scope: RunScope, services: Services, admission: Admission
+) -> None:
+    assert places(admission) == (0, 1)
+    scope.reserve(services.models["m"])
+    assert places(admission) == (0, 1)
+    scope.abandon()
+    assert places(admission) == (0, 0)

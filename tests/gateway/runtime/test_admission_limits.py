@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
+from gateway.engine_process.client import SharedQueue
 from gateway.errors import EngineUnavailable, RateLimited
 from gateway.runtime.admission import Admission
 
@@ -67,3 +69,35 @@ async def test_a_closed_queue_admits_nobody_and_idleness_is_told() -> None:
     admission.is_open = False
     with pytest.raises(EngineUnavailable):
         admission.reserve()
+
+
+class Shared:
+    """A queue of all server processes with one place, which is that of every request."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def reserve(self, *_: object, **__: object) -> Shared:
+        self.taken += 1
+        return self
+
+    async def begin(self) -> None: ...
+
+    def end(self) -> None:
+        self.taken -= 1
+
+
+async def test_who_leaves_this_queue_leaves_the_shared_one_too() -> None:
+    admission = Admission("m", max_running=1, max_waiting=1)
+    shared = Shared()
+    async with admission.reserve():
+        admission.shared = cast("SharedQueue", shared)
+        entering = asyncio.create_task(admission.reserve().__aenter__())
+        while not admission.waiting or not shared.taken:  # noqa: ASYNC110  # nobody is told
+            await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        assert (admission.waiting, shared.taken) == (0, 0)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gateway.config import ModelConfig
+from gateway.config import ModelConfig, SchemaLimits
+from gateway.engine_process.messages import Limits
+from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import hookimpl
 from gateway.plugins import load_plugins
+from gateway.startup import model_serving
 from gateway.startup.model_plan import resolve_model
+from gateway.startup.model_serving import EngineUse, slot_of
 
 
 async def open_nothing(config: Any, context: Any) -> None: ...
@@ -65,3 +73,43 @@ def test_a_place_that_there_is_not_is_a_mistake_of_the_plugin() -> None:
 
     with pytest.raises(ConfigurationError, match="moon"):
         load_plugins(extra=[Odd()], installed=False)
+
+
+@pytest.mark.anyio
+async def test_limits_that_change_while_the_model_is_opened_reach_the_shared_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Limits] = []
+    engine = SimpleNamespace(queue=SimpleNamespace(resize=told.append))
+
+    @asynccontextmanager
+    async def open_engine(spec: object, starter: object, limits: Limits) -> AsyncIterator[object]:
+        told.append(limits)
+        slot.admission.resize(7, 8, scheduling="fifo", max_waiting_per_key=2)
+        yield engine
+
+    monkeypatch.setattr(model_serving, "engine_in_process", open_engine)
+    monkeypatch.setattr(model_serving, "finish_opening", lambda plan, engine: engine)
+    config = ModelConfig(engine="plain", max_running=1, max_waiting=1)
+    plan = resolve_model("m", config, PLUGINS, workers=2)
+    use = EngineUse(starter=EngineProcesses(HostSettings()), shared=True)
+    slot = slot_of(plan, SchemaLimits(), use)
+    async with AsyncExitStack() as stack:
+        await model_serving._open_in_process(plan, slot, use, stack)
+    assert [each.max_running for each in told] == [1, 7]
+    assert told[1] == slot.admission.limits
+
+
+def test_a_model_whose_engine_is_elsewhere_now_is_opened_again() -> None:
+    use = EngineUse(starter=EngineProcesses(HostSettings()))
+    config = ModelConfig(engine="blocking", max_running=1)
+    settings = [
+        config,
+        replace(config, max_running=2),
+        replace(config, load="on_demand"),  # in a process of its own
+        replace(config, load="on_demand", process="server"),
+    ]
+    made = [
+        slot_of(resolve_model("m", each, PLUGINS), SchemaLimits(), use).made_of for each in settings
+    ]
+    assert [each == made[0] for each in made] == [True, True, False, False]

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from gateway import hookimpl
 from gateway.config import Config, load_config
+from gateway.engine_process.client import ProcessEngine
 from gateway.errors import ConfigurationError
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
@@ -196,3 +197,14 @@ def test_a_model_on_demand_waits_for_a_request(running: RunningGateway, tmp_path
     )
     assert answer.status_code == 200
     assert [slots[name].state for name in ("m", "n")] == ["unloaded", "loaded"]
+
+
+def test_another_number_of_workers_moves_no_engine_before_the_restart(
+    running: RunningGateway, tmp_path: Path
+) -> None:
+    tables = {"server": {"workers": 2}, "models": {"m": MODEL, "new": MODEL}}
+    slot = running.services.slots.slots["m"]
+    reload(running, tmp_path, {**tables, "tools": {"word": {}}})
+    slots = running.services.slots.slots
+    assert slots["m"] is slot
+    assert not isinstance(slots["new"].served[0].engine, ProcessEngine)
