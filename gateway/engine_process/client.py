@@ -155,6 +155,12 @@ class _FormatAware(ProcessEngine):
         """Does nothing: the other process has chosen the same format."""
 
 
+class _Late(ProcessEngine):
+    def may_refuse(self, request: EngineRequest) -> bool:
+        """Always, since the engine itself is not asked: that would need a wait."""
+        return True
+
+
 class SharedQueue:
     """The queue of a model in its engine's process: its limits hold for all server processes together."""
 
@@ -254,4 +260,6 @@ def _class_for(description: Description) -> type[ProcessEngine]:
         parts.append(_Measured)
     if description.takes_turns:
         parts.append(_FormatAware)
+    if description.late:
+        parts.append(_Late)
     return type("ProcessEngine", tuple(parts) or (ProcessEngine,), {})

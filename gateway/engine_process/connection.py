@@ -101,12 +101,14 @@ def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
     logprobs = None if output.logprobs is None else list(output.logprobs)
     while more:
         following = more[0]
-        # Counts of the prompt are on the first output or on the last one.
+        # Counts are on the first output or on the last one.
         if (
             (following.logprobs is None) != (logprobs is None)
             or following.prompt_logprobs is not None
             or following.prompt_tokens is not None
+            or following.cached_tokens is not None
             or following.output_tokens is not None
+            or following.reasoning_tokens is not None
         ):
             break
         more.popleft()

@@ -22,6 +22,10 @@ class FrameTooLarge(Exception):
     """A frame exceeds `MAX_FRAME`."""
 
 
+ACCEPT_AGAIN_SECONDS: Final = 0.1
+"""How long to wait after a connection that could not be accepted."""
+
+
 def framed(payload: bytes) -> bytes:
     """`payload` as a frame. Raises `FrameTooLarge`."""
     if len(payload) > MAX_FRAME:

@@ -57,10 +57,16 @@ class EngineLink:
 
     async def open(self) -> Description:
         """Open the engine, unless another server process has. Raises `ConfigurationError`."""
+        ended = ConfigurationError(
+            f"The process of the engine {self._spec.config.engine!r} has ended while it opened the model; the log says more."
+        )
+        tried = False
         while True:
             try:
                 path = await self._starter.start(self._spec)
             except StartLater as later:
+                if tried:
+                    raise ended from None
                 await asyncio.sleep(later.seconds)
                 continue
             except NotStarted as error:
@@ -73,9 +79,13 @@ class EngineLink:
             try:
                 opened = await connection.call("open", self.limits, Opened)
             except EngineUnavailable:
-                raise ConfigurationError(
-                    f"The process of the engine {self._spec.config.engine!r} has ended while it opened the model; the log says more."
-                ) from None
+                connection.close()
+                if tried:
+                    raise ended from None
+                # Its last user may just have left it: then a new one is started. After a failure it is only started later.
+                tried = True
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
             except BaseException:
                 connection.close()
                 raise

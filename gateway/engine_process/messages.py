@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -161,10 +161,15 @@ class Piece(Struct, array_like=True, gc=False):
     rest: Rest | None = None
 
 
+_FINISH_REASONS = frozenset(get_args(FinishReason))
+
+
 def piece_of(stream: int, output: EngineOutput) -> Piece:
-    """The output as it is sent. Raises `ValueError` for parsed output, which is not sent."""
+    """The output as it is sent. Raises `ValueError` for parsed output, which is not sent, and for an unknown finish reason."""
     if output.deltas is not None:
         raise ValueError("an engine that parses its output runs in the server process")
+    if output.finish_reason is not None and output.finish_reason not in _FINISH_REASONS:
+        raise ValueError(f"{output.finish_reason!r} is not a finish reason")
     rest = None
     if (
         output.prompt_tokens is not None
@@ -344,6 +349,8 @@ class Description(Struct, kw_only=True):
     """Whether it is a `MeasuredEngine`."""
     takes_turns: bool = False
     """Whether it is a `FormatAwareEngine`, which reads the turns of requests."""
+    late: bool = False
+    """Whether it is a `LateRefusingEngine`."""
 
 
 class WireSample(Struct, array_like=True, frozen=True):

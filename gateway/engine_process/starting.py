@@ -32,6 +32,8 @@ MAX_FAILURES: Final = 6
 STABLE_SECONDS: Final = 60.0
 """How long a process must have lived for its death to be the first one again."""
 _LONGEST_WAIT: Final = 30.0
+AGAIN_SECONDS: Final = 1.0
+"""How long to wait where the system has not let a process start."""
 CLOSE_SECONDS: Final = 2.0
 """How long the processes may take to end when the server ends, once no server process is connected."""
 
@@ -70,7 +72,7 @@ class HostStart(Struct, frozen=True, kw_only=True):
 
 
 class StartLater(Exception):
-    """The process has died, and is started again later."""
+    """The process has died or could not be started, and is started later."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -147,22 +149,14 @@ class EngineProcesses:
         told = HostStart(
             spec=spec, settings=self._settings, path=list(sys.path), parent=os.getpid()
         )
-        with socket.socket(socket.AF_UNIX) as listening:
-            try:
-                listening.bind(str(path))
-            except OSError as error:
-                raise ConfigurationError(
-                    f"The socket {path} cannot be made: {error.strerror or error}. Set TMPDIR to another folder."
-                ) from error
-            path.chmod(0o600)
-            listening.listen(128)
-            number = listening.fileno()
-            running = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-P", "-m", HOST_MODULE, str(number)],
-                stdin=subprocess.PIPE,
-                stdout=2,
-                pass_fds=(number,),
+        try:
+            running = self._run(path)
+        except OSError as error:  # such as too many open files
+            path.unlink(missing_ok=True)
+            logger.error(  # noqa: TRY400  # a sentence, not a trace
+                "model %s: its engine's process could not be started: %s", spec.name, error
             )
+            raise StartLater(AGAIN_SECONDS) from error
         process.running, process.path, process.began = running, str(path), time.monotonic()
         assert running.stdin is not None
         try:
@@ -176,6 +170,26 @@ class EngineProcesses:
             target=self._wait, args=(process, running, path, spec.name), daemon=True,
             name=f"engine-{running.pid}",
         ).start()  # fmt: skip
+
+    @staticmethod
+    def _run(path: Path) -> subprocess.Popen[bytes]:
+        """A process that listens on a socket at `path`. Raises `OSError`, and `ConfigurationError` if there can be no such socket."""
+        with socket.socket(socket.AF_UNIX) as listening:
+            try:
+                listening.bind(str(path))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The socket {path} cannot be made: {error.strerror or error}. Set TMPDIR to another folder."
+                ) from error
+            path.chmod(0o600)
+            listening.listen(128)
+            number = listening.fileno()
+            return subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-P", "-m", HOST_MODULE, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                pass_fds=(number,),
+            )
 
     def _wait(
         self, process: _Process, running: subprocess.Popen[bytes], path: Path, name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,9 @@ PAGE: Final = 4096
 LARGE: Final = 1 << 20
 """Ids from here on are asked for one by one, and not kept: no vocabulary is that large, but its ids may be spread out."""
 _SECONDS: Final = 60.0
+"""How long a call may take."""
+_LOOP_SECONDS: Final = 2.0
+"""How long a call may take that an event loop waits for."""
 _IDLE: Final = 8
 """Number of connections that are kept."""
 
@@ -109,17 +113,19 @@ class ProcessTokenizer:
         )
 
     def _connection(self, path: str) -> socket.socket:
+        seconds = _longest()
         while True:
             with self._lock:
                 if not self._idle:
                     break
                 known, connection = self._idle.pop()
             if known == path:
+                connection.settimeout(seconds)
                 return connection
             connection.close()  # of a process before this one
         connection = socket.socket(socket.AF_UNIX)
         try:
-            connection.settimeout(_SECONDS)
+            connection.settimeout(seconds)
             connection.connect(path)
             require_own(connection)
             connection.sendall(TOKENIZER)
@@ -129,6 +135,15 @@ class ProcessTokenizer:
                 f"The engine's tokenizer cannot be reached: {error}."
             ) from error
         return connection
+
+
+def _longest() -> float:
+    """How long a call of this thread may take."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _SECONDS
+    return _LOOP_SECONDS
 
 
 class ListingProcessTokenizer(ProcessTokenizer):

@@ -286,21 +286,36 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        failed: set[int] = set()
         try:
             frames = [framed(_encode(Outputs(pieces)))] if pieces else []
-        except FrameTooLarge:
-            frames = [self._one(Outputs([piece]), piece.stream) for piece in pieces]
+        except Exception:  # one is too large, or an engine has put in it what cannot be encoded
+            frames = [
+                self._one(Outputs([piece]), piece.stream, failed)
+                for piece in pieces
+                if piece.stream not in failed
+            ]
         for message in others:
             assert not isinstance(message, Outputs)
-            frames.append(self._one(message, message.number))
+            if message.number not in failed:
+                frames.append(self._one(message, message.number, failed))
         transport.write(b"".join(frames))
 
-    def _one(self, message: FromEngine, number: int) -> bytes:
+    def _one(self, message: FromEngine, number: int, failed: set[int]) -> bytes:
+        """The frame of a message; or that of an error, with which the stream or the call ends, and is then in `failed`."""
         try:
             return framed(_encode(message))
         except FrameTooLarge:
             error = EngineError("The engine's output is too large to be handed on.")
-            return framed(_encode(Failed(number, failure_of(error))))
+        except Exception:  # such as a number of more than 64 bits
+            logger.exception("the engine's output cannot be encoded")
+            error = EngineError(
+                "The engine's output cannot be handed on. The server's log says why."
+            )
+        failed.add(number)
+        if (task := self._tasks.get(number)) is not None:
+            task.cancel()
+        return framed(_encode(Failed(number, failure_of(error))))
 
 
 def _decoded(argument: msgspec.Raw, kind: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.engine_process.frames import (
+    ACCEPT_AGAIN_SECONDS,
     HEAD,
     MAX_FRAME,
     FrameTooLarge,
@@ -21,6 +23,7 @@ from gateway.engine_process.frames import (
     receive_frame,
 )
 from gateway.engine_process.starting import (
+    AGAIN_SECONDS,
     EngineProcesses,
     EngineSpec,
     NotStarted,
@@ -68,7 +71,12 @@ class EngineControl:
 
     def _answer_all(self) -> None:
         while True:
-            connection, _ = self._listening.accept()
+            try:
+                connection, _ = self._listening.accept()
+            except OSError as error:  # such as too many open files
+                logger.warning("a worker's connection could not be accepted: %s", error)
+                time.sleep(ACCEPT_AGAIN_SECONDS)
+                continue
             with connection, suppress(OSError, FrameTooLarge, msgspec.MsgspecError):
                 connection.settimeout(_SECONDS)
                 if is_own(connection) and (asked := receive_frame(connection)) is not None:
@@ -102,8 +110,11 @@ class SupervisorStarter:
                 answer = await reader.readexactly(min(size, MAX_FRAME))
             finally:
                 writer.close()
-        except (OSError, EOFError) as error:
+        except (EOFError, FileNotFoundError, ConnectionRefusedError) as error:  # it ends
             raise NotStarted(f"The supervisor of the workers does not answer: {error}.") from error
+        except OSError as error:  # such as too many open files
+            logger.warning("the supervisor of the workers cannot be asked: %s", error)
+            raise StartLater(AGAIN_SECONDS) from error
         what, value = msgspec.msgpack.decode(answer)
         match what:
             case "path":

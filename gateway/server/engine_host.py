@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from gateway.engine_process.frames import ENGINE, TOKENIZER, is_own
+from gateway.engine_process.frames import ACCEPT_AGAIN_SECONDS, ENGINE, TOKENIZER, is_own
 from gateway.engine_process.messages import Description, Limits, Opened
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import (
@@ -20,6 +20,7 @@ from gateway.protocols import (
     Engine,
     FormatAwareEngine,
     KnowsAddedTokens,
+    LateRefusingEngine,
     MeasuredEngine,
     ScoringEngine,
 )
@@ -178,7 +179,12 @@ class EngineHost:
         loop = asyncio.get_running_loop()
         listening.setblocking(False)
         while True:
-            connection, _ = await loop.sock_accept(listening)
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:  # such as too many open files
+                logger.warning("a connection could not be accepted: %s", error)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+                continue
             if not is_own(connection):
                 connection.close()
                 continue
@@ -231,4 +237,5 @@ def description_of(engine: Engine) -> Description:
         loads_adapters=isinstance(engine, AdapterLoadingEngine),
         measured=isinstance(engine, MeasuredEngine),
         takes_turns=isinstance(engine, FormatAwareEngine),
+        late=isinstance(engine, LateRefusingEngine),
     )

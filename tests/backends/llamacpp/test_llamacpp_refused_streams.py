@@ -13,6 +13,7 @@ ODD = r'root ::= "\q"'
 """The escape is unknown to llama.cpp. The gateway does not look at escapes."""
 
 
+@pytest.mark.parametrize("process", ["server", "own"])
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -22,9 +23,9 @@ ODD = r'root ::= "\q"'
     ],
 )
 def test_a_stream_with_a_grammar_that_llama_cpp_refuses_is_a_400(
-    gateway_server: StartGateway, path: str, body: dict[str, Any]
+    gateway_server: StartGateway, path: str, body: dict[str, Any], process: str
 ) -> None:
-    gateway = gateway_server({"models": {"tiny": {"engine": "llamacpp"}}})
+    gateway = gateway_server({"models": {"tiny": {"engine": "llamacpp", "process": process}}})
     for stream in (True, False):
         asked = {"model": "tiny", "stream": stream, "structured_outputs": {"grammar": ODD}, **body}
         answer = httpx.post(f"{gateway.base_url}{path}", json=asked, timeout=60)
