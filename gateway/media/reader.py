@@ -40,7 +40,7 @@ _AT_ONCE: Final = 8
 """Fetches of one owner, and files of one owner that are decoded."""
 _CALLS: Final = 500
 """Number of files that one process decodes before it is replaced."""
-_PROCESS_BYTES: Final = 256 << 20
+_PROCESS_BYTES: Final = 384 << 20
 """Address space of a helper process besides files and pixels."""
 _PIXEL_BYTES: Final = 24
 """Memory for each pixel of a file, at most: a WebP decoder's canvases, and the image with and without transparency."""

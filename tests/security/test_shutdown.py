@@ -79,6 +79,7 @@ workers = {workers}
 
 [models.m]
 engine = "stuck"
+process = "{kept}"
 path = "{how}"
 """
 
@@ -95,12 +96,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     (described / "entry_points.txt").write_text("[gateway]\nstuck = stuck_engine\n")
     processes = []
 
-    def started(how: str, workers: int = 1) -> tuple[subprocess.Popen[bytes], str, Path]:
+    def started(
+        how: str, workers: int = 1, kept: str = "server"
+    ) -> tuple[subprocess.Popen[bytes], str, Path]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         file, log = tmp_path / "gateway.toml", tmp_path / "log"
-        file.write_text(CONFIG.format(port=port, grace=GRACE, workers=workers, how=how))
+        file.write_text(CONFIG.format(port=port, grace=GRACE, workers=workers, how=how, kept=kept))
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "gateway", "serve", "--config", str(file)],
@@ -191,6 +194,14 @@ def test_workers_that_are_stuck_are_ended_too(start: Start) -> None:
     process.send_signal(signal.SIGTERM)
     assert seconds_until_end(process) < GRACE + END_SECONDS + 4
     assert "did not end within" in log.read_text()
+
+
+def test_an_engine_that_is_stuck_in_its_own_process_is_ended_too(start: Start) -> None:
+    process, url, log = start("pattern", workers=2, kept="own")
+    ask(url)
+    process.send_signal(signal.SIGTERM)
+    assert seconds_until_end(process) < GRACE + END_SECONDS + 4
+    assert "did not end in time and was killed" in log.read_text()
 
 
 def test_a_worker_without_its_watchdog_is_ended_by_the_supervisor(start: Start) -> None:

@@ -143,10 +143,14 @@ def test_what_goes_wrong_is_a_failed_call_that_the_model_reads(
     assert after["output"][1]["output"] == "The sum is 5.", "the next call finds a live server"
 
 
-def test_an_unknown_tool_is_a_function_of_the_client(example_gateway: Any) -> None:
+def test_an_unknown_tool_is_an_error_that_the_model_reads(example_gateway: Any) -> None:
     """As everywhere: what the model makes up is shown as it called it, and no server is asked."""
-    _, response = streamed(example_gateway, input="no such thing")
-    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "function_call"]
+    _, response = streamed(example_gateway, input="no such thing", max_tool_calls=2)
+    listed, *calls = response["output"]
+    assert listed["type"] == "mcp_list_tools"
+    assert (calls[0]["type"], calls[0]["status"]) == ("mcp_call", "failed")
+    assert "function_call" not in {call["type"] for call in calls}
+    assert "There is no tool named" in str(calls[0]["error"])
 
 
 def test_a_megabyte_is_cut_with_a_note(mcp_gateway: StartGateway) -> None:
@@ -259,9 +263,14 @@ def test_allowed_tools_are_all_that_is_listed_and_offered(mcp_gateway: StartGate
     assert listed(allowed_tools={"read_only": True}) == {"add"}
     assert listed(allowed_tools={"tool_names": ["count"], "read_only": False}) == {"count"}
     _, response = streamed(
-        gateway, input="please add", tools=[{**TOOLS[0], "allowed_tools": ["count"]}]
+        gateway,
+        input="please add",
+        tools=[{**TOOLS[0], "allowed_tools": ["count"]}],
+        max_tool_calls=1,
     )
-    assert response["output"][1]["type"] == "function_call", "not run by the gateway"
+    call = response["output"][1]
+    assert (call["status"], call["output"]) == ("failed", None), "not run by the gateway"
+    assert "There is no tool named 'add'" in str(call["error"])
 
 
 @pytest.mark.parametrize(
