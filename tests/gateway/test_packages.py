@@ -39,6 +39,18 @@ def test_every_package_of_the_project_is_known() -> None:
     assert names == set(packages.PACKAGES)
 
 
+def test_every_package_has_what_a_wheel_needs() -> None:
+    folders = [
+        file.parent
+        for kind in ("plugins", "backends")
+        for file in ROOT.glob(f"{kind}/*/pyproject.toml")
+    ]
+    for folder in folders:
+        assert (folder / "LICENSE").is_file(), folder
+        assert (folder / "README.md").is_file(), folder
+        assert list(folder.glob("gateway_*/py.typed")), folder
+
+
 def members(extra: str) -> set[str]:
     """The packages that `litegate[extra]` installs beside the core."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
