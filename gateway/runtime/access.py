@@ -63,7 +63,7 @@ def principal_of(key: ApiKey) -> Principal:
         priority=key.priority,
         weight=key.weight,
         admin=key.admin,
-        key=key.sha256.lower(),
+        key=hashlib.sha256(key.sha256.lower().encode()).hexdigest()[:32],
     )
 
 
@@ -104,6 +104,7 @@ class Authenticator:
         # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
         self._by_digest: dict[str, _Key] = {}
         self._by_name: dict[str, list[_Key]] = {}
+        self._by_id: dict[str | None, _Key] = {}
         # Replicas with the same keys compute the same tags, so that an owner's cached prefixes are shared between them.
         digests = sorted(key.sha256.lower() for key in keys)
         secret = "".join(digests).encode() if digests or not more_keys else os.urandom(32)
@@ -120,6 +121,7 @@ class Authenticator:
             )
         self._by_digest = found
         self._by_name = {}
+        self._by_id = {known.principal.key: known for known in found.values()}
         for known in found.values():
             self._by_name.setdefault(known.principal.name, []).append(known)
 
@@ -211,7 +213,7 @@ class Authenticator:
             return None
         if principal.key is None:
             return principal
-        known = self._by_digest.get(principal.key)
+        known = self._by_id.get(principal.key)
         if (
             known is None
             or known.expires <= self._clock()
