@@ -46,7 +46,8 @@ class Job(Struct, frozen=True, kw_only=True):
     owner: str
     endpoint: str
     input_file_id: str
-    delegation: Delegation
+    delegation: Delegation | None
+    """None if it cannot be read: it is damaged, or of a version of the server that this one does not know."""
     output_seconds: int | None
     output_id: str
     error_id: str
@@ -164,7 +165,7 @@ def claim(connection: sqlite3.Connection, *, only_ending: bool, seconds: float) 
         owner=row["owner"],
         endpoint=row["endpoint"],
         input_file_id=row["input_file_id"],
-        delegation=msgspec.json.decode(row["delegation"], type=Delegation),
+        delegation=_delegation(row["delegation"]),
         output_seconds=row["output_seconds"],
         output_id=row["output_id"],
         error_id=row["error_id"],
@@ -173,6 +174,15 @@ def claim(connection: sqlite3.Connection, *, only_ending: bool, seconds: float) 
         expires_at=row["expires_at"],
         fence=row["fence"],
     )
+
+
+def _delegation(stored: object) -> Delegation | None:
+    if not isinstance(stored, bytes):
+        return None
+    try:
+        return msgspec.json.decode(stored, type=Delegation)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def renew(connection: sqlite3.Connection, held: Sequence[Job], *, seconds: float) -> None:
@@ -247,6 +257,16 @@ def end(connection: sqlite3.Connection, job: Job, ending: Ending) -> None:
         "output_file_id = CASE WHEN completed > 0 THEN output_id END, "
         "error_file_id = CASE WHEN failed > 0 THEN error_id END WHERE seq = ?",
         (ending, now, now, job.number),
+    )
+
+
+def give_up(connection: sqlite3.Connection, job: Job, error: BatchError) -> None:
+    """Let a batch fail whose end fails, too: it has no files. Does nothing if another process has taken it over."""
+    now = int(time.time())
+    connection.execute(
+        "UPDATE batches SET status = 'failed', ending = 'failed', failed_at = ?, ended_at = ?, leased_until = 0, errors = ? "
+        "WHERE seq = ? AND fence = ?",
+        (now, now, msgspec.json.encode([error]).decode(), job.number, job.fence),
     )
 
 

@@ -78,6 +78,8 @@ class LineCalls:
         A rejection because of a limit, or because the model is not available now, is no result: the line is run again after a
         while. Raises `PermissionDenied` if the batch's API key is no longer valid, and `Draining`. Cancelling cancels the request.
         """
+        delegation = job.delegation
+        assert delegation is not None, "otherwise the batch has failed"
         pause, longest = _PAUSES
         left = self._config.attempts
         while True:
@@ -87,7 +89,7 @@ class LineCalls:
                     answer = await self._services.send(
                         job.endpoint,
                         line.body,
-                        delegation=job.delegation,
+                        delegation=delegation,
                         priority=self._config.priority,
                         request_id=request_id,
                         max_bytes=_MOST_ANSWER,

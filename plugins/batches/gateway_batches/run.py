@@ -83,6 +83,11 @@ class BatchRun:
         self._stop_if_over()
         if self._ending is None:
             try:
+                if job.delegation is None:
+                    raise self._failed(
+                        "invalid_delegation",
+                        "The API key that made the batch cannot be read from what is stored. Create the batch again.",
+                    )
                 if job.status == "validating":
                     await self._read()
                 await self._until_stopped()

@@ -16,7 +16,7 @@ from gateway_batches import batches
 from gateway_batches.calls import LineCalls
 from gateway_batches.config import BatchesConfig
 from gateway_batches.database import Database
-from gateway_batches.objects import Status
+from gateway_batches.objects import BatchError, Status
 from gateway_batches.run import BatchRun
 
 logger = logging.getLogger("gateway.batches")
@@ -29,6 +29,12 @@ _SWEEP_SECONDS: Final = 60.0
 _SWEEPS: Final = 10
 """Maximum number of deletions before the next look at what runs."""
 _DAY: Final = 86_400.0
+_MOST_FAILURES: Final = 3
+"""How often a batch is continued that breaks for an unknown reason."""
+_BROKEN: Final = BatchError(
+    code="server_error",
+    message="The server could not run this batch because of an error of its own. Create it again, or ask the server's administrator.",
+)
 
 
 class Runner:
@@ -41,6 +47,8 @@ class Runner:
         self._woken = asyncio.Event()
         self._services: asyncio.Future[GatewayServices] = asyncio.get_running_loop().create_future()
         self._runs: dict[asyncio.Task[None], BatchRun] = {}
+        self._failures: dict[int, int] = {}
+        """How often each batch has broken here, by its number."""
         self._draining = False
         self._renewed = 0.0
         self._swept = 0.0
@@ -128,6 +136,8 @@ class Runner:
 
     def _start(self, job: batches.Job, calls: LineCalls) -> None:
         run = BatchRun(job, self._database, self._files, self._config, calls)
+        if self._failures.get(job.number, 0) >= _MOST_FAILURES:
+            run.stop("failed", _BROKEN)
         self._runs[asyncio.create_task(self._run(run))] = run
 
     async def _run(self, run: BatchRun) -> None:
@@ -135,19 +145,30 @@ class Runner:
         assert task is not None, "it is run as a task"
         try:
             await run.run()
+            self._failures.pop(run.job.number, None)
             if run.drained:
                 self._draining = True
                 await self._release([run.job])
         except* batches.LeaseLost:
             logger.info("the batch %s was taken over by another process", run.job.id)
-        except* StoreUnavailable as group:
+        except* (StoreUnavailable, OSError) as group:
             logger.warning("the batch %s is continued later: %s", run.job.id, group.exceptions[0])
         except* Exception:
-            # The lease expires, and the batch is then continued here or elsewhere.
-            logger.exception("the batch %s failed unexpectedly; it is continued later", run.job.id)
+            await self._broke(run.job)
         finally:
             self._runs.pop(task, None)
             self.wake()
+
+    async def _broke(self, job: batches.Job) -> None:
+        """A run has failed for an unknown reason. The lease expires, and the batch is then continued here or elsewhere, or ended."""
+        failures = self._failures[job.number] = self._failures.get(job.number, 0) + 1
+        if failures <= _MOST_FAILURES:
+            logger.exception("the batch %s failed unexpectedly; it is continued later", job.id)
+            return
+        logger.exception("the batch %s cannot be ended; its results are lost", job.id)
+        with suppress(StoreUnavailable):
+            await self._database.write(lambda c: batches.give_up(c, job, _BROKEN))
+            del self._failures[job.number]
 
     async def _release(self, held: list[batches.Job]) -> None:
         if held:
