@@ -370,6 +370,7 @@ async def open_services(
             lease_seconds=config.server.lease_seconds,
             max_bytes=config.server.max_background_bytes,
             recreate_run=again,
+            conversation_bounds=lambda: services.conversation_bounds,
         )
         metrics.watch_background(background)
     apis = [

@@ -32,7 +32,14 @@ from gateway.deltas import Delta, ReasoningDelta, TextDelta
 from gateway.protocols import CallRecord, FinishReason, ToolResult
 from gateway.tools.roles import CallRole
 from gateway.wire import events, items
-from gateway.wire.response import IncompleteDetails, Response, ResponseError, Usage, snapshot
+from gateway.wire.response import (
+    IncompleteDetails,
+    Response,
+    ResponseError,
+    Usage,
+    mark_failed,
+    snapshot,
+)
 
 
 class ResponseAssembler:
@@ -228,10 +235,7 @@ class ResponseAssembler:
 
     def mark_failed(self, code: str, message: str) -> None:
         """Change an ended response to failed, because it could not be stored."""
-        self.response.status = "failed"
-        self.response.completed_at = None
-        self.response.incomplete_details = None
-        self.response.error = ResponseError(code=code, message=message)
+        mark_failed(self.response, code, message)
 
     def terminal(self) -> events.Event:
         """The terminal event. Called once, after the response is stored."""

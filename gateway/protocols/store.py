@@ -40,8 +40,11 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     request: bytes | None = None
     """The request's body, if the response may have to be run again after its process died."""
     attempt: int = 0
-    """How often the run was restarted because its process was taken for dead. The store accepts nothing from earlier
-    attempts, whose process may in fact still be alive."""
+    """How often the run was restarted because its process was taken for dead; one more once `ending` is set. The store
+    accepts nothing from earlier attempts, whose process may in fact still be alive."""
+    ending: Response | None = None
+    """How an unfinished response will have ended, once its items are in its conversation; without its output, which
+    `response` has. Another process completes it if its own has died."""
     results: Mapping[str, CallRecord] = {}
     """By item id: what the model wrote and read in those calls of this response whose items do not show it."""
 

@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from gateway.errors import GatewayError, RateLimited, StoreUnavailable
-from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
+from gateway.protocols import UNFINISHED, ConversationBounds, ResponseStore, StoredResponse
 from gateway.request_log import log_request
 from gateway.request_stats import background_request
+from gateway.responses.ending import completed_ending
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.recovery import closing_events
@@ -61,12 +62,15 @@ class BackgroundRuns:
         lease_seconds: float,
         max_bytes: int | None = None,
         recreate_run: Callable[[StoredResponse], Awaitable[ResponseRun]] | None = None,
+        conversation_bounds: Callable[[], ConversationBounds | None] = lambda: None,
     ) -> None:
         """`lease_seconds`: maximum time after an owner's death until another process ends its responses. `max_bytes`:
         limit per owner on the requests that are queued or running here. `recreate_run` prepares a new run for a
-        response whose owner has died, if such responses are run again."""
+        response whose owner has died, if such responses are run again. `conversation_bounds` returns the limits of a
+        conversation that a response is added to whose owner died as it ended."""
         self._store = store
         self._recreate_run = recreate_run
+        self._conversation_bounds = conversation_bounds
         self._max_bytes = max_bytes
         # One lease and one scan for expired leases must fit into the time.
         self._lease_seconds = lease_seconds * 0.6
@@ -220,8 +224,9 @@ class BackgroundRuns:
                 try:
                     if await self._run_again(record):
                         continue
-                    await self._end(record, "failed")
-                    await self._store.release(self._holder, record.id)
+                    # Otherwise somebody else goes on with it; the lease is left to expire in case that one dies too.
+                    if await self._end(record, "failed"):
+                        await self._store.release(self._holder, record.id)
                 except StoreUnavailable:
                     raise
                 except Exception:
@@ -270,8 +275,8 @@ class BackgroundRuns:
             raise
         if not mine or stored > OPENING:
             run.scope.abandon()
-            if mine:  # the owner wrote while it was taken over
-                await self._end(claimed, "failed")
+            # The owner wrote while it was taken over.
+            if mine and await self._end(claimed, "failed"):
                 await self._store.release(self._holder, record.id)
             # Otherwise the lease is left to expire: if the owner dies after all, the response is found again.
             return True
@@ -282,22 +287,27 @@ class BackgroundRuns:
     async def _stored_events(self, record: StoredResponse) -> int:
         return await self._store.count_events(record.id) if record.streamed else 0
 
-    async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> None:
+    async def _end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> bool:
         """End a response without an owner: set its terminal status and complete its log, as far as they are missing.
+        One whose owner died as it ended gets the end that it was to have. False: the response has changed meanwhile.
 
         The status is set first: after that, the store rejects writes of an owner that is slow instead of dead, and the
         log does not change. Crash-safe: each step can be resumed by another process.
         """
         if record.response.status in UNFINISHED:
-            response = snapshot(record.response)
-            response.status = status
-            if status == "failed":
-                response.error = ResponseError(code=OWNER_LOST, message=_OWNER_LOST_MESSAGE)
-            record = msgspec.structs.replace(record, response=response, request=None)
+            if record.ending is not None:
+                bounds = self._conversation_bounds()
+                record = await completed_ending(self._store, record, bounds)
+            else:
+                response = snapshot(record.response)
+                response.status = status
+                if status == "failed":
+                    response.error = ResponseError(code=OWNER_LOST, message=_OWNER_LOST_MESSAGE)
+                record = msgspec.structs.replace(record, response=response, request=None)
             if not await self._store.advance(record, expected=UNFINISHED):
-                return
+                return False
         if not record.streamed:
-            return
+            return True
         logged: list[bytes] = []
         count = await self._store.count_events(record.id)
         if count:
@@ -311,6 +321,7 @@ class BackgroundRuns:
             ended = msgspec.structs.replace(record, response=final)
             await self._store.advance(ended, expected=(final.status,))
         await self._store.append_events(record.id, closing, last=True, attempt=record.attempt)
+        return True
 
     async def _run_repeatedly(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Call `work` repeatedly, at the interval `seconds`. Continues if the store is unavailable."""

@@ -28,6 +28,7 @@ class LogWriter:
 
     __slots__ = (
         "_append",
+        "_attempt",
         "_failed",
         "_live",
         "_next",
@@ -46,6 +47,7 @@ class LogWriter:
         self._store = store
         self._run = run
         self._response_id = run.response.id
+        self._attempt = run.attempt
         self._append = (
             store.open_log(self._response_id, self._on_outcome, attempt=run.attempt)
             if isinstance(store, BufferedAppends)
@@ -105,6 +107,8 @@ class LogWriter:
             self._stored = 0
         if self._unconfirmed:
             first, encoded = await self._missing_events(first, encoded, last)
+        if self._attempt != self._run.attempt:
+            self._append = None
         if self._append is None:
             await self._write_unbuffered(first, encoded, last)
             return

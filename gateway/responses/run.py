@@ -15,10 +15,6 @@ from gateway.assembly.logprobs import LogprobAligner
 from gateway.errors import (
     ConversationFull,
     GatewayError,
-    InvalidRequest,
-    NotFound,
-    PayloadTooLarge,
-    RateLimited,
     StoreUnavailable,
 )
 from gateway.loop.attempts import Attempts
@@ -32,6 +28,12 @@ from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.request_stats import clock
 from gateway.responses.context_management import Compactor
+from gateway.responses.ending import (
+    add_to_conversation,
+    as_ending,
+    failure_code,
+    goes_into_conversation,
+)
 from gateway.responses.plan import Plan
 from gateway.responses.turns import FrameSink, Ready, ResponseTurns, ResponseWriter
 from gateway.runtime.media import sees_images
@@ -49,9 +51,6 @@ EventSink: TypeAlias = Sink[Sequence[Event]]
 
 OPENING = 3
 """Events of a background response before any output: created, queued, in progress. They are the same for every attempt."""
-
-KEPT_IN_CONVERSATION = ("completed", "incomplete")
-"""What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
 
 
 class ResponseRun:
@@ -356,13 +355,10 @@ class ResponseRun:
             return False
         if store is None or not plan.store:
             return True
-        began, failed = clock(), True
+        began, failed, done = clock(), True, True
         try:
             if plan.background:
-                if not await store.advance(self.record(), expected=UNFINISHED):
-                    failed = False
-                    return False
-                await self._keep_in_conversation(store)
+                done = await self._store_in_background(store)
             else:
                 # First: where the conversation cannot keep it, the response is stored as the failure that it is then.
                 await self._keep_in_conversation(store)
@@ -378,24 +374,30 @@ class ResponseRun:
             self.services.metrics.stored(ended - began, failed=failed)
             if (span := self.scope.stats.span) is not None:
                 span.record("store", began, ended)
-        return True
+        return done
+
+    async def _store_in_background(self, store: ResponseStore) -> bool:
+        """Store the end of a background response. False: somebody else has ended it.
+
+        A client may go on with the conversation as soon as it sees that the response has ended, so its items are there
+        before. That it ends is stored first: from then on nobody can end it otherwise, and another process completes
+        it if this one dies.
+        """
+        record = self.record()
+        if goes_into_conversation(record):
+            ending = as_ending(record)
+            if not await store.advance(ending, expected=UNFINISHED, attempt=self.attempt):
+                return False
+            self.attempt = ending.attempt
+            await self._keep_in_conversation(store)
+        return await store.advance(self.record(), expected=UNFINISHED)
 
     async def _keep_in_conversation(self, store: ResponseStore) -> None:
         """Add the response to its conversation. One that is too large for it has failed."""
-        plan, before = self.plan, self.response.status
-        if plan.conversation_id is None or before not in KEPT_IN_CONVERSATION:
-            return
         try:
-            await store.append_items(
-                plan.conversation_id,
-                [*plan.input, *self.response.output],
-                owner=plan.owner,
-                bounds=self.services.conversation_bounds,
-            )
+            await add_to_conversation(store, self.record(), self.services.conversation_bounds)
         except ConversationFull as error:
             self._fail_after_end(error, error.message)
-            if plan.background:
-                await store.advance(self.record(), expected={before})
 
     def _fail_after_end(self, error: GatewayError, message: str) -> None:
         """What had ended well has failed after all."""
@@ -410,14 +412,3 @@ class ResponseRun:
         except Exception:
             # An observer's failure must not become the client's.
             logger.exception("a gateway_response_finished hook failed")
-
-
-def failure_code(error: GatewayError) -> str:
-    """The `error.code` of a failed response, out of those that the API knows (`ResponseError.code`)."""
-    match error:
-        case RateLimited():
-            return "rate_limit_exceeded"
-        case InvalidRequest() | NotFound() | PayloadTooLarge():
-            return "invalid_prompt"
-        case _:
-            return "server_error"

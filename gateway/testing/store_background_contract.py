@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
+from msgspec import structs
 
-from gateway.protocols import UNFINISHED, BufferedAppends, ResponseStore
+from gateway.protocols import UNFINISHED, BufferedAppends, ResponseStore, StoredResponse
 from gateway.testing.store_records import message, record
+from gateway.wire.common import encode
 from gateway.wire.response import ResponseStatus
 
 _RUNNING: tuple[ResponseStatus, ...] = ("in_progress",)
@@ -183,6 +185,42 @@ class BackgroundContract:
         assert await store.advance(done, expected=UNFINISHED)
         assert await store.append_events(kept, _events(5, 6), last=True, attempt=1)
         assert await self._all(store, kept, -1) == _events(0, 6)
+
+    async def test_an_end_that_is_announced_is_kept_for_whoever_completes_it(
+        self, store: ResponseStore
+    ) -> None:
+        """Nobody who has read the response before can end it otherwise; who takes it over finds how it ends."""
+        said = [message("assistant", "an answer")]
+        begun = record(status="in_progress", conversation_id="conv_x")
+        await store.put(begun)
+        end = record(response_id=begun.id)
+        ending = structs.replace(
+            record(
+                response_id=begun.id,
+                status="in_progress",
+                conversation_id="conv_x",
+                output=said,
+                attempt=1,
+            ),
+            ending=end.response,
+        )
+        assert await store.advance(ending, expected=UNFINISHED, attempt=0)
+        await store.lease("dead", [begun.id], seconds=0.01)
+        failed = record(response_id=begun.id, status="failed", conversation_id="conv_x")
+        assert not await store.advance(failed, expected=UNFINISHED)
+        found: StoredResponse | None = None
+        async with asyncio.timeout(_PATIENCE):
+            while found is None:
+                taken = await store.take_orphans("alive", seconds=60)
+                found = next((each for each in taken if each.id == begun.id), None)
+                await asyncio.sleep(0.01)
+        assert encode(found) == encode(ending)
+        assert found.ending == end.response
+        done = record(response_id=begun.id, conversation_id="conv_x", output=said, attempt=1)
+        assert await store.advance(done, expected=UNFINISHED)
+        completed = await store.get(begun.id)
+        assert completed is not None
+        assert completed.ending is None
 
     async def test_what_is_appended_without_waiting_is_in_order_and_before_what_follows(
         self, store: ResponseStore

@@ -140,6 +140,14 @@ def snapshot(response: Response) -> Response:
     return msgspec.structs.replace(response, output=response.output.copy())
 
 
+def mark_failed(response: Response, code: str, message: str) -> None:
+    """Change a response to failed."""
+    response.status = "failed"
+    response.completed_at = None
+    response.incomplete_details = None
+    response.error = ResponseError(code=code, message=message)
+
+
 class CompactedResponse(Wire, kw_only=True):
     """The answer of `/v1/responses/compact`."""
 

@@ -26,10 +26,13 @@ from gateway.runtime.services import Services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer, parse_scenario
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode
+from gateway.wire.ids import new_id
 from gateway.wire.request import convert_response_request
+from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.event_writer import EventWriter
 from gateway_redis.store import RedisStore
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +84,8 @@ class FaultyStore(RedisStore):
         )
         self.faults: dict[str, Fault] = {}
         self.steps: dict[str, int] = {}
+        self.responses: dict[str, str] = {}
+        """The response of each conversation."""
         self.cancel: Callable[[str], Any] = lambda response_id: None
 
     def step(self, response_id: str) -> str | None:
@@ -104,9 +109,19 @@ class FaultyStore(RedisStore):
     async def put(self, record: Any) -> None:
         await self._step(record.id, lambda: super(FaultyStore, self).put(record))
 
-    async def advance(self, record: Any, *, expected: Any) -> bool:
+    async def advance(self, record: Any, *, expected: Any, attempt: int | None = None) -> bool:
         put = super().advance
-        done: bool = await self._step(record.id, lambda: put(record, expected=expected))
+        done: bool = await self._step(
+            record.id, lambda: put(record, expected=expected, attempt=attempt)
+        )
+        return done
+
+    async def append_items(self, conversation_id: str, items: Any, **options: Any) -> bool:
+        append = super().append_items
+        done: bool = await self._step(
+            self.responses.get(conversation_id, ""),
+            lambda: append(conversation_id, items, **options),
+        )
         return done
 
     async def count_events(self, response_id: str) -> int:
@@ -145,15 +160,18 @@ class Plugin:
         yield ScriptedEngine(scenario, name=context.name, tokenizer=ScriptedTokenizer())
 
 
-async def started(services: Services, fault: Fault) -> str:
+async def started(services: Services, fault: Fault, conversation: str | None = None) -> str:
     """A background response with that fault; its id."""
-    request = convert_response_request(
-        {"model": "m", "input": "x", "background": True, "stream": True}
-    )
+    body = {"model": "m", "input": "x", "background": True, "stream": True}
+    if conversation is not None:
+        body["conversation"] = conversation
+    request = convert_response_request(body)
     run = ResponseRun(await make_plan(request, services, size=1), services)
     await run.prepare()
     store: Any = services.store
     store.faults[run.response.id] = fault
+    if conversation is not None:
+        store.responses[conversation] = run.response.id
     assert services.background is not None
     with suppress(StoreUnavailable):  # the client is told 503
         await services.background.start(run)
@@ -197,6 +215,37 @@ async def test_whenever_the_store_fails_there_is_one_end(services: Services, kin
     assert services.store is not None
     await asyncio.sleep(LEASE_SECONDS)
     assert await services.store.take_orphans("other", seconds=60) == []
+
+
+@pytest.mark.parametrize("kind", ["before", "after", "away"])
+async def test_whenever_the_store_fails_a_conversation_has_what_has_ended(
+    services: Services, kind: str
+) -> None:
+    """Whole, or nothing of it, and before anybody sees the end."""
+    store: Any = services.store
+    conversations = [Conversation(id=new_id("conv_"), created_at=1) for _ in range(STEPS)]
+    for each in conversations:
+        await store.put_conversation(each)
+    ids = [
+        await started(services, Fault(at, kind), each.id) for at, each in enumerate(conversations)
+    ]
+    statuses = set()
+    for response_id, each in zip(ids, conversations, strict=True):
+
+        async def over(response_id: str = response_id) -> Any:
+            record = await store.get(response_id)
+            return record is None or record.response.status not in UNFINISHED
+
+        await wait_until_async(over, f"the end of {response_id}")
+        page = await store.list_items(each.id)
+        record = await store.get(response_id)
+        kept = record is not None and record.response.status == "completed"
+        statuses.add(None if record is None else record.response.status)
+        made = [] if record is None else [*record.input, *record.response.output]
+        assert encode(page.items) == encode(made if kept else [])
+        events, final = await ended(store, response_id)
+        assert (fold(events) if events else None) == final
+    assert statuses >= {"completed", "failed"}
 
 
 async def test_whenever_it_is_cancelled_there_is_one_end(services: Services, redis_process) -> None:
