@@ -44,7 +44,8 @@ class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_disk_bytes: Annotated[int, Meta(ge=MIB)] = 256 * MIB
     """Maximum size in bytes of everything that one container writes, and of one file."""
     max_processes: Annotated[int, Meta(ge=8)] = 64
-    """Maximum number of processes and threads per container."""
+    """Maximum number of processes and threads per container. If those that earlier calls have left running reach it, so
+    that no call can be run, they are ended."""
     max_open_files: Annotated[int, Meta(ge=32)] = 256
     """Maximum number of open files per process."""
     max_cpu_seconds: Annotated[int, Meta(ge=1)] = 300

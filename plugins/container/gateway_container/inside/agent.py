@@ -10,10 +10,12 @@ descriptors. The gateway does not rely on that: it treats every answer as if tha
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,14 +26,21 @@ from .processes import CHUNK, Loop, Process
 _LONGEST_REASON = 500
 TO_GIVE_IN = 2.0
 """Seconds between interrupting a cell and killing its interpreter."""
+_STARTS = 40
+"""How often a process is tried to be started while the killed ones make room for it."""
+_PAUSE = 0.05
+"""Seconds between two of them."""
 
 
 class Agent:
     """Answers requests."""
 
-    def __init__(self, loop: Loop, interpreter: list[str], requests: int, answers: int) -> None:
+    def __init__(
+        self, loop: Loop, interpreter: list[str], requests: int, answers: int, *, alone: bool
+    ) -> None:
         self._loop = loop
         self._command = interpreter
+        self._alone = alone
         self._requests, self._answers = requests, answers
         self._buffer = bytearray()
         self._running: dict[int, Callable[[], None]] = {}
@@ -79,10 +88,28 @@ class Agent:
         self._answering(number, lambda: work(number, request))
 
     def _answering(self, number: int, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except (OSError, ValueError) as failure:  # ValueError: a null character in a command
-            self.answer(number, failed=str(failure)[:_LONGEST_REASON])
+        for left in range(_STARTS - 1, -1, -1):
+            try:
+                work()
+            except (OSError, ValueError) as failure:  # ValueError: a null character in a command
+                full = isinstance(failure, BlockingIOError)
+                if full and left and self._end_leftovers():
+                    time.sleep(_PAUSE)
+                    continue
+                self.answer(number, failed=str(failure)[:_LONGEST_REASON])
+            return
+
+    def _end_leftovers(self) -> bool:
+        """Kill all processes that earlier requests have left running, as they leave no room for a new one. Returns
+        False if that is not possible here, or processes of running requests or sessions would be killed too.
+
+        One call kills them all, so a fork bomb cannot escape it. The interpreter is among them.
+        """
+        if not self._alone or self._running or self._sessions:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # spares the caller and the first process
+        return True
 
     def _do_run(self, number: int, request: dict[str, Any]) -> None:
         """Run a command until it ends or its time limit expires."""
@@ -240,8 +267,11 @@ def _fork_from_init() -> None:
             os._exit(0)
 
 
-def main(interpreter: list[str]) -> None:
-    """Answer requests until the gateway closes the connection. `interpreter` is the command of the cell interpreter."""
+def main(interpreter: list[str], *, alone: bool) -> None:
+    """Answer requests until the gateway closes the connection. `interpreter` is the command of the cell interpreter.
+
+    `alone`: the sandbox has a PID namespace of its own, so that all processes which can be seen are the sandbox's.
+    """
     _hide()
     if os.getpid() == 1:
         _fork_from_init()
@@ -249,8 +279,9 @@ def main(interpreter: list[str]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+    alone = alone and os.getppid() == 1  # as in each such sandbox
     loop = Loop()
-    agent = Agent(loop, interpreter, requests, answers)
+    agent = Agent(loop, interpreter, requests, answers, alone=alone)
     agent.answer(0, ready=True)
     while True:
         loop.run_once()

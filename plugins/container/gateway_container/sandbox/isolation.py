@@ -83,13 +83,13 @@ def programs() -> dict[str, str]:
     return {name: (_INSIDE / name).read_text(encoding="utf-8") for name in _PROGRAMS}
 
 
-def _start_agent(folder: str, python: str) -> str:
-    """The line of Python that runs the agent from the package in `folder`."""
+def _start_agent(folder: str, python: str, *, alone: bool) -> str:
+    """The line of Python that runs the agent from the package in `folder`. `alone`: in a PID namespace of its own."""
     interpreter = [python, *_CELLS, f"{folder}/inside/interpreter.py"]
     return (
         f"import sys; sys.path.insert(0, {folder!r}); sys.dont_write_bytecode = True; "
         # Later imports of the agent must not come from a folder that sandboxed code can write to.
-        f"from inside.agent import main; sys.path.remove({folder!r}); main({interpreter!r})"
+        f"from inside.agent import main; sys.path.remove({folder!r}); main({interpreter!r}, alone={alone})"
     )
 
 
@@ -128,7 +128,12 @@ class Jail:
         spec = {
             "namespaces": self._namespaces,
             "parent": os.getpid(),
-            "command": [python.path, *_AGENT, "-c", _start_agent(laid, python.path)],
+            "command": [
+                python.path,
+                *_AGENT,
+                "-c",
+                _start_agent(laid, python.path, alone=self._namespaces),
+            ],
             "environment": {
                 **_ENVIRONMENT,
                 "HOME": inside,
@@ -174,7 +179,7 @@ class Engine:
                 f"os.makedirs({_LAID!r} + '/inside')",
                 f"for name, text in {programs()!r}.items():",
                 f"    open({_LAID!r} + '/inside/' + name, 'w').write(text)",
-                _start_agent(_LAID, "python3"),
+                _start_agent(_LAID, "python3", alone=True),
             )
         )
         writable = f"rw,exec,nosuid,nodev,size={limits.disk},mode=1777"
