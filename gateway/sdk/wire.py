@@ -80,6 +80,7 @@ from gateway.wire.tools import (
     Tool,
     ToolName,
     UserLocation,
+    WebSearchFilters,
     WebSearchTool,
 )
 
@@ -121,6 +122,7 @@ __all__ = [
     "UserLocation",
     "Value",
     "WebSearchAction",
+    "WebSearchFilters",
     "WebSearchTool",
     "Wire",
     "check_length",

@@ -108,6 +108,8 @@ class UserLocation(Value, frozen=True, kw_only=True):
 
 class WebSearchFilters(Value, frozen=True, kw_only=True):
     allowed_domains: list[str] | UnsetType = UNSET
+    blocked_domains: list[str] | UnsetType = UNSET
+    """Documented by OpenAI, though the SDK's types do not have it."""
 
 
 class WebSearchTool(Tagged, frozen=True, kw_only=True, tag="web_search"):

@@ -19,6 +19,7 @@ from gateway.protocols import SessionContext
 from gateway.wire.tools import McpTool
 from gateway_browser.config import BrowserConfig, LocalConfig
 from gateway_browser.documents import Document
+from gateway_browser.domains import ANY_PAGE, Domain, DomainFilter
 from gateway_browser.errors import PageFailure
 from gateway_browser.fetching import Fetcher
 from gateway_browser.reader import PageReader
@@ -167,7 +168,7 @@ HERE = Names(a_test=["127.0.0.1"], b_test=["127.0.0.1"], meta_test=["169.254.169
 
 
 def fetch(
-    url: str, names: Names | None = HERE, domains: Sequence[str] = (), **keys: Any
+    url: str, names: Names | None = HERE, domains: DomainFilter = ANY_PAGE, **keys: Any
 ) -> Document | str:
     """A page, or what its failure says."""
     config = BrowserConfig(
@@ -237,9 +238,31 @@ def test_a_redirect_to_another_host_brings_nothing_along(
 
 def test_a_redirect_stays_within_the_domains_of_the_request(recorder: Recorder) -> None:
     recorder.answers["/1"] = redirect(f"http://b.test:{recorder.port}/2")
-    found = fetch(f"http://a.test:{recorder.port}/1", domains=["a.test"])
+    found = fetch(
+        f"http://a.test:{recorder.port}/1", domains=DomainFilter(allowed=(Domain("a.test"),))
+    )
     assert isinstance(found, str)
     assert "only pages of a.test" in found
+    assert recorder.paths == ["/1"]
+
+
+def test_a_redirect_to_a_blocked_domain_is_not_followed(recorder: Recorder) -> None:
+    recorder.answers["/1"] = redirect(f"http://x.B.test.:{recorder.port}/2")
+    found = fetch(
+        f"http://a.test:{recorder.port}/1", domains=DomainFilter(blocked=(Domain("b.test"),))
+    )
+    assert isinstance(found, str)
+    assert "blocks its domain" in found
+    assert recorder.paths == ["/1"]
+
+
+@pytest.mark.parametrize(
+    "to", ["/secret", "//secret", "/x/../secret/y", "/%73ecret", "/x/%2e%2e/secret", "/secret?a"]
+)
+def test_no_other_writing_of_a_blocked_path_is_opened(recorder: Recorder, to: str) -> None:
+    blocked = DomainFilter(blocked=(Domain("a.test", "/secret"),))
+    recorder.answers["/1"] = redirect(f"http://a.test:{recorder.port}{to}")
+    assert "blocks its domain" in str(fetch(f"http://a.test:{recorder.port}/1", domains=blocked))
     assert recorder.paths == ["/1"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from gateway.sdk.http import GuardedTransport
 from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
 from gateway_browser.documents import Document, is_readable
+from gateway_browser.domains import ANY_PAGE, DomainFilter
 from gateway_browser.errors import PageFailure
 from gateway_browser.reader import PageReader
 
@@ -31,11 +31,11 @@ class Fetcher:
         self._resolve = resolve
         self._tls = httpx2.create_ssl_context()
 
-    async def fetch(self, url: str, domains: Sequence[str] = (), *, key: str = "") -> Document:
+    async def fetch(self, url: str, domains: DomainFilter = ANY_PAGE, *, key: str = "") -> Document:
         """The page at `url`, after redirects. Raises `PageFailure`.
 
-        If `domains` is not empty, the page must come from one of them. `key` identifies the owner on whose behalf
-        the page is read.
+        The page and every redirect to it must be of `domains`. `key` identifies the owner on whose behalf the page is
+        read.
         """
         check_url(url, domains)
         config = self._config
@@ -105,7 +105,7 @@ class Fetcher:
 class _DomainGuard(HostGuard):
     """The rules of the configuration and those of the request."""
 
-    def __init__(self, config: BrowserConfig, domains: Sequence[str], resolve: Resolve) -> None:
+    def __init__(self, config: BrowserConfig, domains: DomainFilter, resolve: Resolve) -> None:
         super().__init__(
             config.allow_hosts,
             allow_private=config.allow_private,
@@ -115,10 +115,10 @@ class _DomainGuard(HostGuard):
         self._domains = domains
 
     def allows_host(self, host: str, port: int) -> bool:
-        return super().allows_host(host, port) and in_domains(host, self._domains)
+        return super().allows_host(host, port) and self._domains.allows_host(host)
 
 
-def check_url(url: str, domains: Sequence[str]) -> None:
+def check_url(url: str, domains: DomainFilter) -> None:
     """Raises `PageFailure` for URLs that are not of a page or are outside of `domains`."""
     try:
         parts = urlsplit(url)
@@ -129,19 +129,20 @@ def check_url(url: str, domains: Sequence[str]) -> None:
         raise PageFailure("that is not the http(s) URL of a page")
     if parts.username is not None or parts.password is not None:
         raise PageFailure("a URL with a user or a password is not opened")
-    if not in_domains(host, domains):
-        raise PageFailure(f"only pages of {', '.join(domains)} may be opened")
+    if not domains.allows(url):
+        allowed = ", ".join(map(str, domains.allowed))
+        raise PageFailure(
+            f"only pages of {allowed} may be opened, and not all of these"
+            if allowed and domains.blocked
+            else f"only pages of {allowed} may be opened"
+            if allowed
+            else "the request blocks its domain"
+        )
 
 
-async def _check_request(request: httpx2.Request, domains: Sequence[str]) -> None:
+async def _check_request(request: httpx2.Request, domains: DomainFilter) -> None:
     """Check each request, including redirected ones."""
     check_url(str(request.url), domains)
-
-
-def in_domains(host: str, domains: Sequence[str]) -> bool:
-    """Whether a host is one of `domains` or a subdomain of one. True if there are none."""
-    host = host.rstrip(".").lower()
-    return not domains or any(host == each or host.endswith(f".{each}") for each in domains)
 
 
 def _noted(document: Document, most: int) -> Document:

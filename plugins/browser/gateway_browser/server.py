@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from gateway.sdk import InvalidRequest, ServerTool, SessionContext, ToolServer, ToolSession
-from gateway.sdk.wire import UserLocation, WebSearchTool
+from gateway.sdk.wire import UserLocation, WebSearchFilters, WebSearchTool
 from gateway_browser.arguments import FIND, OPEN, SEARCH, built_in
 from gateway_browser.config import BrowserConfig
+from gateway_browser.domains import Domain, DomainFilter, read_domains
 from gateway_browser.fetching import Fetcher
 from gateway_browser.providers import QueryLocation, SearchProvider
 from gateway_browser.reader import PageReader
 from gateway_browser.session import BrowserSession, ToolSettings
-
-_MOST_DOMAINS = 100
-"""Maximum number of domains, as at OpenAI."""
 
 
 class BrowserServer(ToolServer):
@@ -79,32 +77,23 @@ def tool_settings(context: SessionContext) -> ToolSettings:
             param="search_content_types",
             code="unsupported_value",
         )
-    domains: list[str] = []
-    if tool.filters is not UNSET and tool.filters.allowed_domains is not UNSET:
-        given = tool.filters.allowed_domains
-        if len(given) > _MOST_DOMAINS:
-            raise InvalidRequest(
-                f"At most {_MOST_DOMAINS} domains can be allowed, and these are {len(given)}.",
-                param=("filters", "allowed_domains"),
-                code="array_above_max_length",
-            )
-        for index, domain in enumerate(given):
-            clean = domain.strip().lower().rstrip(".")
-            if not clean or any(each in clean for each in "/:@*? "):
-                raise InvalidRequest(
-                    f"{domain!r} is not a domain. Write it as 'example.com', without scheme and path.",
-                    param=("filters", "allowed_domains", index),
-                    code="invalid_value",
-                )
-            domains.append(clean)
+    filters = WebSearchFilters() if tool.filters is UNSET else tool.filters
+    domains = DomainFilter(
+        allowed=_domains(filters.allowed_domains, "allowed_domains"),
+        blocked=_domains(filters.blocked_domains, "blocked_domains"),
+    )
     location = tool.user_location
     size = tool.search_context_size
     return ToolSettings(
         owner=owner,
-        domains=tuple(domains),
+        domains=domains,
         location=QueryLocation() if location is UNSET else _location(location),
         size="medium" if size is UNSET else size,
     )
+
+
+def _domains(given: list[str] | UnsetType, name: str) -> tuple[Domain, ...]:
+    return () if given is UNSET else read_domains(given, ("filters", name))
 
 
 def _location(location: UserLocation) -> QueryLocation:

@@ -31,8 +31,9 @@ from gateway_browser.arguments import (
 )
 from gateway_browser.config import BrowserConfig
 from gateway_browser.documents import Document
+from gateway_browser.domains import ANY_PAGE, DomainFilter
 from gateway_browser.errors import PageFailure
-from gateway_browser.fetching import Fetcher, check_url, in_domains
+from gateway_browser.fetching import Fetcher, check_url
 from gateway_browser.pages import Page, Pages
 from gateway_browser.providers import (
     ProviderFailure,
@@ -55,7 +56,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 
     owner: str = ""
     """Name of the API key."""
-    domains: tuple[str, ...] = ()
+    domains: DomainFilter = ANY_PAGE
     location: QueryLocation = QueryLocation()
     size: Literal["low", "medium", "high"] = "medium"
 
@@ -116,7 +117,11 @@ class BrowserSession:
             count = settings.scaled(self._config.results)
         count = min(count, _MOST_RESULTS)
         wanted = SearchQuery(
-            text=query, count=count, domains=settings.domains, location=settings.location
+            text=query,
+            count=count,
+            domains=tuple(map(str, settings.domains.allowed)),
+            blocked_domains=tuple(map(str, settings.domains.blocked)),
+            location=settings.location,
         )
         try:
             found = await self._with_timeout(self._provider.search(wanted), "the search engine")
@@ -247,7 +252,7 @@ def _line_sources(page: Page) -> list[Source]:
     return [Source(cursor=page.cursor, url=page.url, title=page.title)]
 
 
-def _usable(hits: Any, domains: tuple[str, ...]) -> list[SearchHit]:
+def _usable(hits: Any, domains: DomainFilter) -> list[SearchHit]:
     """Hits with a page URL in the requested domains, without duplicates."""
     usable: dict[str, SearchHit] = {}
     for hit in hits:
@@ -255,7 +260,7 @@ def _usable(hits: Any, domains: tuple[str, ...]) -> list[SearchHit]:
             parts = urlsplit(hit.url)
         except ValueError:
             continue
-        if parts.scheme in ("http", "https") and in_domains(parts.hostname or "", domains):
+        if parts.scheme in ("http", "https") and parts.hostname and domains.allows(hit.url):
             usable.setdefault(hit.url, hit)
     return list(usable.values())
 

@@ -75,8 +75,8 @@ def _in_tool(origin: ToolOrigin, rest: Sequence[str | int]) -> Sequence[str | in
     match rest:
         case ["parameters", *below]:
             return ["input_schema", *below]
-        case ["filters", "allowed_domains", *below]:
-            return ["allowed_domains", *below]
+        case ["filters", "allowed_domains" | "blocked_domains" as name, *below]:
+            return [name, *below]
         case ["server_label"]:
             return ["name"]
         case ["server_url"]:

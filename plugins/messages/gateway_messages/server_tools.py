@@ -163,21 +163,17 @@ class _Builder:
 
     def web(self, entries: Sequence[tuple[ParamPath, WebEntry]]) -> None:
         """Search and fetch are one tool here, with one set of options."""
-        domains: list[str] | None = None
+        allowed: list[str] | None = None
+        blocked: list[str] | None = None
         location: Location | None = None
         for param, entry in entries:
-            if entry.blocked_domains:
-                raise Unsupported(
-                    "Blocked domains are not supported. Send 'allowed_domains'.",
+            if entry.allowed_domains and entry.blocked_domains:
+                raise InvalidRequest(
+                    "A tool has either 'allowed_domains' or 'blocked_domains'. Send one of them.",
                     param=(*param, "blocked_domains"),
                 )
-            allowed = entry.allowed_domains or None
-            if domains is not None and allowed is not None and domains != allowed:
-                raise Unsupported(
-                    "Search and fetch share one list of domains. Send the same 'allowed_domains' with both tools.",
-                    param=(*param, "allowed_domains"),
-                )
-            domains = domains or allowed
+            allowed = _shared(allowed, entry.allowed_domains, (*param, "allowed_domains"))
+            blocked = _shared(blocked, entry.blocked_domains, (*param, "blocked_domains"))
             location = location or entry.user_location
             self.choices[entry.name] = gateway_tools.WebSearchChoice()
         limits = [entry.max_uses for _, entry in entries if entry.max_uses is not None]
@@ -186,8 +182,11 @@ class _Builder:
         tool = gateway_tools.WebSearchTool(
             filters=(
                 UNSET
-                if domains is None
-                else gateway_tools.WebSearchFilters(allowed_domains=domains)
+                if allowed is None and blocked is None
+                else gateway_tools.WebSearchFilters(
+                    allowed_domains=UNSET if allowed is None else allowed,
+                    blocked_domains=UNSET if blocked is None else blocked,
+                )
             ),
             user_location=UNSET if location is None else _location(location),
         )
@@ -251,6 +250,18 @@ class _Builder:
             require_approval="never",  # naming a server is approval: the API has no other mechanism
         )
         self._add(tool, param, "mcp", plugin="mcp")
+
+
+def _shared(
+    domains: list[str] | None, given: list[str] | None, param: ParamPath
+) -> list[str] | None:
+    """The list that search and fetch share. Raises `Unsupported` if `given` is another one than `domains`."""
+    if domains and given and domains != given:
+        raise Unsupported(
+            f"Search and fetch share one list of domains. Send the same '{param[-1]}' with both tools.",
+            param=param,
+        )
+    return domains or given or None
 
 
 def _location(given: Location) -> gateway_tools.UserLocation:

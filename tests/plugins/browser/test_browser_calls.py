@@ -225,9 +225,31 @@ def test_what_the_entry_says_is_heeded(browse: Any, site: Any) -> None:
     assert "/slow" not in site.asked
 
 
+@pytest.mark.parametrize("family", ["qwen3", "harmony"])
+def test_blocked_domains_are_neither_found_nor_opened(browse: Any, site: Any, family: str) -> None:
+    site.page("/redirected", "", status=302, location="https://www.elsewhere.example/a")
+    gateway = browse()
+    entry = {"type": "web_search", "filters": {"blocked_domains": ["Elsewhere.example"]}}
+    _, response = streamed(gateway, family, input="no results", tools=[entry], include=SOURCES)
+    search = calls_of(response)[0]
+    shown = [each["url"] for each in search["action"]["sources"]]
+    assert shown == [f"{site.url}/tower", f"{site.url}/bridge"]
+    assert site.queries[-1]["q"] == ["nothing at all -site:elsewhere.example"]
+    for text in ("open elsewhere!", "open /redirected!"):
+        _, other = streamed(gateway, family, input=text, tools=[entry])
+        assert calls_of(other)[0]["status"] == "failed"
+        assert "the request blocks its domain" in last_prompt(gateway, family)
+    assert other["tools"][0]["filters"]["blocked_domains"] == ["Elsewhere.example"]
+
+
 @pytest.mark.parametrize(
     ("entry", "param"),
     [
+        (
+            {"filters": {"blocked_domains": ["ok.test", "a.test:80"]}},
+            "tools[0].filters.blocked_domains[1]",
+        ),
+        ({"filters": {"blocked_domains": ["a.test"] * 101}}, "tools[0].filters.blocked_domains"),
         (
             {"filters": {"allowed_domains": ["https://a.test/x"]}},
             "tools[0].filters.allowed_domains[0]",

@@ -116,6 +116,27 @@ async def test_braves_limits_are_kept_and_the_domains_with_them(
     assert site.headers[-1]["x-loc-country"] == "IS"
 
 
+@pytest.mark.parametrize("count", [1, 3, 100])
+async def test_blocked_domains_are_told_to_the_engine(site: Any, count: int) -> None:
+    """As far as its limits go: the session drops other results."""
+    site.search = b"{}"
+    names = tuple(f"host{n}.example.com" for n in range(count))
+    query = SearchQuery(text="towers", count=3, blocked_domains=(*names, "a.test/x"))
+    table = {"api_key": "k", "url": f"{site.url}/search"}
+    async with open_provider(config(provider="brave", brave=table)) as provider:
+        await provider.search(query)
+    [asked] = site.queries[-1]["q"]
+    assert len(asked) <= 400
+    assert len(asked.split()) <= 50
+    first, *sites = asked.split()
+    assert first == "towers"
+    assert sites[:count] == [f"-site:{name}" for name in names[: len(sites)]]
+    assert len(sites) >= min(count, 3)
+    async with open_provider(config(provider="exa", exa=table)) as provider:
+        await provider.search(query)
+    assert json.loads(site.bodies[-1])["excludeDomains"] == list(names)
+
+
 async def test_exa_is_asked_by_its_api(site: Any) -> None:
     site.search = (
         b'{"results": [{"url": "https://a.test/", "title": null, "highlights": ["x\\n y", "z"]}]}'

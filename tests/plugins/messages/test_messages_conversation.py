@@ -131,6 +131,7 @@ def test_places_in_the_generation_request_are_those_of_the_client_s_request() ->
         ("tools", 0, "parameters"): "tools[1].input_schema",
         ("tools", 0, "name"): "tools[1].name",
         ("tools", 1, "filters", "allowed_domains", 2): "tools[0].allowed_domains[2]",
+        ("tools", 1, "filters", "blocked_domains", 2): "tools[0].blocked_domains[2]",
         ("tools", 1, "environment"): "tools[0]",
         ("tools", 2, "authorization"): "mcp_servers[0].authorization_token",
         ("tools", 3, "server_label"): "tools[2].mcp_server_name",

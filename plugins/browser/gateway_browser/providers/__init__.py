@@ -30,8 +30,10 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     count: int
     """Number of results wanted."""
     domains: tuple[str, ...] = ()
-    """Restricts results to pages of these domains and their subdomains; empty: unrestricted. The gateway drops other
-    results."""
+    """Restricts results to pages of these domains and their subdomains, each in ASCII (`xn--…`) and possibly with a
+    path; empty: unrestricted. The gateway drops other results."""
+    blocked_domains: tuple[str, ...] = ()
+    """Domains without results, in the same form. The gateway drops their results."""
     location: QueryLocation = QueryLocation()
 
 

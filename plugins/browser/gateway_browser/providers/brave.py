@@ -48,7 +48,7 @@ class Brave:
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         parameters = {
-            "q": _truncated(query.text, query.domains),
+            "q": _truncated(query.text, query.domains, query.blocked_domains),
             "count": str(min(query.count, _MOST)),
             "result_filter": "web",
             "text_decorations": "false",
@@ -76,11 +76,11 @@ class Brave:
         ]
 
 
-def _truncated(text: str, domains: tuple[str, ...]) -> str:
+def _truncated(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> str:
     """A query within the API's limits: excess words and domains are dropped."""
     operators = ""
-    for number in range(min(len(domains), _MOST_DOMAINS), 0, -1):
-        operators = restricted("", domains[:number])
+    for number in range(min(len(domains or blocked), _MOST_DOMAINS), 0, -1):
+        operators = restricted("", domains[:number], blocked[:number])
         if len(operators) <= _LONGEST // 2:
             break
     words = text.split()[: _MOST_WORDS - len(operators.split())]

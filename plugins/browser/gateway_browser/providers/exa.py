@@ -42,7 +42,9 @@ class Exa:
             "contents": {"highlights": {"maxCharacters": _SNIPPET}},
         }
         if query.domains:
-            body["includeDomains"] = list(query.domains)
+            body["includeDomains"] = [each.partition("/")[0] for each in query.domains]
+        elif blocked := [each for each in query.blocked_domains if "/" not in each]:
+            body["excludeDomains"] = blocked
         if query.location.country:
             body["userLocation"] = query.location.country.upper()
         request = self._client.build_request("POST", self._url, json=body)

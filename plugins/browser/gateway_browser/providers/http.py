@@ -67,9 +67,10 @@ def plain(text: str | None) -> str:
     return " ".join(html.unescape(_TAG.sub("", (text or "")[:_LONGEST_TEXT])).split())
 
 
-def restricted(text: str, domains: tuple[str, ...]) -> str:
-    """A query with `site:` operators for domains, which most engines support."""
+def restricted(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> str:
+    """A query with `site:` operators for domains, which most engines support. `blocked` ones are named if `domains` is
+    empty."""
     if not domains:
-        return text
+        return " ".join((text, *(f"-site:{domain}" for domain in blocked)))
     sites = " OR ".join(f"site:{domain}" for domain in domains)
     return f"{text} ({sites})" if len(domains) > 1 else f"{text} {sites}"

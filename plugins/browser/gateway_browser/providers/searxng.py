@@ -45,7 +45,10 @@ class Searxng:
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """SearXNG supports neither a number of results nor a location."""
-        parameters = {"q": restricted(query.text, query.domains), **self._parameters}
+        parameters = {
+            "q": restricted(query.text, query.domains, query.blocked_domains),
+            **self._parameters,
+        }
         given = {name: value for name, value in parameters.items() if value}
         request = self._client.build_request("GET", self._url, params=given)
         answer = await ask(self._client, request, _Answer, hints=_HINTS)

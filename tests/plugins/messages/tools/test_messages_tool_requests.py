@@ -10,6 +10,7 @@ import pytest
 from anthropic import Anthropic, BadRequestError
 
 from gateway.testing import ScriptedEngine
+from gateway.wire.tools import WebSearchFilters
 
 SEARCH: Any = {"type": "web_search_20250305", "name": "web_search"}
 FETCH: Any = {"type": "web_fetch_20250910", "name": "web_fetch"}
@@ -53,6 +54,28 @@ def test_wishes_reach_the_tool(claude: Anthropic, served_web: Any) -> None:
     assert name == "entry"
     assert tool.filters.allowed_domains == ["tower.example"]
     assert (tool.user_location.city, tool.user_location.country) == ("Oslo", "NO")
+
+
+@pytest.mark.parametrize("tools", [
+    [{**SEARCH, "blocked_domains": ["tower.example"]}],
+    [SEARCH, {**FETCH, "blocked_domains": ["tower.example"], "allowed_domains": []}],
+    [{**SEARCH, "blocked_domains": ["tower.example"]}, {**FETCH, "blocked_domains": ["tower.example"]}],
+])  # fmt: skip
+def test_blocked_domains_reach_the_tool(claude: Anthropic, served_web: Any, tools: Any) -> None:
+    claude.messages.create(**body("hello", *tools))
+    _, tool = served_web.convert_request[-1]
+    assert tool.filters == WebSearchFilters(blocked_domains=["tower.example"])
+
+
+def test_what_search_allows_and_fetch_blocks_holds_for_both(
+    claude: Anthropic, served_web: Any
+) -> None:
+    search = {**SEARCH, "allowed_domains": ["a.example"]}
+    claude.messages.create(**body("hello", search, {**FETCH, "blocked_domains": ["b.a.example"]}))
+    _, tool = served_web.convert_request[-1]
+    assert tool.filters == WebSearchFilters(
+        allowed_domains=["a.example"], blocked_domains=["b.a.example"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,9 +141,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         body("x", {**SEARCH, "allowed_domains": ["a"]}, {**FETCH, "allowed_domains": ["b"]}),
         "tools[1].allowed_domains: Search and fetch share one list of domains.",
     ),
-    "blocked": (
-        body("x", {**SEARCH, "blocked_domains": ["a"]}),
-        "tools[0].blocked_domains: Blocked domains are not supported.",
+    "two blocked domains": (
+        body("x", {**SEARCH, "blocked_domains": ["a"]}, {**FETCH, "blocked_domains": ["b"]}),
+        "tools[1].blocked_domains: Search and fetch share one list of domains.",
+    ),
+    "allowed and blocked": (
+        body("x", {**SEARCH, "allowed_domains": ["a"], "blocked_domains": ["b"]}),
+        "tools[0].blocked_domains: A tool has either 'allowed_domains' or 'blocked_domains'.",
     ),
     "a wrong name": (body("x", {**SEARCH, "name": "web_fetch"}), "tools[0].name"),
     "no uses": (body("x", {**SEARCH, "max_uses": 0}), "tools[0].max_uses"),
