@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+from urllib.parse import quote
 
 from gateway.assembly.citations import (
     Citation,
@@ -13,8 +14,9 @@ from gateway.assembly.citations import (
     by_cursor,
     by_mark,
 )
+from gateway.assembly.sandbox_links import SandboxLink, SandboxLinkReader, by_path
 from gateway.chat.assembler import ChoiceWriter
-from gateway.protocols import FileSource, Source, TokenLogprob, ToolResult
+from gateway.protocols import ContainerFileSource, FileSource, Source, TokenLogprob, ToolResult
 from gateway.wire.chat import AnnotatedUrl, FinishReason, UrlAnnotation
 
 
@@ -30,23 +32,36 @@ class CitedWriter:
     """Writes a choice with citations; see `gateway.chat.assembler.ChoiceWriter` and `gateway.assembly.citations`.
 
     Marks of pages become links, which the annotations cover. Indices count the characters (Unicode code points) of the
-    whole content; `end_index` is exclusive. Chat Completions has no annotation for files, so their marks are removed.
-    Annotations are written together at the end, as the accumulators of the official clients expect.
+    whole content; `end_index` is exclusive. Annotations are written together at the end, as the accumulators of the
+    official clients expect.
+
+    Chat Completions has annotations of the type `url_citation` alone, and clients reject answers with others. So a file
+    is cited by the path of its content in this API: an uploaded file where its mark was removed, with an empty range; a
+    container's file over the target of its `sandbox:` link.
     """
 
     def __init__(self, writer: AnnotatedWriter) -> None:
         self._writer = writer
         self._sources: dict[int, list[Source]] = {}
         self._files: dict[str, FileSource] = {}
+        self._container_files: dict[str, ContainerFileSource] = {}
         self._reader = CitationReader(self._sources, self._files)
+        self._links = SandboxLinkReader(self._container_files)
         self._waiting: list[TokenLogprob] = []
         self._length = 0
         self._annotations: list[UrlAnnotation] = []
 
-    def called(self, result: ToolResult) -> None:
-        """Register a result, whose sources can be cited afterwards."""
+    def called(self, result: ToolResult) -> bytes:
+        """Register a result, whose sources can be cited afterwards. Returns the text held back until now."""
+        out = self._held()
         self._sources.update(by_cursor(result.sources))
         self._files.update(by_mark(result.files))
+        if result.container_files:
+            self._container_files.update(by_path(result.container_files))
+            self._links = SandboxLinkReader(
+                self._container_files
+            )  # readers know the files of their start
+        return out
 
     def role(self) -> bytes:
         return self._writer.role()
@@ -76,27 +91,43 @@ class CitedWriter:
         return out + self._writer.finish(reason, stop_reason)
 
     def _held(self) -> bytes:
-        """Text held back because it could have become a mark."""
-        return self._encoded(self._reader.finish())
+        """Text held back because it could have become a mark or a link."""
+        return self._encoded(self._reader.finish()) + self._linked(self._links.finish())
 
     def _encoded(self, pieces: Sequence[Piece]) -> bytes:
         out = b""
         for piece in pieces:
             match piece:
                 case str():
-                    out += self._write(piece)
+                    out += self._linked(self._links.feed(piece))
                 case Citation(source=source, link=link):
-                    out += self._write(link)
-                    cited = AnnotatedUrl(
-                        url=source.url,
-                        title=source.title,
-                        start_index=self._length - len(link),
-                        end_index=self._length,
+                    out += self._linked(self._links.finish()) + self._write(link)
+                    self._annotate(source.url, source.title, len(link))
+                case FileCitation(source=file):
+                    out += self._linked(self._links.finish())
+                    self._annotate(
+                        f"/v1/files/{quote(file.file_id, safe='')}/content", file.filename
                     )
-                    self._annotations.append(UrlAnnotation(url_citation=cited))
-                case FileCitation():
-                    pass
         return out
+
+    def _linked(self, pieces: Sequence[str | SandboxLink]) -> bytes:
+        out = b""
+        for piece in pieces:
+            if isinstance(piece, str):
+                out += self._write(piece)
+                continue
+            out += self._write(piece.text)
+            file = piece.source
+            container, name = quote(file.container_id, safe=""), quote(file.file_id, safe="")
+            url = f"/v1/containers/{container}/files/{name}/content"
+            self._annotate(url, file.path.rpartition("/")[2], len(piece.text))
+        return out
+
+    def _annotate(self, url: str, title: str, length: int = 0) -> None:
+        """Add an annotation of the last `length` characters."""
+        start, end = self._length - length, self._length
+        cited = AnnotatedUrl(url=url, title=title, start_index=start, end_index=end)
+        self._annotations.append(UrlAnnotation(url_citation=cited))
 
     def _write(self, text: str) -> bytes:
         waiting, self._waiting = self._waiting, []

@@ -13,6 +13,7 @@ from openai import OpenAI
 
 from gateway import hookimpl
 from gateway.protocols import (
+    ContainerFileSource,
     FileSource,
     ServerTool,
     Source,
@@ -24,6 +25,7 @@ from gateway.protocols import (
 from gateway.testing.server import RunningGateway, run_gateway
 
 ANSWER = "Ümlaut first: it is iron【0†L1-L2】【7†L1】, and tall 【0†L9】. See the handbook 【1:0†hand.pdf】."
+LINKED = "Made [it](sandbox:/mnt/data/a%20b.png), not [that](sandbox:/mnt/data/c.png) 【1:0】 sandbox:/mnt/data/a b.png"
 CLEAN = (
     "Ümlaut first: it is iron ([tower.example](https://tower.example/a))【7†L1】, and tall "
     "([tower.example](https://tower.example/b)). See the handbook."
@@ -32,6 +34,9 @@ RULES = [
     {"when": "the tower", "pieces": [
         {"text": "I look."}, {"call": {"name": "look", "arguments": {}}}]},
     {"when": "found it", "pieces": [{"reasoning": "Fine."}, {"text": ANSWER}]},
+    {"when": "make it", "pieces": [
+        {"text": "sandbox:"}, {"call": {"name": "draw", "arguments": {}}}]},
+    {"when": "drew it", "pieces": [{"text": LINKED}]},
     {"when": "hello", "pieces": [{"text": "No tool was needed 【0†L1】."}]},
 ]  # fmt: skip
 
@@ -40,9 +45,18 @@ class Library(ToolServer):
     label = "library"
 
     async def tools(self) -> Sequence[ServerTool]:
-        return [ServerTool(definition=ToolDefinition(name="look"))]
+        return [ServerTool(definition=ToolDefinition(name=name)) for name in ("look", "draw")]
 
     async def call(self, call: ToolCall) -> ToolResult:
+        if call.name == "draw":
+            drawn = ContainerFileSource(
+                path="/mnt/data/a b.png", container_id="cntr_1", file_id="cfile_1"
+            )
+            return ToolResult(
+                text="drew it",
+                container_files=[drawn],
+                files=[FileSource(mark="1:0", file_id="../x?y", filename="")],
+            )
         return ToolResult(
             text="found it",
             sources=[
@@ -100,17 +114,44 @@ def test_marks_are_links_and_annotations_cover_them(sdk: OpenAI) -> None:
     assert [(each.url, each.title) for each in cited] == [
         ("https://tower.example/a", "Tower"),
         ("https://tower.example/b", "Height"),
+        ("/v1/files/file_1/content", "hand.pdf"),
     ]
     assert [text[each.start_index : each.end_index] for each in cited] == [
         "([tower.example](https://tower.example/a))",
         "([tower.example](https://tower.example/b))",
+        "",
     ]
+    assert text[: cited[-1].start_index].endswith("See the handbook")
 
 
 @pytest.mark.parametrize("model", ["cut1", "cut3", "cut1000"])
-def test_a_stream_adds_up_to_the_plain_answer(sdk: OpenAI, model: str) -> None:
-    plain = sdk.chat.completions.create(model=model, messages=asked("the tower")).choices[0]
-    with sdk.chat.completions.stream(model=model, messages=asked("the tower")) as stream:
+@pytest.mark.parametrize("stream", [False, True])
+def test_files_of_containers_are_cited_by_the_path_of_their_content(
+    sdk: OpenAI, model: str, stream: bool
+) -> None:
+    create: Any = sdk.chat.completions
+    if stream:
+        with create.stream(model=model, messages=asked("make it")) as events:
+            message = events.get_final_completion().choices[0].message
+    else:
+        message = create.create(model=model, messages=asked("make it")).choices[0].message
+    assert message.content == f"sandbox:\n\n{LINKED.replace(' 【1:0】', '')}"
+    cited = [each.url_citation for each in message.annotations]
+    path = "/v1/containers/cntr_1/files/cfile_1/content"
+    assert [
+        (each.url, each.title, message.content[each.start_index : each.end_index]) for each in cited
+    ] == [
+        (path, "a b.png", "sandbox:/mnt/data/a%20b.png"),
+        ("/v1/files/..%2Fx%3Fy/content", "", ""),
+        (path, "a b.png", "sandbox:/mnt/data/a b.png"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["the tower", "make it"])
+@pytest.mark.parametrize("model", ["cut1", "cut3", "cut1000"])
+def test_a_stream_adds_up_to_the_plain_answer(sdk: OpenAI, model: str, text: str) -> None:
+    plain = sdk.chat.completions.create(model=model, messages=asked(text)).choices[0]
+    with sdk.chat.completions.stream(model=model, messages=asked(text)) as stream:
         final = stream.get_final_completion().choices[0]
     assert final.message.content == plain.message.content
     assert plain.message.annotations
@@ -131,7 +172,8 @@ def test_the_responses_api_cites_the_same(sdk: OpenAI) -> None:
     assert chat.message.content == "\n\n".join(part.text for part in parts)
     offset = len(f"{parts[0].text}\n\n")
     pages = [each for each in parts[1].annotations if each.type == "url_citation"]
-    assert [each.url_citation.to_dict() for each in chat.message.annotations or ()] == [
+    shown = [each.url_citation for each in chat.message.annotations or ()]
+    assert [each.to_dict() for each in shown if each.url.startswith("https:")] == [
         {
             "url": each.url,
             "title": each.title,
