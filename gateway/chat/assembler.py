@@ -10,7 +10,7 @@ separated by blank lines; so is reasoning. Calls of tools that the gateway runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, assert_never
 
 from gateway.assembly.logprobs import LogprobAligner
@@ -72,18 +72,16 @@ class ChoiceAssembler:
         writer: ChoiceWriter,
         *,
         roles: Mapping[str, CallRole],
-        hidden: Collection[str],
         new_id: Callable[[str], str],
         aligner: LogprobAligner | None = None,
         shows_reasoning: bool = True,
         calls_finish: FinishReason = "tool_calls",
         lead: str = "",
     ) -> None:
-        """`hidden` are the tools that the gateway runs. `calls_finish` is the finish reason of a choice with calls.
-        `lead` is text that precedes the model's output (`echo`)."""
+        """`calls_finish` is the finish reason of a choice with calls. `lead` is text that precedes the model's output
+        (`echo`)."""
         self._writer = writer
         self._roles = roles
-        self._hidden = hidden
         self._new_id = new_id
         self._aligner = aligner
         self._shows_reasoning = shows_reasoning
@@ -179,10 +177,10 @@ class ChoiceAssembler:
         self._block, self._has_reasoning = "reasoning", True
 
     def _start_call(self, delta: CallStarted, out: list[bytes]) -> None:
-        if delta.name in self._hidden:
+        role = self._roles.get(delta.name, FUNCTION)
+        if role.server_label:
             self._in_hidden_call = True
             return
-        role = self._roles.get(delta.name, FUNCTION)
         custom = role.item_type == "custom_tool_call"
         self._call = OpenCall(self._calls, custom=custom)
         self._calls += 1

@@ -27,6 +27,7 @@ from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import TokensPrompt, ToolResult
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
+from gateway.tools.roles import with_unknown
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseStatus
@@ -92,8 +93,7 @@ class ChatChoice:
             self._cited = CitedWriter(writer)
         self._assembler = ChoiceAssembler(
             self._cited or writer,
-            roles=plan.toolset.roles,
-            hidden=plan.toolset.bound_tools,
+            roles=with_unknown(plan.toolset.roles),
             new_id=new_id,
             aligner=aligner,
             shows_reasoning=bool(style.reasoning_fields),
@@ -125,8 +125,7 @@ class _CitingChoice:
         self._cited = cited
 
     def called(self, result: ToolResult) -> bytes:
-        self._cited.called(result)
-        return b""
+        return self._cited.called(result)
 
 
 class PreparedChat(Struct, frozen=True):

@@ -18,6 +18,7 @@ from gateway.protocols import FinishReason, ToolResult
 from gateway.runtime.media import sees_images
 from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
+from gateway.tools.roles import with_unknown
 from gateway.tools.toolset import Toolset
 from gateway.wire.ids import new_id
 
@@ -59,7 +60,7 @@ class ServerToolLoop:
         For `max_turns` see `TurnLoop`, for `max_uses` see `ToolCalls`.
         """
         known = first.turn.results
-        items = ItemAssembler(roles=self._toolset.roles, new_id=new_id, known=known)
+        items = ItemAssembler(roles=with_unknown(self._toolset.roles), new_id=new_id, known=known)
         calls = ToolCalls(
             new_id("resp_"),
             self._toolset.bound_tools,

@@ -151,7 +151,11 @@ class Answer(Protocol):
 
     @property
     def available_tools(self) -> Mapping[str, AvailableTool]:
-        """The tools that the gateway runs, keyed by the name that the model sees."""
+        """The tools that the gateway runs, keyed by the name that the model sees.
+
+        If the gateway runs all tools of the request, it also answers calls of tools that do not exist, for the model to
+        try again. A lookup of such a name returns a tool of the server `unknown`.
+        """
         ...
 
     def stream(

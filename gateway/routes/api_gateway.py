@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,13 +27,16 @@ from gateway.protocols import (
     GenerationRequest,
     ListedModel,
     NewWriter,
+    ServerTool,
     TokensPrompt,
+    ToolDefinition,
     Turn,
 )
 from gateway.routes.api_answers import ApiStream, plain_api_answer
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
+from gateway.tools.roles import NO_TOOL, answers_unknown
 from gateway.tools.toolset import Toolset
 from gateway.wire.parameters import SharedParameters
 
@@ -66,10 +69,11 @@ class PreparedAnswer:
     @property
     def available_tools(self) -> Mapping[str, AvailableTool]:
         toolset = self._prepared.toolset
-        return {
+        tools = {
             name: AvailableTool(server_label=toolset.roles[name].server_label, tool=runnable.tool)
             for name, runnable in toolset.bound_tools.items()
         }
+        return _AnsweredTools(tools) if answers_unknown(toolset.roles) else tools
 
     def stream(
         self,
@@ -105,6 +109,26 @@ class PreparedAnswer:
         return ApiRun(
             self._request, self._services, self._prepared, attempts, new_writer, api=self._api
         )
+
+
+class _AnsweredTools(Mapping[str, AvailableTool]):
+    """Tools of which every name has one: the gateway answers calls of unknown ones with an error."""
+
+    def __init__(self, tools: Mapping[str, AvailableTool]) -> None:
+        self._tools = tools
+
+    def __getitem__(self, name: str) -> AvailableTool:
+        found = self._tools.get(name)
+        if found is not None:
+            return found
+        unknown = ServerTool(definition=ToolDefinition(name=name))
+        return AvailableTool(server_label=NO_TOOL.server_label, tool=unknown)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
 
 
 class ApiGateway:

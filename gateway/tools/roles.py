@@ -33,7 +33,7 @@ class CallRole(Struct, frozen=True, kw_only=True):
 FUNCTION = CallRole()
 """The default: a function that the client runs."""
 
-_NO_TOOL = CallRole(item_type="mcp_call", server_label="unknown")
+NO_TOOL = CallRole(item_type="mcp_call", server_label="unknown")
 """Of calls of tools that do not exist, which the gateway answers with an error."""
 
 
@@ -42,9 +42,12 @@ def with_unknown(roles: Mapping[str, CallRole]) -> Mapping[str, CallRole]:
 
     Only if the gateway runs all tools: a client with tools of its own gets the call.
     """
-    if not roles or not all(role.server_label for role in roles.values()):
-        return roles
-    return _AnsweredRoles(roles)
+    return _AnsweredRoles(roles) if answers_unknown(roles) else roles
+
+
+def answers_unknown(roles: Mapping[str, CallRole]) -> bool:
+    """Whether the gateway answers calls of tools that do not exist: if it runs all tools."""
+    return bool(roles) and all(role.server_label for role in roles.values())
 
 
 class _AnsweredRoles(Mapping[str, CallRole]):
@@ -54,7 +57,7 @@ class _AnsweredRoles(Mapping[str, CallRole]):
         self._roles = roles
 
     def __getitem__(self, name: str) -> CallRole:
-        return self._roles.get(name, _NO_TOOL)
+        return self._roles.get(name, NO_TOOL)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._roles)

@@ -90,7 +90,6 @@ def assembler(writer: ChoiceWriter, **options: Any) -> ChoiceAssembler:
     return ChoiceAssembler(
         writer,
         roles=ROLES,
-        hidden={"served"},
         new_id=lambda prefix: f"{prefix}{next(count)}",
         **options,
     )
