@@ -33,6 +33,8 @@ class Refusal(Struct, frozen=True, array_like=True):
     param: ParamPath = ()
     unsupported: bool = False
     """Whether the argument is valid, but not supported by this engine."""
+    code: str | None = None
+    """The error's code, if it is not that of its kind."""
 
 
 class Compiled(Struct, frozen=True, array_like=True):
@@ -47,9 +49,9 @@ def compiled(make: Callable[[], Any]) -> Any:
     try:
         return msgspec.to_builtins(Compiled(make()))
     except Unsupported as error:
-        refusal = Refusal(error.message, error.at, True)
+        refusal = Refusal(error.message, error.at, True, error.code)
     except InvalidRequest as error:
-        refusal = Refusal(error.message, error.at)
+        refusal = Refusal(error.message, error.at, False, error.code)
     except RecursionError:
         refusal = Refusal("It is nested too deeply.", ("schema",))
     return msgspec.to_builtins(Compiled(None, refusal))
@@ -227,4 +229,4 @@ class Compiler:
 
 def _error(refusal: Refusal) -> InvalidRequest:
     kind = Unsupported if refusal.unsupported else InvalidRequest
-    return kind(refusal.message, param=refusal.param)
+    return kind(refusal.message, param=refusal.param, code=refusal.code)

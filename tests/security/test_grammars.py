@@ -189,6 +189,46 @@ async def test_a_grammar_that_would_stop_the_sampler_is_refused(
     assert answer.json()["error"]["param"] == "guided_grammar"
 
 
+IMPOSSIBLE = {
+    "reversed range": ("root ::= [b-a]\n", "[b-a] ends before it begins"),
+    "reversed range behind a text": ('root ::= "a" [xyz9-0]\n', "[xyz9-0] ends before it begins"),
+    "reversed range of escapes": (r"root ::= [^\x62-\x61]", "ends before it begins"),
+    "nothing outside": (r"root ::= [^\x00-\U0010FFFF]", "no character is in the class"),
+    "no character": (r"root ::= [\U00200000-\UFFFFFFFF]", "no character"),
+    "no character in a text": (r'root ::= "\UFFFFFFFF"', "no character"),
+    "no such token": ("root ::= <[99999999]>\n", "no token <[99999999]>"),
+}
+"""What llama.cpp reads, and fails with where it must write a character that cannot be."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+async def test_a_grammar_that_llama_cpp_would_fail_with_is_refused(
+    http: httpx.AsyncClient, case: str
+) -> None:
+    grammar, reason = IMPOSSIBLE[case]
+    messages = [{"role": "user", "content": "Hi"}]
+    for path, asked, param in (
+        ("/chat/completions", {"messages": messages, "guided_grammar": grammar}, "guided_grammar"),
+        ("/completions", {"prompt": "Hi", "guided_grammar": grammar}, "guided_grammar"),
+        (
+            "/responses",
+            {"input": "Hi", "structured_outputs": {"grammar": grammar}},
+            "structured_outputs.grammar",
+        ),
+    ):
+        for stream in (False, True):
+            answer = await http.post(path, json={"model": "tiny", "stream": stream, **asked})
+            error = answer.json()["error"]
+            assert answer.status_code == 400, error
+            assert (error["type"], error["param"], error["code"]) == (
+                "invalid_request_error",
+                param,
+                "invalid_value",
+            )
+            assert reason in error["message"]
+
+
 def multiplying() -> dict[str, Any]:
     """Each definition combines the one below with itself, so that there are 2^50 of the last."""
     definitions: dict[str, Any] = {

@@ -34,6 +34,8 @@ _IDLE_WALKS = 8
 _TRIED = 4
 _DEEPEST = 200
 _REPEATED_MOST = 2_000
+_SHOWN = 40
+"""Number of characters of a class that an error shows."""
 
 _TOKEN = re.compile(
     r"""
@@ -41,7 +43,7 @@ _TOKEN = re.compile(
     | (?P<name>    [A-Za-z0-9-]+ ) (?P<defines> \s* ::= )?
     | (?P<text>    "(?:\\.|[^"\\])*" )
     | (?P<class>   \[(?:\\.|[^\]\\])*\] )
-    | (?P<token>   !?<[^>]*> )
+    | (?P<token>   !?< (?: \[ (?P<number>\d{1,18}) \] | [^>]* ) > )
     | (?P<count>   \{ \s* (?P<low>\d+) \s* (?P<comma>,)? \s* (?P<high>\d+)? \s* \} )
     | (?P<sign>    [()|*+?.] )
     """,
@@ -54,7 +56,8 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 Element: TypeAlias = "Ranges | int"
 """A set of characters, or the number of a rule."""
 Alternatives: TypeAlias = list[list[Element]]
-_ANY: Ranges = ((0, 0x10FFFF),)
+_LAST = 0x10FFFF
+_ANY: Ranges = ((0, _LAST),)
 
 
 class Stack:
@@ -79,14 +82,16 @@ def check_ambiguity(grammar: str, vocabulary: int) -> None:
 
     `vocabulary` is the number of the model's tokens.
     """
-    reader = _Reader(grammar)
+    reader = _Reader(grammar, vocabulary)
     rules = reader.read()
     most_stacks = max(64, _MOST_COMPARISONS // max(1, vocabulary))
     _Walker(rules, reader.begins, most_stacks).walk()
 
 
 def _malformed(what: str) -> InvalidRequest:
-    return InvalidRequest(f"The grammar is not well-formed: {what}.", param="grammar")
+    return InvalidRequest(
+        f"The grammar is not well-formed: {what}.", param="grammar", code="invalid_value"
+    )
 
 
 def _too_large() -> Unsupported:
@@ -100,8 +105,9 @@ def _too_large() -> Unsupported:
 class _Reader:
     """Parses GBNF into numbered rules. Repetitions become rules, as in llama.cpp."""
 
-    def __init__(self, grammar: str) -> None:
+    def __init__(self, grammar: str, vocabulary: int) -> None:
         self._grammar = grammar
+        self._vocabulary = vocabulary
         self._numbers: dict[str, int] = {}
         self._rules: list[Alternatives | None] = []
         self._elements = 0
@@ -120,7 +126,11 @@ class _Reader:
         assert root == 0
         for name, number in self._numbers.items():
             if self._rules[number] is None:
-                raise InvalidRequest(f"The grammar has no rule named {name!r}.", param="grammar")
+                raise InvalidRequest(
+                    f"The grammar has no rule named {name!r}.",
+                    param="grammar",
+                    code="invalid_value",
+                )
         return [rule or [[]] for rule in self._rules]
 
     def _tokens(self) -> Iterator[re.Match[str]]:
@@ -168,6 +178,8 @@ class _Reader:
                 begun[-1] = len(elements)
                 elements.append(_class(token["class"]))
             elif token["token"] is not None or token["sign"] == ".":
+                if token["number"] is not None and int(token["number"]) >= self._vocabulary:
+                    raise _malformed(f"the model has no token {token['token']}")
                 begun[-1] = len(elements)
                 elements.append(_ANY)
             elif token["count"] is not None:
@@ -235,12 +247,16 @@ def _codes(text: str) -> list[int]:
         if found is None:
             raise _malformed("an escape has no character")
         digits = found[1] or found[2] or found[3]
-        codes.append(int(digits, 16) if digits else ord(_NAMED.get(found[4], found[4])))
+        code = int(digits, 16) if digits else ord(_NAMED.get(found[4], found[4]))
+        if code > _LAST:
+            raise _malformed(f"{found[0]} is no character")
+        codes.append(code)
         at = found.end()
     return codes
 
 
 def _class(text: str) -> Ranges:
+    """The characters of a class. Raises for one that no character is in: llama.cpp fails where it must write one."""
     inside = text[1:-1]
     negated = inside.startswith("^")
     if negated:
@@ -260,12 +276,24 @@ def _class(text: str) -> Ranges:
     while index < len(pieces):
         low = pieces[index][0]
         if index + 2 < len(pieces) and pieces[index + 1] == (ord("-"), False):
-            ranges.append((low, pieces[index + 2][0]))
+            high = pieces[index + 2][0]
+            if high < low:
+                raise _malformed(f"a range of the class {_shown(text)} ends before it begins")
+            ranges.append((low, high))
             index += 3
         else:
             ranges.append((low, low))
             index += 1
-    return _outside(ranges) if negated else tuple(ranges)
+    if not negated:
+        return tuple(ranges)
+    outside = _outside(ranges)
+    if not outside:
+        raise _malformed(f"no character is in the class {_shown(text)}")
+    return outside
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _outside(ranges: list[tuple[int, int]]) -> Ranges:
@@ -275,8 +303,8 @@ def _outside(ranges: list[tuple[int, int]]) -> Ranges:
         if low > at:
             gaps.append((at, low - 1))
         at = max(at, high + 1)
-    if at <= 0x10FFFF:
-        gaps.append((at, 0x10FFFF))
+    if at <= _LAST:
+        gaps.append((at, _LAST))
     return tuple(gaps)
 
 

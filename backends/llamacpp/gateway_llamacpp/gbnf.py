@@ -36,5 +36,7 @@ def embedded(definition: str, prefix: str) -> tuple[str, str]:
     text = _TOKEN.sub(rename, definition)
     missing = sorted({"root", *used} - defined)
     if missing:
-        raise InvalidRequest(f"The grammar has no rule named {missing[0]!r}.", param="grammar")
+        raise InvalidRequest(
+            f"The grammar has no rule named {missing[0]!r}.", param="grammar", code="invalid_value"
+        )
     return text, f"{prefix}root"
