@@ -186,8 +186,9 @@ class Generator:
         )
         return Generation(turn=turn, rendered=rendered, request=request)
 
-    async def fitting(self, turn: Turn, *, truncate: bool = False) -> Generation:
-        """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed."""
+    async def fitting(self, turn: Turn, *, truncate: bool = False, preamble: int = 0) -> Generation:
+        """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
+        first `preamble` items are kept."""
         decided = await self._decided(turn)
         if isinstance(decided, Refusal):
             return refused_generation(turn, decided, self._settings.sampling)
@@ -208,11 +209,12 @@ class Generator:
                     )
                 raise
             # Find the smallest number of turns to leave out by bisection; each attempt renders the whole prompt.
-            low, high = 1, len(turn_starts(turn.items)) - 1
+            low, high = 1, len(turn_starts(turn.items[preamble:])) - 1
             found: Generation | None = None
             while low <= high:
                 middle = (low + high) // 2
-                shorter = msgspec.structs.replace(turn, items=without_oldest(turn.items, middle))
+                items = without_oldest(turn.items, middle, preamble=preamble)
+                shorter = msgspec.structs.replace(turn, items=items)
                 if (tried := await self._if_it_fits(shorter)) is not None:
                     found, high = tried, middle - 1
                 else:

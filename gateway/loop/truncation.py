@@ -23,8 +23,13 @@ def turn_starts(items: Sequence[Item]) -> list[int]:
     return starts
 
 
-def without_oldest(items: Sequence[Item], turns: int) -> list[Item]:
-    """`items` without the oldest `turns` turns. Items before the first turn (system messages) are kept."""
+def without_oldest(items: Sequence[Item], turns: int, *, preamble: int = 0) -> list[Item]:
+    """`items` without the oldest `turns` turns. Items before the first turn (system messages) are kept.
+
+    The first `preamble` items, those of a stored prompt, are kept too, and are not part of any turn.
+    """
+    if preamble:
+        return [*items[:preamble], *without_oldest(items[preamble:], turns)]
     starts = turn_starts(items)
     head = items[: starts[0]] if starts else items
     kept = items[starts[turns] :] if turns < len(starts) else ()

@@ -162,7 +162,9 @@ class Compactor:
             conversation = turn.items[self._preamble :]
             kept = kept_messages(conversation)
             if not _exceeds(conversation, kept):
-                return await generator.fitting(turn, truncate=self._truncate)
+                return await generator.fitting(
+                    turn, truncate=self._truncate, preamble=self._preamble
+                )
             try:
                 first = await generator.fitting(turn)
             except InvalidRequest as error:
@@ -181,7 +183,11 @@ class Compactor:
             continue_final_message=False,
         )
         # If the conversation is too long even for the summary, its oldest turns are left out.
-        self._begun = turn, kept, await self._writer.fitting(asked, truncate=True)
+        self._begun = (
+            turn,
+            kept,
+            await self._writer.fitting(asked, truncate=True, preamble=self._preamble),
+        )
         return None
 
     async def run(
@@ -206,7 +212,9 @@ class Compactor:
         context = compacted_context(summary, wanted.replaces, kept)
         stored = turn.items[: self._preamble]
         after = msgspec.structs.replace(turn, items=[*stored, *context])
-        generation = await generator.fitting(after, truncate=self._truncate)
+        generation = await generator.fitting(
+            after, truncate=self._truncate, preamble=self._preamble
+        )
         # What remains may exceed the threshold itself; do not compact again for every tool call.
         self._threshold = max(wanted.threshold, 2 * await self._length(generation))
         return generation

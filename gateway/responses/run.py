@@ -183,7 +183,10 @@ class ResponseRun:
         """None where a compaction comes before."""
         if self._compactor is not None:
             return await self._compactor.begin(self._generator, self.plan.turn)
-        return await self._generator.fitting(self.plan.turn, truncate=self.plan.truncate)
+        plan = self.plan
+        return await self._generator.fitting(
+            plan.turn, truncate=plan.truncate, preamble=plan.preamble
+        )
 
     def record(self) -> StoredResponse:
         """The response as it is now, as it is stored."""

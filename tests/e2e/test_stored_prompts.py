@@ -50,7 +50,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     folder = tmp_path_factory.mktemp("prompts")
     (folder / "shop.md").write_text("You are the second {{shop}}.\n", encoding="utf-8")
     model = {"engine": "scripted", "scripted": {"rules": RULES}}
-    config = {"models": {"m": model}, "prompts": PROMPTS, "server": {"max_body_bytes": 100_000}}
+    small = {**model, "max_model_len": 300}
+    config = {
+        "models": {"m": model, "small": small},
+        "prompts": PROMPTS,
+        "server": {"max_body_bytes": 100_000},
+    }
     with run_gateway(config, folder) as running:
         yield running
 
@@ -61,14 +66,38 @@ def http(gateway: RunningGateway) -> Iterator[httpx.Client]:
         yield client
 
 
-def asked(gateway: RunningGateway) -> str:
+def asked(gateway: RunningGateway, model: str = "m") -> str:
     """The text of the last prompt that the engine was asked."""
-    engine = gateway.services.models["m"].engine
+    engine = gateway.services.models[model].engine
     assert isinstance(engine, ScriptedEngine)
     prompt = engine.requests[-1].prompt
     assert isinstance(prompt, TokensPrompt)
     assert engine.tokenizer is not None
     return engine.tokenizer.decode(prompt.token_ids)
+
+
+def test_a_conversation_that_is_shortened_keeps_the_examples_of_its_prompt(
+    gateway: RunningGateway, http: httpx.Client
+) -> None:
+    """They are instructions; the oldest turns go, also where there are examples before them."""
+    turns: list[dict[str, Any]] = []
+    for number in range(20):
+        turns.append({"role": "user", "content": f"question {number} is a little longer"})
+        turns.append({"role": "assistant", "content": f"answer {number} is longer, too"})
+    variables = {"shop": "Arca", "scan": "this"}
+    body = {
+        "model": "small",
+        "input": [*turns, {"role": "user", "content": "and now?"}],
+        "prompt": {"id": "shop", "version": "2", "variables": variables},
+        "max_output_tokens": 16,
+    }
+    assert http.post("/responses", json=body).status_code == 400
+    answer = http.post("/responses", json={**body, "truncation": "auto"})
+    assert answer.status_code == 200, answer.text
+    text = asked(gateway, "small")
+    for kept in ("Be short, Arca.", "Look: this and say.", "I looked.", "answer 19", "and now?"):
+        assert kept in text
+    assert "question 0 " not in text
 
 
 def test_a_prompt_gives_the_instructions_and_is_shown(gateway: RunningGateway) -> None:

@@ -40,6 +40,15 @@ def test_whole_turns_go_and_calls_keep_their_outputs(items: list[Item], turns: i
     assert [i for i in kept if isinstance(i, Message) and i.role == "system"] == systems
 
 
+@given(conversations(), conversations(), st.integers(0, 4))
+def test_the_items_of_a_stored_prompt_are_kept(
+    examples: list[Item], items: list[Item], turns: int
+) -> None:
+    """They are instructions, and the conversation is shortened as if they were not there."""
+    kept = without_oldest([*examples, *items], turns, preamble=len(examples))
+    assert kept == [*examples, *without_oldest(items, turns)]
+
+
 @given(conversations())
 def test_nothing_goes_where_nothing_has_to(items: list[Item]) -> None:
     assert without_oldest(items, 0) == items
