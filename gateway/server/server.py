@@ -164,7 +164,6 @@ class GatewayServer(uvicorn.Server):
             )
             await self._until_idle(FINAL_SECONDS)
         await super().shutdown(sockets)
-        services.metrics.refresh()  # other workers go on to show what this one has counted
 
     async def on_tick(self, counter: int) -> bool:
         idle = self._reloading is None or self._reloading.done()

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from msgspec import Struct
 
+from gateway.app import open_services
+from gateway.config import Config, ModelConfig
 from gateway.metrics import Metrics
+from gateway.plugins import load_plugins
 from gateway.runtime.admission import Admission
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +108,15 @@ async def test_a_scrape_does_not_wait_for_an_engine_that_hangs_or_fail_with_one_
     shown = metrics.exposition()[0].decode()
     assert 'slots{model="hangs"} 4.0' in shown
     assert 'slots{model="fails"} 4.0' in shown
+
+
+async def test_what_is_counted_while_services_close_is_not_lost() -> None:
+    """Nobody asks this process again: other workers show what it has counted."""
+    async with AsyncExitStack() as stack:
+        config = Config(models={"m": ModelConfig(engine="scripted")})
+        metrics = (await open_services(config, load_plugins(), stack)).metrics
+        stack.callback(metrics.request_answered, "/v1/responses", 200)
+    counted = metrics._registry.get_sample_value(
+        "gateway_requests_total", {"route": "/v1/responses", "status": "200"}
+    )
+    assert counted == 1
