@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import inspect
 import io
 import itertools
 import json
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -42,6 +44,10 @@ settings.load_profile("litegate")
 
 # An HTTP client reads all authorities that the system trusts, which takes 50 ms for each. Tests trust none of them.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data/authority.pem")
+
+# A request without a timeout of its own has five seconds, which a machine may stand still for.
+_timeout = inspect.signature(httpx.get).parameters["timeout"].default
+_timeout.connect = _timeout.read = _timeout.write = _timeout.pool = 60.0
 
 # A shell that starts the tests in the background lets them ignore these signals, and so all processes that they start.
 for _number, _handler in (
@@ -402,7 +408,7 @@ def run_vllm_server(
         while True:
             assert process.poll() is None, log.read_text()[-3000:]
             try:
-                urlopen(f"{url}/health", timeout=2).close()
+                urlopen(f"{url}/health", timeout=30).close()
                 break
             except (URLError, OSError):
                 assert time.monotonic() < give_up, "vLLM did not start: " + log.read_text()[-3000:]

@@ -57,7 +57,7 @@ class RedisProcess:
             "--save", "", "--loglevel", "warning", *self._options,
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  # a test's own words
-        for _ in range(200):
+        for _ in range(3000):
             if self._process.poll() is not None:
                 break  # another process has taken the port
             if self.ask("PING") in (b"+PONG", b"-NOAUTH Authentication required."):
@@ -89,7 +89,7 @@ class RedisProcess:
 
     def used_kib(self) -> int:
         """Memory used by the data, in KiB."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             connection.sendall(b"INFO memory\r\n")
             info = connection.recv(65536)
         return int(info.partition(b"used_memory:")[2].split()[0]) // 1024
@@ -97,7 +97,7 @@ class RedisProcess:
     def ask(self, command: str) -> bytes | None:
         """The first line of the answer to an inline command, or None if there is no answer."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
                 connection.sendall(f"{command}\r\n".encode())
                 return connection.makefile("rb").readline().strip()
         except OSError:

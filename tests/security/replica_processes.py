@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 
 from gateway.testing.server import to_toml
+from tests.waiting import wait_until
 
 
 def free_port() -> int:
@@ -21,13 +21,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def wait_for(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"{what} took more than {seconds:g} seconds"
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -54,7 +47,7 @@ def replica(
             return False
 
     try:
-        wait_for(ready, "the gateway's start")
+        wait_until(ready, "the gateway's start", 120)
         yield f"http://127.0.0.1:{port}/v1", process
     finally:
         process.kill()

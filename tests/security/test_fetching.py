@@ -511,4 +511,4 @@ def test_a_body_is_bounded_whatever_is_said_of_it(
     text = found if isinstance(found, str) else "".join(found.lines)
     assert told in text.replace(" ", "") + text
     assert len(text) < 200_000
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60

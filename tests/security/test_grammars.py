@@ -296,7 +296,7 @@ async def test_others_are_served_while_something_is_compiled(
             await asyncio.sleep(0.01)
     for answer in await done:
         assert answer.status_code in (200, 400), answer.text
-    assert longest < 2
+    assert longest < 20, "the event loop stood still"
 
 
 @pytest.mark.anyio

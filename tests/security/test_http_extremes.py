@@ -352,7 +352,7 @@ def test_no_json_breaks_the_server_or_stops_it(
                 assert answer.json()["error"]["message"]
             if case in ("NaN", "infinity", "a lone surrogate", "many keys", "deep lists"):
                 assert answer.status_code in (400, 404), case
-    assert pulse.longest < 10, "it stood still"
+    assert pulse.longest < 30, "it stood still"
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route != "/v1/vector_stores"])

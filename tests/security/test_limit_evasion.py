@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from websockets.sync.client import connect
 from gateway.config import ApiKey
 from gateway.runtime.access import hash_key
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
 
 RULES = [{"when": "without end", "delay_ms": 5, "repeat": 10_000, "pieces": [{"text": "on "}]}]
 LIMIT = 100_000
@@ -56,13 +56,6 @@ def send(gateway: RunningGateway, name: str, body: Any) -> httpx.Response:
     )
 
 
-def until(holds: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-
-
 def day_tokens(gateway: RunningGateway, name: str) -> int:
     store: Any = gateway.services.store
     counters = store._limits._principals.get(name)
@@ -81,9 +74,9 @@ def test_a_client_that_leaves_has_used_what_was_made(gateway: RunningGateway, pa
         lines, read = stream.iter_lines(), 0
         while read < 90:
             read += next(lines).startswith("data:")
-    until(lambda: not gateway.services.limiter._running)
+    wait_until(lambda: not gateway.services.limiter._running)
     # The prompt and, with max_tokens, 5000 tokens were counted at the beginning, and what was used at the end.
-    until(lambda: 20 < day_tokens(gateway, "leaver") - before < 5000)
+    wait_until(lambda: 20 < day_tokens(gateway, "leaver") - before < 5000)
 
 
 def test_choices_count_when_the_request_begins(gateway: RunningGateway) -> None:
@@ -128,5 +121,5 @@ def test_a_mistake_in_the_keys_file_shows_no_key(
     secret = hash_key("sk-secret")
     with run_gateway(config, tmp_path):
         path.write_text(f'[[api_keys]]\nname = "ada"\nsha256 = "{secret}!"\n')
-        until(lambda: "stay as they were" in caplog.text)
+        wait_until(lambda: "stay as they were" in caplog.text)
     assert secret not in caplog.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from gateway.request_stats import RequestStats
 from gateway.server.logs import JsonFormatter, RedactingFormatter
 from gateway.server.redaction import Redactor
 from gateway.testing.pytest_plugin import StartGateway
+from tests.waiting import wait_until
 
 SCRIPTED = {"engine": "scripted", "parser": "qwen3"}
 BREAKS = {**SCRIPTED, "scripted": {"rules": [{"when": "break", "finish": "error", "pieces": [{"text": "half"}]}]}}  # fmt: skip
@@ -43,11 +43,11 @@ def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
 
 
 def lines(written: io.StringIO, kind: str, number: int = 1) -> list[str]:
-    end = time.monotonic() + 30
-    while len(found := [x for x in written.getvalue().splitlines() if kind in x]) < number:
-        assert time.monotonic() < end, written.getvalue()
-        time.sleep(0.01)
-    return found
+    def found() -> list[str]:
+        return [x for x in written.getvalue().splitlines() if kind in x]
+
+    wait_until(lambda: len(found()) >= number, f"{number} lines of {kind}")
+    return found()
 
 
 def post(gateway: Any, **body: Any) -> httpx.Response:

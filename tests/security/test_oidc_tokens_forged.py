@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from gateway_oidc import OidcConfig, open_oidc
 from gateway_oidc.authenticator import OidcAuthenticator
 from gateway_oidc.issuer_keys import IssuerKeys, IssuerUnavailable
 from tests.plugins.oidc.local_issuer import LocalIssuer, public_jwk, run_issuer
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -260,12 +261,6 @@ def _check_gateway(gateway: RunningGateway, issuer: LocalIssuer) -> None:
         headers = {"authorization": f"Bearer {token}"}
         return httpx.get(f"{gateway.base_url}{path}", headers=headers, timeout=60)
 
-    def until(holds: Callable[[], bool]) -> None:
-        give_up = time.monotonic() + 60
-        while not holds():
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
-
     assert get(issuer.token()).status_code == 200
     assert get("sk-key").status_code == 200
     assert get("sk-other").status_code == 401
@@ -293,12 +288,12 @@ def _check_gateway(gateway: RunningGateway, issuer: LocalIssuer) -> None:
 
     issuer.status = 500
     issuer.rotate("second")
-    until(lambda: get(issuer.token(kid="second")).status_code == 503)
+    wait_until(lambda: get(issuer.token(kid="second")).status_code == 503)
     away = get(issuer.token(kid="second"))
     assert away.json()["error"]["code"] == "issuer_unavailable"
     assert away.headers["retry-after"] == "1"
     assert get(issuer.token()).status_code == 200
     assert get("sk-key").status_code == 200
     issuer.status = 200
-    until(lambda: get(issuer.token(kid="second")).status_code == 200)
+    wait_until(lambda: get(issuer.token(kid="second")).status_code == 200)
     assert get(issuer.token()).status_code == 401

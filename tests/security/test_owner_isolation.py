@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -23,6 +22,7 @@ from gateway.testing.server import run_gateway
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
+from tests.waiting import wait_until
 
 Json: TypeAlias = dict[str, Any]
 KEYS = [{"name": name, "sha256": hash_key(f"{name}-key")} for name in ("ada", "bob")]
@@ -103,10 +103,10 @@ class World:
             f"/vector_stores/{ids['store']}/file_batches", {"file_ids": [ids["file"]]}
         )
         ids["batch"] = batch["id"]
-        for _ in range(400):
-            if owner.get(f"/vector_stores/{ids['store']}")["status"] == "completed":
-                break
-            time.sleep(0.05)
+        wait_until(
+            lambda: owner.get(f"/vector_stores/{ids['store']}")["status"] == "completed",
+            "the vector store is read",
+        )
         if self.has_containers:
             ids["container"] = owner.post("/containers", {"name": SECRET})["id"]
             path = f"/containers/{ids['container']}/files"
@@ -124,7 +124,7 @@ class World:
     def commands(self) -> int:
         """How many commands of ours Redis has run, but for those that processes run in any case."""
         assert self.redis is not None
-        with socket.create_connection(("127.0.0.1", self.redis.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.redis.port), timeout=60) as connection:
             connection.sendall(b"INFO commandstats\r\nPING\r\n")
             received = b""
             while b"+PONG" not in received:

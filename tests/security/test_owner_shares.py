@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
@@ -27,6 +26,7 @@ from gateway_memory import MemoryConfig, open_memory
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
 from gateway_sqlite import SqliteConfig, open_sqlite
+from tests.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 Open: TypeAlias = Callable[..., Awaitable[ResponseStore]]
@@ -64,15 +64,6 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
             return await stack.enter_async_context(open_redis(RedisConfig(url=url, **bounds)))
 
         yield open_
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Bounds are kept beside the requests."""
-    for _ in range(500):
-        if await holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it does not come to hold")
 
 
 def said(text: str, item_id: str) -> Message:
@@ -145,7 +136,7 @@ async def test_who_stores_many_things_loses_their_own(open_store: Open, kind: st
     async def bounded() -> bool:
         return len(await things.kept("greedy", greedy)) <= 10
 
-    await eventually(bounded)
+    await wait_until_async(bounded)
     assert await things.kept("modest", modest) == modest
     assert await things.kept("greedy", greedy) == greedy[-10:]
 
@@ -162,7 +153,7 @@ async def test_who_stores_large_things_loses_their_own(open_store: Open, kind: s
     async def bounded() -> bool:
         return len(await greedy.kept("greedy", added)) < 40
 
-    await eventually(bounded)
+    await wait_until_async(bounded)
     for things, each in modest:
         assert await things.has("modest", each)
     kept = await greedy.kept("greedy", added)
@@ -183,7 +174,7 @@ async def test_one_conversation_that_grows_pushes_nobody_out(open_store: Open) -
     async def gone() -> bool:
         return await store.get_conversation(conversation, owner="greedy") is None
 
-    await eventually(gone)
+    await wait_until_async(gone)
     assert await responses.kept("modest", modest) == modest
 
 
@@ -207,7 +198,7 @@ async def test_a_chain_whose_ancestors_are_gone_counts_for_its_owner(open_store:
         histories = [await store.history(each.id, owner="greedy") for each in kept]
         return sum(len(each or ()) for each in histories[-1:]) < 60
 
-    await eventually(broken)
+    await wait_until_async(broken)
     assert await responses.kept("modest", modest) == modest
 
 
@@ -228,7 +219,7 @@ async def test_what_is_running_is_evicted_by_nobody(open_store: Open, status: An
     async def bounded() -> bool:
         return len(await responses.kept("greedy", greedy)) <= 10
 
-    await eventually(bounded)
+    await wait_until_async(bounded)
     assert len(await responses.kept("greedy", [each.id for each in running])) == 40
     assert await responses.kept("modest", modest) == modest
 
@@ -396,11 +387,8 @@ class Files:
 
     def read(self, store: str) -> dict[str, int]:
         """Wait until all files of a vector store are read."""
-        for _ in range(1200):
-            if not (counts := self.counts(store))["in_progress"]:
-                return counts
-            time.sleep(0.05)
-        raise AssertionError("the files are not read")
+        wait_until(lambda: not self.counts(store)["in_progress"], "the files are read")
+        return self.counts(store)
 
 
 def test_the_text_in_the_vector_stores_of_one_owner_is_bounded(tmp_path: Path) -> None:

