@@ -4,9 +4,11 @@ it ended. Each value is stamped once; nothing is done per token."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from itertools import count
+from typing import Final, Literal, NamedTuple, Protocol
 
 from gateway.deltas import Delta
 from gateway.protocols import Span
@@ -16,6 +18,12 @@ _current: ContextVar[RequestStats | None] = ContextVar("gateway_request", defaul
 
 clock = time.monotonic
 """The clock of all stamps. 0.0 as a stamp means that the phase was not reached."""
+
+MOST_PHASES: Final = 100
+"""Phases of one run that are kept; later ones are not."""
+_LONGEST_NAME: Final = 100
+"""Characters of a tool's name, which may come from a client."""
+_numbers = count(1)
 
 
 class Content(Protocol):
@@ -28,6 +36,39 @@ class Content(Protocol):
     def see(self, deltas: Sequence[Delta]) -> None: ...
 
     def texts(self, *, failed: bool) -> dict[str, str] | None: ...
+
+
+class FirstOutput(Protocol):
+    """When the first output of a generation came."""
+
+    at: float
+    """0.0 before it came."""
+
+
+class Phase(NamedTuple):
+    """A part of a run that has ended."""
+
+    kind: Literal["queue", "prompt", "decoding", "tool"]
+    name: str
+    """The name of the tool; "" for other kinds."""
+    began: float
+    ended: float
+
+
+class LiveGeneration(NamedTuple):
+    """A generation that has not ended."""
+
+    began: float
+    first: FirstOutput
+    made: Callable[[], int]
+    """The number of its tokens so far. It is called by who looks, and costs nothing per token otherwise."""
+
+
+class LiveTool(NamedTuple):
+    """A call of a tool that has not ended."""
+
+    began: float
+    name: str
 
 
 def current_request() -> RequestStats | None:
@@ -47,7 +88,11 @@ class RunStats:
         "ended",
         "error_code",
         "first_token",
+        "generations",
         "model",
+        "number",
+        "output_tokens",
+        "phases",
         "prompt_seconds",
         "queued",
         "request_id",
@@ -55,6 +100,8 @@ class RunStats:
         "span",
         "started",
         "status",
+        "tools",
+        "turns",
         "usage",
     )
 
@@ -79,6 +126,18 @@ class RunStats:
         """Time between the first and the last output, summed over all generations."""
         self.decode_tokens = 0
         """Number of tokens after the first ones, summed over all generations."""
+        self.number = next(_numbers)
+        """Of all runs of this process."""
+        self.output_tokens = 0
+        """Number of tokens of all generations that have ended."""
+        self.turns = 0
+        """Number of generations that have ended."""
+        self.generations: list[LiveGeneration] = []
+        """Those that have not ended."""
+        self.tools: list[LiveTool] = []
+        """Calls of tools that have not ended."""
+        self.phases: list[Phase] | None = None
+        """What has ended, at most `MOST_PHASES`; None if it is not kept."""
         self.status: ResponseStatus | None = None
         """The terminal status; None while it runs."""
         self.error_code: str | None = None
@@ -114,9 +173,21 @@ class RunStats:
         """Time until the end, or until now."""
         return (self.ended or clock()) - self.started
 
-    def generated(self, began: float, first: float, tokens: int) -> None:
-        """Note the end of a generation of `tokens` tokens, which began at `began` and whose first output came at `first` (0.0: there was
-        none)."""
+    def generates(self, generation: LiveGeneration) -> None:
+        """Note the beginning of a generation."""
+        self.generations.append(generation)
+
+    def generated(self, generation: LiveGeneration, tokens: int) -> None:
+        """Note the end of a generation of `tokens` tokens."""
+        began, first = generation.began, generation.first.at
+        self.generations.remove(generation)
+        self.turns += 1
+        self.output_tokens += tokens
+        if self.phases is not None:
+            now = clock()
+            self._keep(Phase("prompt", "", began, first or now))
+            if first:
+                self._keep(Phase("decoding", "", first, now))
         if first:
             self.prompt_seconds += first - began
             if not self.first_token or first < self.first_token:
@@ -124,6 +195,21 @@ class RunStats:
             if tokens > 1:
                 self.decode_seconds += clock() - first
                 self.decode_tokens += tokens - 1
+
+    @contextmanager
+    def running_tool(self, name: str) -> Iterator[None]:
+        """Within the context, a call of the tool with that name runs."""
+        call = LiveTool(clock(), name[:_LONGEST_NAME])
+        self.tools.append(call)
+        try:
+            yield
+        finally:
+            self.tools.remove(call)
+            self._keep(Phase("tool", call.name, call.began, clock()))
+
+    def _keep(self, phase: Phase) -> None:
+        if self.phases is not None and len(self.phases) < MOST_PHASES:
+            self.phases.append(phase)
 
 
 class RequestStats:

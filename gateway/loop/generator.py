@@ -48,7 +48,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
-from gateway.request_stats import Content, RunStats, clock, current_request
+from gateway.request_stats import Content, LiveGeneration, RunStats, clock, current_request
 from gateway.runtime.served_model import ServedModel
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -352,7 +352,9 @@ class Generator:
             stops = OutputFilters(filters, in_text)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
-        began = clock()
+        live = LiveGeneration(clock(), first, lambda: count.output or generated)
+        if self.stats is not None:
+            self.stats.generates(live)
         try:
             if rendered.prefill:
                 begun = read(EngineOutput(text=rendered.prefill))
@@ -417,7 +419,7 @@ class Generator:
             self.context = count.prompt + generated
             tokens.output += generated
             if self.stats is not None:
-                self.stats.generated(began, first.at, generated)
+                self.stats.generated(live, generated)
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)
             if span is not None and self.stats is not None:
                 if first.at:

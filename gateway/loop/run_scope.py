@@ -36,6 +36,8 @@ class RunScope:
         """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence.
         `api` is the short name of its API, for metrics and logs."""
         self.stats = RunStats(api)
+        if services.run_history is not None:
+            self.stats.phases = []
         self.error: GatewayError | None = None
         """Why the run failed, once it has."""
         self.cancelled = False
@@ -100,6 +102,8 @@ class RunScope:
             stats.error_code = self.error.code or self.error.type
         self._services.metrics.run_finished(stats)
         self._services.usage.run_finished(stats, self.principal)
+        if (history := self._services.run_history) is not None:
+            history.ended(stats, self.principal)
         self.settle(0 if usage is None else usage.total_tokens)
         if usage is not None and self._reservation is not None:
             self._reservation.used(usage.input_tokens, usage.output_tokens)
@@ -112,6 +116,7 @@ class RunScope:
             stats.error_code = error.code or error.type
         self._services.metrics.run_finished(stats)
         self.stats.queued = self.stats.admitted = 0.0
+        self.stats.output_tokens = 0
 
     def abandon(self) -> None:
         """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""

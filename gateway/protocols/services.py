@@ -101,6 +101,11 @@ class GatewayServices(Protocol):
         """
         ...
 
+    def keep_runs(self, most: int) -> None:
+        """Keep at least the last `most` runs that end from now on, with their phases, for `GET /v1/gateway/runs`. Where no plugin
+        asks for it, none is kept."""
+        ...
+
     def embedder(self, model: str) -> Embedder:
         """The embedding model with that name or alias. Raises `ConfigurationError` if there is none or it does not
         embed."""

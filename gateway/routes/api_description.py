@@ -34,7 +34,7 @@ from gateway.wire.completions import (
 )
 from gateway.wire.embeddings import EmbeddingList, EmbeddingsRequest
 from gateway.wire.events import AnyEvent
-from gateway.wire.inventory import GatewayInfo
+from gateway.wire.inventory import GatewayInfo, RunList
 from gateway.wire.items import Item
 from gateway.wire.listing import Deleted, Listing
 from gateway.wire.request import ConversationRequest, ResponseRequest
@@ -124,6 +124,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/v1/models/{action}"): Operation(answers=ModelObject),
     ("DELETE", "/v1/models/{model}"): Operation(answers=Deleted),
     ("GET", "/v1/gateway"): Operation(answers=GatewayInfo),
+    ("GET", "/v1/gateway/runs"): Operation(answers=RunList),
     ("GET", "/health"): Operation(answers=dict[str, Any]),
     ("GET", "/ready"): Operation(answers=dict[str, Any]),
     ("GET", "/metrics"): Operation(answers=str, content_type="text/plain"),

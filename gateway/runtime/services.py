@@ -26,6 +26,7 @@ from gateway.protocols import (
     InternalAnswer,
     ModelLoad,
     Policy,
+    Principal,
     PromptSource,
     ResponseStore,
     RoutingRequest,
@@ -34,6 +35,7 @@ from gateway.protocols import (
     StoredResponse,
     Tracer,
 )
+from gateway.request_stats import RunStats
 from gateway.runtime.access import Authenticator
 from gateway.runtime.callers import Caller, current_principal, names_model
 from gateway.runtime.content_policy import content_policy
@@ -44,6 +46,7 @@ from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slot import Does, ModelSlot
 from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.routing import Routes, Routing
+from gateway.runtime.run_history import RunHistory
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.unknown_parameters import UnknownParameters
@@ -65,6 +68,13 @@ class NamedApi(Struct, frozen=True):
 
 class Run(Protocol):
     """A response in progress."""
+
+    stats: RunStats
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who is served; None in anonymous mode."""
+        ...
 
     def stop(self, error: GatewayError) -> None:
         """End the response with `error`, which its terminal event reports."""
@@ -173,6 +183,8 @@ class Services:
             per_owner=config.server.max_owner_websocket_bytes,
         )
         self.runs: set[Run] = set()
+        self.run_history: RunHistory | None = None
+        """The runs that have ended last; None if they are not kept."""
         self.in_progress = RequestsInProgress()
         self.send: SendInternal | None = None
         """Sends a request to the application, within the process; None until the application has these services."""
@@ -181,6 +193,11 @@ class Services:
         self.draining = False
         self.started = int(time.time())
         """Unix time."""
+
+    def keep_runs(self, most: int) -> None:
+        """Keep at least the last `most` runs that end from now on."""
+        if self.run_history is None or self.run_history.most < most:
+            self.run_history = RunHistory(most)
 
     def use_config(self, config: Config, tool_tables: Mapping[str, AvailableTools]) -> None:
         """Use another configuration for new requests. What the constructor was handed otherwise stays."""

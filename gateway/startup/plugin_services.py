@@ -46,6 +46,9 @@ class PluginServices:
     def reranker(self, model: str) -> ServedReranker:
         return ServedReranker(self._services, self._served(model, "reranks", "rerank"))
 
+    def keep_runs(self, most: int) -> None:
+        self._services.keep_runs(most)
+
     def delegation(self) -> Delegation:
         return Delegation(principal=current_principal())
 

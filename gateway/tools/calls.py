@@ -7,7 +7,12 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -234,9 +239,11 @@ class ToolCalls:
         if current is not None and current.span is not None:
             span = current.span.child(f"execute_tool {name}")
             call = msgspec.structs.replace(call, trace_headers=span.headers)
+        measured = None if current is None else current.run
         try:
-            async with asyncio.timeout(seconds):
-                result = await session.call(call)
+            with nullcontext() if measured is None else measured.running_tool(name):
+                async with asyncio.timeout(seconds):
+                    result = await session.call(call)
         except TimeoutError:
             result = _failed(
                 f"The tool did not answer within {seconds:g} seconds and was stopped.", "time_limit"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gateway.wire.common import Value
 
@@ -30,6 +30,73 @@ class ListedTools(Value, frozen=True, kw_only=True):
     """The types by which requests ask for them, such as `web_search`."""
     offered: list[str] = []
     """The names of those that requests need not ask for."""
+
+
+RunState: TypeAlias = Literal[
+    "queued",
+    "prompt",
+    "decoding",
+    "tool",
+    "working",
+    "completed",
+    "incomplete",
+    "failed",
+    "cancelled",
+]
+"""`working` is what is neither of the others, such as embedding, scoring, compacting and storing."""
+
+
+class ListedPhase(Value, frozen=True, kw_only=True):
+    """A part of a run: waiting for its turn, a generation until its first token or from there on, or a call of a tool."""
+
+    kind: Literal["queue", "prompt", "decoding", "tool"]
+    name: str = ""
+    """The name of the tool."""
+    began: float
+    """Seconds after the run began."""
+    seconds: float
+
+
+class ListedRun(Value, frozen=True, kw_only=True):
+    """One response, completion, embedding or scoring: names, numbers and times, no texts."""
+
+    number: int
+    """Of all runs of the process."""
+    request_id: str
+    response_id: str | None
+    api: str
+    model: str
+    key: str | None
+    """The name of the API key; null without keys."""
+    state: RunState
+    started: float
+    """Unix time."""
+    seconds: float
+    queue_seconds: float | None
+    first_token_seconds: float | None
+    input_tokens: int | None
+    output_tokens: int
+    """So far. Engines that report tokens at the end of a generation only have none before."""
+    turns: int
+    """Number of generations."""
+    error_code: str | None
+    phases: list[ListedPhase]
+    """In the order of their ends."""
+
+
+class RunList(Value, frozen=True, kw_only=True):
+    """The answer of `/v1/gateway/runs`: what runs in one worker process."""
+
+    object: Literal["gateway.runs"] = "gateway.runs"
+    process: int
+    """The process id of the worker that answers."""
+    workers: int
+    """Number of workers. Each knows its own runs only."""
+    total: int
+    """Number of runs in progress; `running` has the oldest of them."""
+    running: list[ListedRun]
+    ended: list[ListedRun]
+    """The last that have ended, newest first; empty if they are not kept."""
 
 
 class GatewayInfo(Value, frozen=True, kw_only=True):

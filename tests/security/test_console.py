@@ -15,7 +15,7 @@ from gateway.hookspecs import hookimpl
 from gateway.protocols import NoConfig, Reply, Route
 from gateway.runtime.access import hash_key
 from gateway.testing.server import run_gateway
-from gateway_console.api import ConsoleApi
+from gateway_console.api import KEPT_RUNS, ConsoleApi
 from gateway_console.files import read_files
 
 BROWSER = {"accept": "text/html"}
@@ -199,3 +199,41 @@ def test_what_the_gateway_consists_of_is_for_administrators(tmp_path: Path) -> N
         assert states["api", "console"] == states["engine", "scripted"] == "selected"
         for secret in ("key-ada", hash_key("key-ada"), str(tmp_path)):
             assert secret not in answer.text
+
+
+def test_requests_of_others_are_for_administrators_and_have_no_texts(tmp_path: Path) -> None:
+    keys = [
+        {"name": name, "sha256": hash_key(f"key-{name}"), "admin": name == "root"}
+        for name in ("ada", "root")
+    ]
+    config = {"models": MODELS, "server": {"api_keys": keys}}
+    ada, root = ({"authorization": f"Bearer key-{name}"} for name in ("ada", "root"))
+    with run_gateway(config, tmp_path) as running:
+        url = f"{running.base_url}/gateway/runs"
+        body = {
+            "model": "m", "instructions": "secret instructions", "input": "secret question",
+            "metadata": {"note": "secret note"}, "user": "secret user",
+        }  # fmt: skip
+        for headers in (ada, {**ada, "x-request-id": "<script>alert(1)</script>"}):
+            made = httpx.post(
+                f"{running.base_url}/responses", json=body, headers=headers, timeout=60
+            )
+            assert made.status_code == 200
+        assert httpx.get(url).status_code == 401
+        refused = httpx.get(url, headers=ada)
+        assert refused.status_code == 403
+        assert "admin" in refused.json()["error"]["message"]
+        assert made.json()["id"] not in refused.text
+        answer = httpx.get(url, headers=root)
+        assert [each["key"] for each in answer.json()["ended"]] == ["ada", "ada"]
+        for secret in ("secret", "key-ada", hash_key("key-ada"), "script>"):
+            assert secret not in answer.text
+        for method in ("POST", "PUT", "DELETE"):
+            assert httpx.request(method, url, headers=root).status_code == 405
+
+
+def test_runs_that_have_ended_are_bounded(tmp_path: Path) -> None:
+    with run_gateway({"models": MODELS}, tmp_path) as running:
+        history = running.services.run_history
+        assert history is not None
+        assert history.most == KEPT_RUNS <= 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from gateway.sdk import GatewayError, NotFound, Reply, Route, RouteRequest
+from gateway.sdk import GatewayError, GatewayServices, NotFound, Reply, Route, RouteRequest
 from gateway_console.files import PAGE, StaticFile
 
 HEADERS: Final = {
@@ -27,8 +27,12 @@ HEADERS: Final = {
 connection leads elsewhere, so that a model's answer cannot send anything to another host."""
 
 
+KEPT_RUNS: Final = 100
+"""Runs that have ended and are still shown."""
+
+
 class ConsoleApi:
-    """Satisfies `gateway.protocols.Api`."""
+    """Satisfies `gateway.protocols.Api` and `gateway.protocols.ServicesUser`."""
 
     def __init__(self, files: Mapping[str, StaticFile]) -> None:
         page = files[PAGE]
@@ -43,6 +47,9 @@ class ConsoleApi:
                 if file is not page
             ),
         )
+
+    def use(self, services: GatewayServices) -> None:
+        services.keep_runs(KEPT_RUNS)
 
     def error(self, error: GatewayError, request_id: str) -> Reply:
         return Reply.error(error)

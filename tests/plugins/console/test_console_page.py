@@ -23,6 +23,7 @@ pytestmark = pytest.mark.browser
 
 WEATHER = json.dumps([{"name": "get_weather", "description": "Get the weather in a city", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}])  # fmt: skip
 LAST = ".turn:last-child"
+HOSTILE_NAME = "<img src=x onerror=window.owned=1>"
 SHOTS = os.environ.get("LITEGATE_SCREENSHOTS")
 """A folder for screenshots of the documentation."""
 
@@ -283,6 +284,65 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     assert page.messages == []
 
 
+def test_requests_are_shown_live_with_their_timeline(page: Page) -> None:
+    running = "document.querySelectorAll('.runs')[0]"
+    ended = "document.querySelectorAll('.runs')[1]"
+    ask(page, "go on forever")
+    page.wait(f"document.querySelector('{LAST} .answer')?.innerText.includes('more words')")
+    page.click("a[href='#/requests']")
+    page.wait(f"{running}?.innerText.includes('decoding')")
+    number = f"Number(/([\\d,.]+) tokens/.exec({running}.innerText)?.[1].replace(/\\D/g, ''))"
+    before = page.wait(number)
+    page.wait(f"{number} > {before}")  # by itself, while it is looked at
+    page.run(f"{running}.querySelector('summary').focus()")
+    page.press("Enter")
+    page.wait(f"{running}.querySelector('.span-bar .decoding')")
+    assert "From there on" in page.run(f"{running}.innerText")
+    shot(page, "console-requests-running")
+    at = page.wait(number)
+    page.wait(f"{number} > {at}")
+    assert page.run(f"document.activeElement === {running}.querySelector('summary')")
+    page.run("location.hash = '#/'")
+    button(page, "Stop")
+    page.wait(f"document.querySelector('{LAST} .stats')")
+    page.run("location.hash = '#/requests'")
+    page.wait(f"{ended}?.innerText.includes('cancelled')")
+    page.wait(f"!{running}.children.length")
+    page.resize(390, 800)
+    page.run(f"{ended}.querySelector('summary').click()")
+    page.wait(f"{ended}.querySelector('.span-bar')")
+    assert page.run("document.documentElement.scrollWidth") <= 390
+    assert page.run("document.querySelector('.view').scrollWidth") <= 390
+    shot(page, "console-requests-narrow")
+    button(page, "Pause")
+    page.wait("document.querySelector('[aria-pressed=true]')")
+    assert page.messages == []
+
+
+def test_requests_of_others_need_an_admin_key(chromium: Chromium, tmp_path: Path) -> None:
+    keys = [
+        {"name": name, "sha256": hash_key(f"key-{name}"), "admin": name == "root"}
+        for name in ("ada", "root")
+    ]
+    config = {"models": {HOSTILE_NAME: {"engine": "scripted"}}, "server": {"api_keys": keys}}
+    with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        headers = {"authorization": "Bearer key-ada"}
+        body = {"model": HOSTILE_NAME, "input": "a secret question"}
+        made = httpx.post(f"{running.base_url}/responses", json=body, headers=headers, timeout=60)
+        assert made.status_code == 200, made.text
+        page.open(f"{address(running)}/#/requests")
+        for name, said in (("ada", "admin = true"), ("root", HOSTILE_NAME)):
+            button(page, "API key")
+            page.type("dialog input", f"key-{name}")
+            button(page, "Use this key")
+            page.wait(f"document.querySelector('.view').innerText.includes({json.dumps(said)})")
+            shown = page.text(".view")
+            assert ("· ada" in shown) == (name == "root")
+            assert "secret" not in shown
+        assert not page.run("document.querySelector('.view img')")
+        assert page.run("window.owned") is None
+
+
 @pytest.mark.parametrize(("choice", "said"), [("yes", "It is five."), ("no", "As you wish.")])
 def test_an_mcp_server_by_url_asks_for_approval(
     chromium: Chromium, tmp_path: Path, choice: str, said: str
@@ -459,9 +519,9 @@ def test_axe_finds_nothing_serious(page: Page, dark: bool) -> None:
     finished(page, 2)
     button(page, "Events")
     assert page.run(AXE) == []
-    for view in ("stored", "models", "server", "api"):
+    for view in ("stored", "models", "requests", "server", "api"):
         page.run(f"location.hash = '#/{view}'")
-        page.wait("document.querySelector('.view :is(table, .tile, .operation)')")
+        page.wait("document.querySelector('.view :is(table, .tile, .operation, .run)')")
         assert page.run(AXE) == []
 
 
@@ -478,8 +538,9 @@ def test_screenshots_for_the_documentation(page: Page, dark: bool) -> None:
     finished(page, 2)
     button(page, "Code")
     shot(page, f"console-tool-{name}")
-    for view in ("models", "stored", "server"):
+    for view in ("models", "stored", "requests", "server"):
         page.run(f"location.hash = '#/{view}'")
-        page.wait("document.querySelector('.view :is(table, .tile)')")
+        page.wait("document.querySelector('.view :is(table, .tile, .run)')")
+        page.run("document.querySelector('.run summary')?.click()")
         shot(page, f"console-{view}-{name}")
     assert page.messages == []

@@ -51,15 +51,15 @@ const PATHS = {
   sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M3 13l1-1M12 4l1-1",
 };
 
+/** An element of a drawing, which screen readers pass over. */
+export function drawn(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return append(element, children);
+}
+
 export function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", "icon");
-  const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", PATHS[name]);
-  svg.append(path);
-  return svg;
+  return drawn("svg", { viewBox: "0 0 16 16", "aria-hidden": "true", class: "icon" }, drawn("path", { d: PATHS[name] }));
 }
 
 /** A button that shows an icon; `label` is its name for screen readers, and its tooltip. */

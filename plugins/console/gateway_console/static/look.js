@@ -8,7 +8,7 @@ import { reference } from "./reference.js";
 
 const path = encodeURIComponent;
 
-async function shown(element, work) {
+export async function shown(element, work) {
   fill(element, h("p", { class: "hint", role: "status" }, "Loading…"));
   try {
     const nodes = await work();
@@ -19,9 +19,9 @@ async function shown(element, work) {
   }
 }
 
-const view = (title, intro, ...children) => h("div", { class: "view" }, h("h1", {}, title), h("p", { class: "intro" }, intro), children);
+export const view = (title, intro, ...children) => h("div", { class: "view" }, h("h1", {}, title), h("p", { class: "intro" }, intro), children);
 
-function table(label, head, rows) {
+export function table(label, head, rows) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
     h("thead", {}, h("tr", {}, head.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))))));
@@ -29,8 +29,8 @@ function table(label, head, rows) {
 
 const time = (unix) => (unix ? new Date(unix * 1000).toLocaleString() : "");
 /** `good` is true, false, or null for neither. */
-const badge = (text, good) => h("span", { class: `badge ${good === null ? "" : good ? "good" : "bad"}` }, text);
-const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+export const badge = (text, good) => h("span", { class: `badge ${good === null ? "" : good ? "good" : "bad"}` }, text);
+export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 
 const KNOWN = new Set(["id", "object", "created", "owned_by", "root", "parent", "max_model_len", "capabilities", "state", "aliases", "description"]);
 

@@ -5,6 +5,7 @@ import { Composer } from "./composer.js";
 import { announce, fill, h, icon, iconButton } from "./dom.js";
 import { CodePanel, EventsPanel, tabs } from "./inspector.js";
 import { modelsView, referenceView, serverView, storedView } from "./look.js";
+import { requestsView } from "./requests.js";
 import { SettingsError } from "./request.js";
 import { Session } from "./session.js";
 import { Settings } from "./settings.js";
@@ -55,7 +56,7 @@ function replaced(input, text) {
 
 // The frame.
 
-const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/server": "Server", "#/api": "API" };
+const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/requests": "Requests", "#/server": "Server", "#/api": "API" };
 const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: address }, name));
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
@@ -114,6 +115,7 @@ function route() {
   if (name === "models") fill(main, modelsView());
   else if (name === "stored") fill(main, storedView(session, safelyDecoded(id)));
   else if (name === "api") fill(main, referenceView());
+  else if (name === "requests") fill(main, requestsView());
   else if (name === "server") fill(main, serverView());
   else playground();
 }

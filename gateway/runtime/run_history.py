@@ -1,0 +1,97 @@
+"""Runs as administrators see them: those in progress, and the last that have ended. Without texts of requests or answers."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from gateway.protocols import Principal
+from gateway.request_stats import Phase, RunStats, clock
+from gateway.wire.inventory import ListedPhase, ListedRun, RunState
+
+
+class RunHistory:
+    """The last runs of this process that have ended."""
+
+    def __init__(self, most: int) -> None:
+        """`most` runs are kept."""
+        self.most = most
+        self._runs: deque[ListedRun] = deque(maxlen=most)
+
+    def ended(self, stats: RunStats, principal: Principal | None) -> None:
+        """Keep a run that has ended."""
+        self._runs.append(listed_run(stats, principal))
+
+    def newest_first(self) -> Sequence[ListedRun]:
+        """Those that are kept."""
+        return list(reversed(self._runs))
+
+
+def listed_run(stats: RunStats, principal: Principal | None) -> ListedRun:
+    """A run as it is now."""
+    usage = stats.usage
+    firsts = [each.first.at for each in stats.generations if each.first.at]
+    first = stats.first_token or min(firsts, default=0.0)
+    made = stats.output_tokens + sum(each.made() for each in stats.generations)
+    return ListedRun(
+        number=stats.number,
+        request_id=stats.request_id,
+        response_id=stats.response_id or None,
+        api=stats.api,
+        model=stats.model,
+        key=None if principal is None else principal.name,
+        state=_state(stats),
+        started=time.time() - (clock() - stats.started),
+        seconds=_rounded(stats.seconds),
+        queue_seconds=None if stats.queue_seconds is None else _rounded(stats.queue_seconds),
+        first_token_seconds=_rounded(first - stats.started) if first else None,
+        input_tokens=None if usage is None else usage.input_tokens,
+        output_tokens=made if usage is None else usage.output_tokens,
+        turns=stats.turns + bool(stats.generations),
+        error_code=stats.error_code,
+        phases=[_listed(each, stats.started) for each in _phases(stats)],
+    )
+
+
+def _state(stats: RunStats) -> RunState:
+    match stats.status:
+        case None | "queued" | "in_progress":
+            pass
+        case ended:
+            return ended
+    if not stats.admitted:
+        return "queued"
+    if stats.tools:
+        return "tool"
+    if not stats.generations:
+        return "working"
+    return "decoding" if any(each.first.at for each in stats.generations) else "prompt"
+
+
+def _phases(stats: RunStats) -> Iterator[Phase]:
+    """Those that have ended, and those that have not as if they ended now."""
+    now = stats.ended or clock()
+    if stats.queued:
+        yield Phase("queue", "", stats.queued, stats.admitted or now)
+    yield from stats.phases or ()
+    for generation in stats.generations:
+        first = generation.first.at
+        yield Phase("prompt", "", generation.began, first or now)
+        if first:
+            yield Phase("decoding", "", first, now)
+    for call in stats.tools:
+        yield Phase("tool", call.name, call.began, now)
+
+
+def _listed(phase: Phase, started: float) -> ListedPhase:
+    return ListedPhase(
+        kind=phase.kind,
+        name=phase.name,
+        began=_rounded(phase.began - started),
+        seconds=_rounded(phase.ended - phase.began),
+    )
+
+
+def _rounded(seconds: float) -> float:
+    return round(max(0.0, seconds), 4)

@@ -1,0 +1,161 @@
+"""`GET /v1/gateway/runs`: what runs now, and what has ended last."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway import hookimpl
+from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
+from gateway.testing.server import run_gateway
+from tests.waiting import wait_until
+
+RULES = [
+    {"when": "go on forever", "delay_ms": 25, "repeat": 1_000_000, "pieces": [{"text": "more words "}]},
+    {"when": "look it up", "pieces": [{"text": "I look. "}, {"call": {"name": "look", "arguments": {}}}]},
+    {"when": "was found", "pieces": [{"text": "Found."}]},
+]  # fmt: skip
+TIMEOUT = 60
+
+
+class Looking(ToolServer):
+    """A tool that takes until it is let go."""
+
+    label = "looking"
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    async def tools(self) -> Sequence[ServerTool]:
+        return [ServerTool(definition=ToolDefinition(name="look"))]
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        while not self.let_go.is_set():  # noqa: ASYNC110  # set by another thread
+            await asyncio.sleep(0.02)
+        return ToolResult(text="It was found.")
+
+
+class Plugin:
+    def __init__(self) -> None:
+        self.server = Looking()
+
+    @asynccontextmanager
+    async def open(self, config: Any) -> AsyncIterator[Looking]:
+        yield self.server
+
+    @hookimpl
+    def gateway_register_tools(self, register: Any) -> None:
+        register("looking", self.open)
+
+
+def config(**more: Any) -> dict[str, Any]:
+    model = {"engine": "scripted", "max_running": 1, "scripted": {"rules": RULES}}
+    return {"models": {"m": model}, "tools": {"looking": {}}, **more}
+
+
+@pytest.fixture(scope="module")
+def plugin() -> Plugin:
+    return Plugin()
+
+
+@pytest.fixture(scope="module")
+def url(plugin: Plugin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with run_gateway(config(), tmp_path_factory.mktemp("requests"), plugins=[plugin]) as running:
+        yield running.base_url
+
+
+def listed(url: str) -> dict[str, Any]:
+    answer = httpx.get(f"{url}/gateway/runs", timeout=TIMEOUT)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def states(url: str) -> list[str]:
+    return [each["state"] for each in listed(url)["running"]]
+
+
+def asked(url: str, text: str, stream: bool = True) -> Any:
+    body = {"model": "m", "input": text, "stream": stream}
+    return httpx.stream("POST", f"{url}/responses", json=body, timeout=TIMEOUT)
+
+
+def test_running_and_waiting_requests_and_those_whose_client_left(url: str) -> None:
+    with asked(url, "go on forever"):
+        wait_until(lambda: states(url) == ["decoding"])
+        with asked(url, "go on forever, too"):
+            wait_until(lambda: states(url) == ["decoding", "queued"])
+            running, waiting = listed(url)["running"]
+            assert (running["model"], running["api"], running["key"]) == ("m", "responses", None)
+            assert running["seconds"] >= waiting["seconds"] > 0
+            assert running["first_token_seconds"] > 0
+            assert waiting["first_token_seconds"] is waiting["queue_seconds"] is None
+            assert (waiting["output_tokens"], waiting["turns"]) == (0, 0)
+            before = running["output_tokens"]
+            wait_until(lambda: listed(url)["running"][0]["output_tokens"] > before)
+    wait_until(lambda: not listed(url)["total"])
+    ended = {each["number"]: each for each in listed(url)["ended"]}
+    assert ended[running["number"]]["state"] == ended[waiting["number"]]["state"] == "cancelled"
+    assert [each["kind"] for each in ended[waiting["number"]]["phases"]] in (
+        ["queue"],
+        ["queue", "prompt"],
+        ["queue", "prompt", "decoding"],
+    )
+
+
+def test_the_timeline_of_a_request_with_a_tool(url: str, plugin: Plugin) -> None:
+    plugin.server.let_go.clear()
+    try:
+        with asked(url, "look it up") as answer:
+            wait_until(lambda: states(url) == ["tool"])
+            (running,) = listed(url)["running"]
+            assert [(each["kind"], each["name"]) for each in running["phases"]] == [
+                ("queue", ""), ("prompt", ""), ("decoding", ""), ("tool", "look"),
+            ]  # fmt: skip
+            plugin.server.let_go.set()
+            answer.read()
+    finally:
+        plugin.server.let_go.set()
+    wait_until(lambda: not listed(url)["total"])
+    ended = listed(url)["ended"][0]
+    assert ended["number"] == running["number"]
+    assert (ended["state"], ended["turns"]) == ("completed", 2)
+    assert ended["output_tokens"] > 0
+    assert [each["kind"] for each in ended["phases"]] == [
+        "queue", "prompt", "decoding", "tool", "prompt", "decoding",
+    ]  # fmt: skip
+    begins = [each["began"] for each in ended["phases"]]
+    assert begins == sorted(begins)
+    stored = httpx.get(f"{url}/responses/{ended['response_id']}", timeout=TIMEOUT).json()
+    assert stored["status"] == "completed"
+
+
+def test_chat_and_background_are_listed_too(url: str) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    body = {"model": "m", "messages": messages, "n": 2}
+    assert httpx.post(f"{url}/chat/completions", json=body, timeout=TIMEOUT).status_code == 200
+    wait_until(lambda: listed(url)["ended"][0]["api"] == "chat")
+    assert listed(url)["ended"][0]["turns"] == 2
+    background = {"model": "m", "input": "go on forever", "background": True}
+    made = httpx.post(f"{url}/responses", json=background, timeout=TIMEOUT).json()
+    wait_until(lambda: states(url) == ["decoding"])
+    assert listed(url)["running"][0]["response_id"] == made["id"]
+    httpx.post(f"{url}/responses/{made['id']}/cancel", timeout=TIMEOUT)
+    wait_until(lambda: not listed(url)["total"])
+    assert listed(url)["ended"][0]["state"] == "cancelled"
+
+
+def test_nothing_is_kept_where_the_console_is_off(tmp_path: Path) -> None:
+    with run_gateway(config(server={"apis": []}), tmp_path, plugins=[Plugin()]) as running:
+        url = running.base_url
+        with asked(url, "Hello") as answer:
+            answer.read()
+        wait_until(lambda: not listed(url)["total"])
+        assert listed(url)["ended"] == []
+        assert running.services.run_history is None
