@@ -21,6 +21,7 @@ from gateway.files.contents import (
 )
 from gateway.files.database import Database
 from gateway.files.form import Upload
+from gateway.files.growing import GrowingFile
 from gateway.files.lists import ListQuery, page
 from gateway.wire.common import Value
 from gateway.wire.ids import new_id
@@ -152,6 +153,15 @@ class UploadedFiles:
                 write_content(connection, row["seq"], content)
 
         await self.database.write(adopt)
+
+    @asynccontextmanager
+    async def growing(self) -> AsyncIterator[GrowingFile]:
+        """A new file that is written in parts. It is removed on exit if it was not finished."""
+        file = GrowingFile(self.database)
+        try:
+            yield file
+        finally:
+            await file.discard()
 
     async def list(self, owner: str, query: ListQuery) -> tuple[list[FileObject], bool]:
         """A page of an owner's files, with the purpose `query.chosen` if that is given; and whether there are more."""

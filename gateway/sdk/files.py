@@ -15,6 +15,9 @@ from gateway.files.database import (
 from gateway.files.form import (
     Upload,
 )
+from gateway.files.growing import (
+    GrowingFile,
+)
 from gateway.files.lists import (
     ListQuery,
     list_query,
@@ -43,6 +46,7 @@ __all__ = [
     "FileLimits",
     "FileObject",
     "FileRoutes",
+    "GrowingFile",
     "ListQuery",
     "Upload",
     "UploadedFiles",

@@ -55,6 +55,8 @@ class Job(Struct, frozen=True, kw_only=True):
     ending: Ending | None
     expires_at: int
     fence: int
+    ends: bool
+    """Whether it was leased to be ended, not to be run."""
 
 
 def no_batch(batch_id: str) -> NotFound:
@@ -134,25 +136,25 @@ def request_cancel(connection: sqlite3.Connection, owner: str, batch_id: str) ->
     return shown(changed)
 
 
-def claimable(connection: sqlite3.Connection, *, only_ending: bool) -> int | None:
-    """The number of a batch that nobody holds; None if there is none.
+def claimable(connection: sqlite3.Connection, *, ending: bool) -> int | None:
+    """The number of a batch that nobody holds and that is to end, or to run; None if there is none.
 
-    Those that are to end come first, then those of owners with the fewest batches that run. `only_ending`: none that is to run.
+    Those of owners with the fewest batches that are held come first.
     """
     now = time.time()
     row = connection.execute(
-        "SELECT seq, status = 'cancelling' OR status = 'finalizing' OR expires_at <= ? AS ends FROM batches AS free "
-        "WHERE ended_at IS NULL AND leased_until <= ? AND (ends OR NOT ?) "
-        "ORDER BY ends DESC, (SELECT count(*) FROM batches AS held WHERE held.owner = free.owner AND held.ended_at IS NULL "
-        "AND held.leased_until > ?), seq LIMIT 1",
-        (now, now, only_ending, now),
+        "SELECT seq FROM batches AS free WHERE ended_at IS NULL AND leased_until <= ? "
+        "AND (status = 'cancelling' OR status = 'finalizing' OR expires_at <= ?) = ? "
+        "ORDER BY (SELECT count(*) FROM batches AS held INDEXED BY active_batches WHERE held.owner = free.owner "
+        "AND held.ended_at IS NULL AND held.leased_until > ?), seq LIMIT 1",
+        (now, now, ending, now),
     ).fetchone()
     return None if row is None else row["seq"]
 
 
-def claim(connection: sqlite3.Connection, *, only_ending: bool, seconds: float) -> Job | None:
-    """Lease a batch that nobody holds for `seconds`."""
-    number = claimable(connection, only_ending=only_ending)
+def claim(connection: sqlite3.Connection, *, ending: bool, seconds: float) -> Job | None:
+    """Lease a batch that nobody holds for `seconds`, to end it or to run it."""
+    number = claimable(connection, ending=ending)
     if number is None:
         return None
     row = connection.execute(
@@ -173,6 +175,7 @@ def claim(connection: sqlite3.Connection, *, only_ending: bool, seconds: float) 
         ending=row["ending"],
         expires_at=row["expires_at"],
         fence=row["fence"],
+        ends=ending,
     )
 
 

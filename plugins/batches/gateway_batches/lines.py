@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import IO, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ FAILED: Final = 2
 State = Literal[1, 2]
 
 _AT_ONCE: Final = 1000
+"""Lines that one transaction changes."""
+_BLOCK_BYTES: Final = 1_048_576
+"""Bytes of results that are read at once, or more if one result has more."""
 
 
 class PendingLine(Struct, frozen=True, kw_only=True):
@@ -38,14 +41,18 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
     reasoning: int = 0
 
 
-def clear(connection: sqlite3.Connection, job: Job) -> None:
-    """Forget the lines of a batch whose file is about to be read. Raises `LeaseLost`."""
+def clear(connection: sqlite3.Connection, job: Job) -> int:
+    """Forget some lines of a batch whose file is about to be read. Returns how many. Raises `LeaseLost`."""
     standing(connection, job)
-    connection.execute("DELETE FROM lines WHERE batch = ?", (job.number,))
+    cleared = connection.execute(
+        "DELETE FROM lines WHERE seq IN (SELECT seq FROM lines WHERE batch = ? LIMIT ?)",
+        (job.number, _AT_ONCE),
+    ).rowcount
     connection.execute(
         "UPDATE batches SET total = 0, completed = 0, failed = 0, errors = '[]' WHERE seq = ?",
         (job.number,),
     )
+    return cleared
 
 
 def add(connection: sqlite3.Connection, job: Job, lines: Sequence[RequestLine | BadLine]) -> int:
@@ -156,17 +163,25 @@ def fail_pending(connection: sqlite3.Connection, job: Job, error: LineError) -> 
     return len(rows)
 
 
-def write_results(connection: sqlite3.Connection, job: Job, state: State, into: IO[bytes]) -> int:
-    """Write the results of one state in the order of the lines, one a line. Returns how many."""
-    written = 0
+def results(
+    connection: sqlite3.Connection, job: Job, state: State, *, after: int
+) -> tuple[bytes, int]:
+    """Some results of one state in the order of the lines, one a line, behind the line with the number `after`.
+
+    Returns them and the number of their last line; nothing at the end. Raises `LeaseLost`.
+    """
+    standing(connection, job)
+    block = bytearray()
     for row in connection.execute(
-        "SELECT result FROM lines WHERE batch = ? AND state = ? ORDER BY number",
-        (job.number, state),
+        "SELECT number, result FROM lines WHERE batch = ? AND state = ? AND number > ? ORDER BY number",
+        (job.number, state, after),
     ):
-        into.write(row["result"])
-        into.write(b"\n")
-        written += 1
-    return written
+        block += row["result"]
+        block += b"\n"
+        after = row["number"]
+        if len(block) >= _BLOCK_BYTES:
+            break
+    return bytes(block), after
 
 
 def _duplicate(line: RequestLine) -> BadLine:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
 from gateway.sdk import NotFound, PermissionDenied
-from gateway.sdk.files import FileObject, UploadedFiles
+from gateway.sdk.files import UploadedFiles
 from gateway_batches import batches, lines
 from gateway_batches.calls import Draining, LineCalls, LineOutcome
 from gateway_batches.config import BatchesConfig
@@ -21,7 +19,6 @@ from gateway_batches.reading import LineReader, RequestLine
 
 T = TypeVar("T")
 
-_IN_MEMORY: Final = 1_048_576
 _UNDONE: Final = {
     "expired": LineError(
         code="batch_expired",
@@ -75,12 +72,16 @@ class BatchRun:
             self._stopped.set()
 
     async def run(self) -> None:
-        """Run the batch to its end, or until the server shuts down. Cancelling leaves it as it is.
+        """End the batch if it was leased to be ended. Otherwise run its lines, or until the server shuts down, and release it, to
+        be ended. Cancelling leaves it as it is.
 
         Raises `LeaseLost` and `StoreUnavailable`.
         """
         job = self.job
-        self._stop_if_over()
+        if job.ends:
+            self.stop("cancelled" if job.status == "cancelling" else "expired")
+            await self._end()
+            return
         if self._ending is None:
             try:
                 if job.delegation is None:
@@ -94,18 +95,20 @@ class BatchRun:
             except _Stopped:
                 pass
         if not self.drained:
-            await self._end()
+            await self._write(self._release_to_end)
 
-    def _stop_if_over(self) -> None:
-        if self.job.status == "cancelling":
-            self.stop("cancelled")
-        elif time.time() >= self.job.expires_at:
-            self.stop("expired")
+    def _release_to_end(self, connection: sqlite3.Connection) -> None:
+        batches.begin_ending(connection, self.job, self._ending or "completed", self._error)
+        batches.renew(connection, [self.job], seconds=0)
+
+    async def _clear(self) -> None:
+        while await self._write(lambda connection: lines.clear(connection, self.job)) > 0:
+            pass
 
     async def _read(self) -> None:
         """Read the file. Raises `_Stopped` if there is nothing to run."""
         job = self.job
-        await self._write(lambda connection: lines.clear(connection, job))
+        await self._clear()
         try:
             async with self._files.copied(job.owner, job.input_file_id) as (_, content):
                 content.seek(0)
@@ -131,7 +134,7 @@ class BatchRun:
             if self._stopped.is_set():
                 raise _Stopped
             if total + len(read) > most:
-                await self._write(lambda connection: lines.clear(connection, job))
+                await self._clear()
                 raise self._failed(
                     "too_many_lines",
                     f"The file has more than {most} lines, this server's limit. Make several batches of it.",
@@ -233,23 +236,25 @@ class BatchRun:
     async def _write_file(self, state: lines.State, file_id: str, kind: str) -> None:
         """Store the results of one state as a file. Does nothing if there are none, or if an earlier attempt did it."""
         job = self.job
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
-            written = await self._database.read(
-                lambda connection: lines.write_results(connection, job, state, content)
-            )
-            if not written:
-                return
-            now = int(time.time())
-            file = FileObject(
-                id=file_id,
-                bytes=content.tell(),
-                created_at=now,
-                expires_at=None if job.output_seconds is None else now + job.output_seconds,
-                filename=f"{job.id}_{kind}.jsonl",
-                purpose="batch_output",
-            )
-            content.seek(0)
-            await self._files.adopt(job.owner, file, content)
+        if await self._files.find(job.owner, [file_id]):
+            return
+        written = 0
+        async with self._files.growing() as file:
+            while True:
+                block, written = await self._database.read(
+                    partial(lines.results, job=job, state=state, after=written)
+                )
+                if not block:
+                    break
+                await file.append(block)
+            if written:
+                await file.finish(
+                    job.owner,
+                    file_id,
+                    filename=f"{job.id}_{kind}.jsonl",
+                    purpose="batch_output",
+                    seconds=job.output_seconds,
+                )
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._database.write(work)

@@ -25,6 +25,8 @@ _LOOK_SECONDS: Final = 0.4
 """Interval between looks for cancellations by other processes, while batches run."""
 _IDLE_SECONDS: Final = 1.0
 """Interval between looks for batches, while none runs."""
+_ENDING: Final = 2
+"""Number of batches that are ended concurrently: fewer than the databases have threads, so that requests find one."""
 _SWEEP_SECONDS: Final = 60.0
 _SWEEPS: Final = 10
 """Maximum number of deletions before the next look at what runs."""
@@ -99,7 +101,7 @@ class Runner:
                 held = [run.job for run in self._runs.values()]
                 await self._database.write(lambda c: batches.renew(c, held, seconds=lease))
                 self._renewed = loop.time()
-        while not self._draining and (job := await self._claim()) is not None:
+        while (job := await self._claim()) is not None:
             self._start(job, calls)
         if loop.time() >= self._swept + _SWEEP_SECONDS:
             keep = self._config.keep_days * _DAY
@@ -125,14 +127,19 @@ class Runner:
                 run.stop("expired")
 
     async def _claim(self) -> batches.Job | None:
-        full = len(self._runs) >= self._config.running
-        found = await self._database.read(lambda c: batches.claimable(c, only_ending=full))
-        if found is None:
+        """Lease a batch if there is room for one to end or, apart from those, for one to run."""
+        ending = sum(run.job.ends for run in self._runs.values())
+        if ending < _ENDING and (job := await self._lease(ending=True)) is not None:
+            return job
+        if self._draining or len(self._runs) - ending >= self._config.running:
+            return None
+        return await self._lease(ending=False)
+
+    async def _lease(self, *, ending: bool) -> batches.Job | None:
+        if await self._database.read(lambda c: batches.claimable(c, ending=ending)) is None:
             return None
         lease = self._config.lease_seconds
-        return await self._database.write(
-            lambda c: batches.claim(c, only_ending=full, seconds=lease)
-        )
+        return await self._database.write(lambda c: batches.claim(c, ending=ending, seconds=lease))
 
     def _start(self, job: batches.Job, calls: LineCalls) -> None:
         run = BatchRun(job, self._database, self._files, self._config, calls)

@@ -339,3 +339,46 @@ async def test_a_download_reads_one_part_at_a_time(database: Database) -> None:
 
     await app({}, None, send)
     assert asked == [0, 1, 2]
+
+
+async def test_a_file_that_is_written_in_parts_belongs_to_nobody_until_it_is_finished(
+    database: Database,
+) -> None:
+    files = UploadedFiles(database, Limits())
+    content = [b"a" * (PART + 7), b"", b"b" * 5]
+    async with files.growing() as file:
+        for each in content:
+            await file.append(each)
+            await files.add("bob", upload())  # others write in between
+            await files.delete("bob", (await files.list("bob", list_query({})))[0][0].id)
+            for owner in ("", "ada", "b''"):
+                assert await files.list(owner, list_query({})) == ([], False)
+        await file.finish("ada", "file-1", filename="f", purpose="batch_output", seconds=3600)
+    [made], _ = await files.list("ada", list_query({}))
+    assert (made.id, made.expires_at) == ("file-1", made.created_at + 3600)
+    assert (await sent(await files.download("ada", "file-1")))[1] == b"".join(content)
+
+
+async def test_a_file_that_is_not_finished_is_removed(database: Database) -> None:
+    files = UploadedFiles(database, Limits())
+    with pytest.raises(ZeroDivisionError):
+        async with files.growing() as file:
+            await file.append(b"abc")
+            raise ZeroDivisionError
+    # A second one with the same id is not made.
+    for content in (b"first", b"second"):
+        async with files.growing() as file:
+            await file.append(content)
+            await file.finish("ada", "file-1", filename="f", purpose="x", seconds=None)
+    assert (await sent(await files.download("ada", "file-1")))[1] == b"first"
+    # Nor is one that was removed meanwhile, because it took too long.
+    async with files.growing() as file:
+        await file.append(b"abc")
+        await database.write(lambda c: c.execute("UPDATE files SET expires_at = 1 WHERE bytes = 0"))
+        await files.remove_expired()
+        with pytest.raises(StoreUnavailable, match="removed"):
+            await file.append(b"d")
+        with pytest.raises(StoreUnavailable, match="removed"):
+            await file.finish("ada", "file-2", filename="f", purpose="x", seconds=None)
+    [parts] = await database.read(lambda c: c.execute("SELECT count(*) FROM contents").fetchone())
+    assert parts == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,40 @@ def test_a_batch_that_always_breaks_ends(tmp_path: Path) -> None:
         ended = ada.ended(made)
         assert ended.status == "failed"
         assert [each.code for each in ended.errors.data] == ["server_error"]
+
+
+def test_many_batches_that_end_at_once_hold_up_neither_others_nor_requests(tmp_path: Path) -> None:
+    """Their files cannot be written for a while: no more than two of them wait for that, and all else goes on."""
+    files = tmp_path / "files"
+    config = configuration(files, apis={"batches": {"running": 10, "lease_seconds": 5}})
+    with run_gateway(config, tmp_path) as gateway, gateway.client(api_key="key-ada") as client:
+        ada = Batches(client)
+        made = [ada.create([line("later", "too much")]) for _ in range(10)]
+        for each in made:
+            ada.until(each, lambda now: now.status == "in_progress")
+        file = ada.upload([line("quick")])
+        with closing(sqlite3.connect(files / "files.sqlite3", timeout=60)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            for each in made:
+                assert client.batches.cancel(each.id).status == "cancelling"
+            other = client.batches.create(
+                input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
+            )
+            other = ada.until(other, lambda now: now.request_counts.completed == 1)
+            assert held(files) <= 2
+            writer.execute("ROLLBACK")
+        for each in made:
+            ended = ada.ended(each)
+            assert ended.status == "cancelled"
+            assert [result["custom_id"] for result in ada.errors(ended)] == ["later"]
+        assert ada.ended(other).status == "completed"
+
+
+def held(folder: Path) -> int:
+    """Number of batches that the process holds to end them."""
+    with closing(sqlite3.connect(folder / "batches.sqlite3", timeout=30)) as connection:
+        [number] = connection.execute(
+            "SELECT count(*) FROM batches WHERE leased_until > ? AND cancelling_at IS NOT NULL",
+            (time.time(),),
+        ).fetchone()
+    return int(number)

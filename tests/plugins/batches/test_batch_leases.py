@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def made(database: Database, owner: str = "ada") -> batches.Job:
 
 
 def claimed(database: Database, seconds: float = 0) -> batches.Job:
-    job = database.now(lambda c: batches.claim(c, only_ending=False, seconds=seconds))
+    job = database.now(lambda c: batches.claim(c, ending=False, seconds=seconds))
     assert job is not None
     return job
 
@@ -58,6 +57,7 @@ def store(job: batches.Job, result: bytes) -> Callable[[sqlite3.Connection], int
 WRITERS: dict[str, Callable[[sqlite3.Connection, batches.Job], Any]] = {
     "clear": lines.clear,
     "add": lambda c, job: lines.add(c, job, []),
+    "results": lambda c, job: lines.results(c, job, lines.COMPLETED, after=0),
     "pending": lambda c, job: lines.pending(c, job, after=0),
     "store": lambda c, job: store(job, b"late")(c),
     "fail_pending": lambda c, job: lines.fail_pending(c, job, ERROR),
@@ -88,7 +88,7 @@ def test_a_lost_lease_cannot_be_renewed_or_released(database: Database) -> None:
     claimed(database, seconds=60)
     for seconds in (600.0, 0.0):
         database.now(lambda c, seconds=seconds: batches.renew(c, [late], seconds=seconds))  # type: ignore[misc]
-        assert database.now(lambda c: batches.claimable(c, only_ending=False)) is None
+        assert database.now(lambda c: batches.claimable(c, ending=False)) is None
 
 
 def test_a_line_keeps_its_first_result(database: Database) -> None:
@@ -100,9 +100,9 @@ def test_a_line_keeps_its_first_result(database: Database) -> None:
     assert line.number == 2, "the other one is done"
     database.now(store(again, b"second"))
     assert database.now(lambda c: lines.fail_pending(c, again, ERROR)) == 1
-    content = BytesIO()
-    assert database.now(lambda c: lines.write_results(c, again, lines.COMPLETED, content)) == 1
-    assert content.getvalue() == b"first\n"
+    stored = database.now(lambda c: lines.results(c, again, lines.COMPLETED, after=0))
+    assert stored == (b"first\n", 1)
+    assert database.now(lambda c: lines.results(c, again, lines.COMPLETED, after=1)) == (b"", 1)
     shown = database.now(lambda c: batches.shown(batches.find(c, "ada", job.id)))
     assert (shown.request_counts.completed, shown.request_counts.failed) == (1, 1)
     assert shown.usage.input_tokens == 1
@@ -125,3 +125,36 @@ def test_owners_with_fewer_running_batches_come_first(database: Database) -> Non
             )
         )
     assert [claimed(database, seconds=60).owner for _ in range(4)] == ["ada", "bob", "ada", "ada"]
+
+
+def test_results_are_read_in_blocks_of_bounded_size(database: Database) -> None:
+    job = made(database)
+    read = [RequestLine(number=n, custom_id=f"r{n}", model=None, body=b"{}") for n in range(3, 41)]
+    database.now(lambda c: lines.add(c, job, read))
+    for number in range(1, 41):
+        result = f"{number}".encode() + b"x" * 100_000
+        state = lines.FAILED if number % 4 == 0 else lines.COMPLETED
+        database.now(
+            lambda c, n=number, r=result, s=state: lines.store(c, job, n, r, s, lines.TokenCounts())  # type: ignore[misc]
+        )
+    content, after, sizes = b"", 0, []
+    while True:
+        block, after = database.now(
+            lambda c, after=after: lines.results(c, job, lines.COMPLETED, after=after)  # type: ignore[misc]
+        )
+        if not block:
+            break
+        content += block
+        sizes.append(len(block))
+    assert max(sizes) < 1_300_000
+    numbers = [int(each.rstrip(b"x")) for each in content.splitlines()]
+    assert numbers == [n for n in range(1, 41) if n % 4]
+
+
+def test_lines_are_forgotten_some_at_a_time(database: Database) -> None:
+    job = made(database)
+    read = [
+        RequestLine(number=n, custom_id=f"r{n}", model=None, body=b"{}") for n in range(3, 1502)
+    ]
+    database.now(lambda c: lines.add(c, job, read))
+    assert [database.now(lambda c: lines.clear(c, job)) for _ in range(3)] == [1000, 501, 0]

@@ -1,0 +1,91 @@
+"""A file that is written in parts, because it is too large for one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Final
+
+from gateway.errors import StoreUnavailable
+from gateway.files.contents import PART
+from gateway.files.database import Database
+from gateway.wire.ids import new_id
+
+_NOBODY: Final = b""
+"""The owner of files that are not finished. Owners are text, so that no name is equal to it."""
+_KEPT_SECONDS: Final = 3600
+"""Seconds after which a file is removed that a killed process has not finished."""
+
+
+class GrowingFile:
+    """A file that is stored in parts, each in a transaction of its own. It belongs to nobody until it is finished."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seq: int | None = None
+        self._parts = 0
+        self._bytes = 0
+
+    async def append(self, data: bytes) -> None:
+        """Store `data` behind what was appended before. Raises `StoreUnavailable`."""
+        seq, number = await self._database.write(lambda c: self._append(c, data))
+        self._seq, self._parts = seq, number
+        self._bytes += len(data)
+
+    async def finish(
+        self, owner: str, file_id: str, *, filename: str, purpose: str, seconds: int | None
+    ) -> None:
+        """Make it a file of `owner`, whatever the limits, that expires after `seconds`. Does nothing if there is one with
+        `file_id`. Raises `StoreUnavailable`."""
+        if not self._parts:
+            await self.append(b"")
+        now = int(time.time())
+        expiry = None if seconds is None else now + seconds
+
+        def finish(connection: sqlite3.Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE OR IGNORE files SET id = ?, owner = ?, bytes = ?, created_at = ?, filename = ?, purpose = ?, expires_at = ? "
+                "WHERE seq = ?",
+                (file_id, owner, self._bytes, now, filename, purpose, expiry, self._seq),
+            ).rowcount
+            if changed:
+                return True
+            if not connection.execute("SELECT 1 FROM files WHERE id = ?", (file_id,)).fetchone():
+                raise _removed()
+            return False
+
+        if await self._database.write(finish):
+            self._seq = None
+
+    async def discard(self) -> None:
+        """Remove it if it was not finished."""
+        if self._seq is not None:
+            seq, self._seq = self._seq, None
+            await self._database.write(
+                lambda c: c.execute("DELETE FROM files WHERE seq = ?", (seq,))
+            )
+
+    def _append(self, connection: sqlite3.Connection, data: bytes) -> tuple[int, int]:
+        seq, number = self._seq, self._parts
+        kept_until = int(time.time()) + _KEPT_SECONDS
+        if seq is None:
+            [seq] = connection.execute(
+                "INSERT INTO files (id, owner, bytes, created_at, filename, purpose, expires_at) VALUES (?, ?, 0, 0, '', '', ?) "
+                "RETURNING seq",
+                (new_id("file-"), _NOBODY, kept_until),
+            ).fetchone()
+        elif not connection.execute(
+            "UPDATE files SET expires_at = ? WHERE seq = ?", (kept_until, seq)
+        ).rowcount:
+            raise _removed()
+        for start in range(0, len(data), PART):
+            connection.execute(
+                "INSERT INTO contents (file, part, data) VALUES (?, ?, ?)",
+                (seq, number, data[start : start + PART]),
+            )
+            number += 1
+        return seq, number
+
+
+def _removed() -> StoreUnavailable:
+    return StoreUnavailable("A file was removed while it was written. Retry.")
