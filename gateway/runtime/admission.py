@@ -23,6 +23,9 @@ class Admission:
 
     With `scheduling` "fair", those who wait are served by priority, and within a priority by a virtual token counter per
     principal (`gateway.runtime.fair_queue`). With "fifo", in the order of arrival.
+
+    Work that no client waits for (a positive priority of the request itself) is served after everything else, and leaves an
+    eighth of the places free, at least one of several, so that a client's next request does not wait for its end.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Admission:
         self._max_waiting_per_key = max_waiting_per_key
         self._several = several
         self._queue: FairQueue[Reservation] = FairQueue()
+        self._later: FairQueue[Reservation] = FairQueue()
+        """What no client waits for."""
         self._waiting_of: dict[str, int] = {}
         self._clock = clock
         self._mean_seconds = 1.0
@@ -96,7 +101,8 @@ class Admission:
         self, principal: Principal | None = None, *, prompt: int = 0, priority: int = 0
     ) -> Reservation:
         """Reserve a place, running or queued, for a prompt of `prompt` tokens. Raises `RateLimited` with `retry_after` if there
-        is none. `priority` is added to that of the principal, and is observed with `scheduling` "fifo" too.
+        is none. `priority` is added to that of the principal; a positive one is for work that no client waits for, with
+        `scheduling` "fifo" too.
 
         Synchronous, so that a rejection is an HTTP 429 before the answer has begun. The reservation must be entered or
         cancelled. Raises `EngineUnavailable` if the model was unloaded.
@@ -139,22 +145,33 @@ class Admission:
         else:
             del self._waiting_of[owner]
 
-    def _client_of(self, principal: Principal | None, priority: int) -> Client:
+    @property
+    def _most_later(self) -> int:
+        """How many may run at a time when work that no client waits for begins."""
+        most = self._max_running
+        return most - max(1, most // 8) if most > 1 else most
+
+    def _queue_of(self, reservation: Reservation) -> FairQueue[Reservation]:
+        return self._later if reservation.priority > 0 else self._queue
+
+    def _client_of(self, reservation: Reservation) -> Client:
+        queue, principal = self._queue_of(reservation), reservation.principal
         if principal is None or not self._fair:
-            return self._queue.client(_EVERYBODY, priority)
+            return queue.client(_EVERYBODY, reservation.priority)
         # A name cannot be taken for the one of all others.
         name = f"={principal.name}"
-        return self._queue.client(name, principal.priority + priority, principal.weight)
+        return queue.client(name, principal.priority + reservation.priority, principal.weight)
 
     async def _begin(self, reservation: Reservation) -> None:
         """Wait for a slot."""
-        queue = self._queue
-        client = self._client_of(reservation.principal, reservation.priority)
+        queue = self._queue_of(reservation)
+        client = self._client_of(reservation)
+        most = self._max_running if queue is self._queue else self._most_later
         reservation.client = client
         cost = INPUT_COST * reservation.prompt + OUTPUT_COST * client.expected_output
         reservation.cost = cost
         queue.lift(client)
-        if self.running < self._max_running and not queue:
+        if self.running < most and not queue:
             queue.serve(client, cost)
             self._start(client, reservation.owner)
         else:
@@ -190,8 +207,12 @@ class Admission:
 
     def _next(self) -> None:
         """Give free slots to those who wait."""
-        queue = self._queue
-        while queue and self.running < self._max_running:
+        self._serve(self._queue, self._max_running)
+        if self._later:
+            self._serve(self._later, self._most_later)
+
+    def _serve(self, queue: FairQueue[Reservation], most: int) -> None:
+        while queue and self.running < most:
             client, reservation = queue.pop()
             turn = reservation.turn
             if turn is None or turn.done():  # cancelled, and its task has not been resumed yet
@@ -201,9 +222,9 @@ class Admission:
                 self._start(client, reservation.owner)
                 turn.set_result(None)
 
-    def _settle(self, client: Client, change: float, output: int) -> None:
+    def _settle(self, reservation: Reservation, client: Client, change: float, output: int) -> None:
         """Correct what a request was expected to cost."""
-        self._queue.charge(client, change)
+        self._queue_of(reservation).charge(client, change)
         client.expected_output += 0.1 * (output - client.expected_output)
 
 
@@ -285,7 +306,7 @@ class Reservation:
         """Tell what the request has used, once, after exit. Does nothing if it has not run."""
         if self.client is not None and self.started is not None:
             cost = INPUT_COST * prompt + OUTPUT_COST * output
-            self._running_in._settle(self.client, cost - self.cost, output)
+            self._running_in._settle(self, self.client, cost - self.cost, output)
             self.cost = cost
             if self._place is not None:
                 self._place.used(prompt, output)

@@ -20,7 +20,7 @@ class Caller:
     def __init__(self, principal: Principal | None = None, *, priority: int = 0) -> None:
         self.principal = principal
         self.priority = priority
-        """Added to the principal's: a positive one is for work that no client waits for."""
+        """Added to the principal's. A positive one is for work that no client waits for, which is served after all else."""
         self.limit_headers: list[tuple[bytes, bytes]] = []
 
     @property

@@ -17,7 +17,8 @@ class BatchesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     running: Annotated[int, Meta(ge=1, le=64)] = 4
     """Number of batches that each server process runs concurrently. Further ones wait."""
     priority: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
-    """Added to the priority of the batch's API key where its lines wait for a model. Requests of lower priority are served first."""
+    """Added to the priority of the batch's API key where its lines wait for a model, among the lines of all batches. 0 lets lines wait
+    like requests of clients."""
     max_lines: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
     """Maximum number of lines of a batch."""
     max_line_bytes: Annotated[int, Meta(ge=1024, le=268_435_456)] = 8_388_608

@@ -59,10 +59,11 @@ async def work_of(
     *,
     prompt: int = 100,
     output: int = 100,
+    priority: int = 0,
 ) -> None:
     """One request. Raises `RateLimited`."""
     loop = asyncio.get_running_loop()
-    place = admission.reserve(principal, prompt=prompt)
+    place = admission.reserve(principal, prompt=prompt, priority=priority)
     came = loop.time()
     async with place:
         if waits is not None:
@@ -201,6 +202,39 @@ def test_what_no_client_waits_for_is_served_last_in_any_order_and_without_keys(
     assert simulate(order()) == "bccbb"
 
 
+@pytest.mark.parametrize(("max_running", "most"), [(1, 1), (2, 1), (8, 7), (16, 14)])
+@pytest.mark.parametrize("scheduling", ["fair", "fifo"])
+def test_what_no_client_waits_for_leaves_a_place_for_the_next_client(
+    scheduling: Literal["fair", "fifo"], max_running: int, most: int
+) -> None:
+    """However low the client's own priority is."""
+
+    async def run() -> None:
+        admission = Admission("m", max_running=max_running, max_waiting=100, scheduling=scheduling)
+        client = Principal(name="client", priority=500)
+
+        async def one(principal: Principal, priority: int) -> None:
+            async with admission.reserve(principal, priority=priority):
+                await asyncio.sleep(10)
+
+        async with asyncio.TaskGroup() as group:
+            lines = [group.create_task(one(ADA, 100)) for _ in range(40)]
+            await asyncio.sleep(1)
+            assert admission.running == most
+            clients = [group.create_task(one(client, 0)) for _ in range(max_running)]
+            await asyncio.sleep(1)
+            assert admission.running == max_running
+            # The places that become free are the clients' first.
+            await asyncio.sleep(8.5)
+            assert admission.running == max_running
+            assert sum(each.done() for each in lines) == most
+            await asyncio.gather(*clients)
+            assert sum(each.done() for each in lines) == most
+        assert (admission.running, admission.waiting) == (0, 0)
+
+    simulate(run())
+
+
 def test_weights_are_shares() -> None:
     async def run() -> dict[str, float]:
         admission = Admission("m", max_running=4, max_waiting=5000)
@@ -239,7 +273,12 @@ def test_slots_are_never_idle_nor_lost_whoever_leaves_when(
         tasks = []
         for _ in range(60):
             principal = chance.choice([None, ADA, BOB])
-            tasks.append(asyncio.create_task(work_of(admission, principal, chance.random() * 3)))
+            priority = chance.choice([0, 0, 100])
+            tasks.append(
+                asyncio.create_task(
+                    work_of(admission, principal, chance.random() * 3, priority=priority)
+                )
+            )
             if chance.random() < 0.5:
                 await asyncio.sleep(chance.random() * 0.3)
             if chance.random() < 0.3:
@@ -247,8 +286,12 @@ def test_slots_are_never_idle_nor_lost_whoever_leaves_when(
             assert admission.running <= max_running
             if admission._queue:
                 assert admission.running == max_running, "work-conserving"
+            if admission._later:
+                assert admission.running >= admission._most_later, "work-conserving"
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert (admission.running, admission.waiting, len(admission._queue)) == (0, 0, 0)
+        assert (admission.running, admission.waiting) == (0, 0)
+        assert not admission._queue
+        assert not admission._later
         assert not admission._waiting_of
 
     simulate(run())
