@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.waiting import wait_until
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
 
@@ -89,7 +90,8 @@ def test_closing_a_stream_ends_the_generation(
         pass
     stream.close()
     until_idle()
-    assert len(engine.aborted) == before + 1
+    # A call that the client of another test gave up may end as late as this one.
+    wait_until(lambda: len(engine.aborted) > before, "the generation is aborted")
 
 
 def test_a_failure_in_mid_stream_is_raised_or_told(client: Any) -> None:
