@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,13 +20,13 @@ from openai import OpenAI
 
 from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess
+from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parent / "scenario.json"
 CONFIG = """
 [server]
 port = {port}
 max_body_bytes = 2000000
-body_timeout = 2
 grace_period = {grace}
 {server}
 
@@ -60,15 +60,15 @@ class Server:
         return self._log.read_text()
 
     def client(self) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=30)
+        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=60)
 
     def http(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30)
+        return httpx.Client(base_url=self.url, timeout=60)
 
     def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
         """Send `sig` and wait for the exit code."""
         self.process.send_signal(sig)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 Start = Callable[..., Server]
@@ -82,16 +82,55 @@ def free_port() -> int:
 
 
 def wait_until_ready(server: Server) -> None:
-    for _ in range(1800):  # an engine may take its time, on a machine that has others to serve
+    def ended_or_ready() -> bool:
         if server.process.poll() is not None:
-            break
+            return True
         try:
-            if httpx.get(f"{server.url}/ready", timeout=5).status_code == 200:
-                return
+            return httpx.get(f"{server.url}/ready").status_code == 200
         except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"the server did not start:\n{server.log}")
+            return False
+
+    wait_until(ended_or_ready, "the server is ready", seconds=240)  # an engine may take its time
+    assert server.process.poll() is None, f"the server did not start:\n{server.log}"
+
+
+def running_requests(http: httpx.Client, model: str = "scripted") -> float:
+    """How many requests run at a model, as the server's metrics have it."""
+    lines = http.get("/metrics").text.splitlines()
+    found = next(x for x in lines if x.startswith(f'gateway_running_requests{{model="{model}"'))
+    return float(found.split()[-1])
+
+
+class LiveStream:
+    """The bytes of a streamed answer, read in a thread. Made once the first text has come."""
+
+    def __init__(self, url: str, body: Mapping[str, Any]) -> None:
+        self.got: list[bytes] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._read, args=(url, body), daemon=True)
+        self._thread.start()
+        wait_until(lambda: self._error or self._has_begun, f"text from {url}")
+        if self._error:
+            raise self._error
+
+    @property
+    def _has_begun(self) -> bool:
+        whole = b"".join(self.got)
+        return b"output_text.delta" in whole or b'"content":' in whole
+
+    def _read(self, url: str, body: Mapping[str, Any]) -> None:
+        try:
+            with httpx.stream("POST", url, json=body) as answer:
+                for part in answer.iter_bytes():
+                    self.got.append(part)
+        except Exception as error:
+            self._error = error
+
+    def whole(self) -> bytes:
+        """All of it, once it has ended."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return b"".join(self.got)
 
 
 @pytest.fixture(scope="session")

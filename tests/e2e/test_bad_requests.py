@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -259,14 +261,15 @@ def test_a_clients_request_id_is_kept_and_a_strange_one_is_not(http: httpx.Clien
     assert made.headers["x-request-id"].startswith("req_")
 
 
-def test_a_body_that_never_ends_is_given_up(server: Any) -> None:
-    def slow() -> Any:
-        yield b'{"model": '
-        import time
-
-        time.sleep(3)
-        yield b'"scripted"}'
-
-    answer = httpx.post(f"{server.url}/v1/responses", content=slow(), timeout=10,
-                        headers={"content-type": "application/json"})  # fmt: skip
-    assert (answer.status_code, envelope(answer)["code"]) == (408, "request_timeout")
+def test_a_body_that_never_ends_is_given_up(start_server: Any) -> None:
+    server = start_server(server="body_timeout = 0.5")
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), timeout=60) as slow:
+        slow.sendall(
+            b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            b'content-length: 100\r\n\r\n{"model": '
+        )
+        answer = HTTPResponse(slow)
+        answer.begin()
+        assert answer.status == 408
+        assert json.loads(answer.read())["error"]["code"] == "request_timeout"

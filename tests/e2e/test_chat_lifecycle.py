@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import httpx
@@ -11,11 +9,12 @@ import pytest
 from openai import OpenAI
 
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
+from tests.e2e.conftest import LiveStream
 
 SLOW = {
     "model": "scripted",
     "stream": True,
-    "messages": [{"role": "user", "content": "go slowly"}],
+    "messages": [{"role": "user", "content": "never stop"}],
 }
 TINY = """
 [server]
@@ -31,19 +30,9 @@ def test_a_chat_that_outlasts_the_grace_period_ends_with_an_error(
     start_server: Any, n: int
 ) -> None:
     server = start_server(grace=0.3)
-    got: list[bytes] = []
-
-    def read() -> None:
-        url = f"{server.url}/v1/chat/completions"
-        with httpx.stream("POST", url, json={**SLOW, "n": n}, timeout=30) as answer:
-            got.extend(answer.iter_bytes())
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    time.sleep(0.5)
+    stream = LiveStream(f"{server.url}/v1/chat/completions", {**SLOW, "n": n})
     assert server.stop() == 0
-    thread.join(10)
-    *chunks, error = parse_chunks(b"".join(got))
+    *chunks, error = parse_chunks(stream.whole())
     assert chunks
     assert error["error"]["code"] == "server_shutting_down"
     assert "Traceback" not in server.log

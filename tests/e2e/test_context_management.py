@@ -16,6 +16,7 @@ from gateway import hookimpl
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from tests.waiting import wait_until
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 SUMMARY = "The user is called Ada."
@@ -31,7 +32,7 @@ FAR = [
 ]
 SILENT = [{"when": "Write nothing but the summary", "pieces": [{"reasoning": "Hm."}]}]
 SLOW = [
-    {"when": "Write nothing but the summary", "delay_ms": 30, "repeat": 300, "pieces": [{"text": "so "}]},
+    {"when": "Write nothing but the summary", "delay_ms": 30, "repeat": 4000, "pieces": [{"text": "so "}]},
 ]  # fmt: skip
 FILLER = "tell me more " * 30
 LONG: list[Any] = [
@@ -295,11 +296,8 @@ def test_a_trigger_compacts_what_is_stored(client: Any) -> None:
     made = client.responses.create(
         model="m", input=[TRIGGER], previous_response_id=first.id, background=True
     )
-    for _ in range(100):
-        made = client.responses.retrieve(made.id)
-        if made.status == "completed":
-            break
-        time.sleep(0.02)
+    wait_until(lambda: client.responses.retrieve(made.id).status == "completed")
+    made = client.responses.retrieve(made.id)
     assert [item.type for item in made.output] == ["compaction"]
 
 
@@ -319,11 +317,13 @@ def test_without_a_summary_the_response_fails_and_says_so(
     assert FILLER in prompts(gateway, "silent")[-1]
 
 
-def test_cancelling_amid_the_summary_ends_it(client: Any) -> None:
+def test_cancelling_amid_the_summary_ends_it(gateway: RunningGateway, client: Any) -> None:
     made = client.responses.create(
         model="slow", input=LONG, context_management=MANAGED, background=True
     )
-    time.sleep(0.2)
+    engine: Any = gateway.services.models["slow"].engine
+    wait_until(lambda: engine.running)
+    time.sleep(0.5)  # the engine does not tell of its first output
     cancelled = client.responses.cancel(made.id)
     assert cancelled.status == "cancelled"
     assert [item.type for item in cancelled.output] == ["compaction"]

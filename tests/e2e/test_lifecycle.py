@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,55 +12,51 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.e2e.conftest import LiveStream, Server
+from tests.waiting import wait_until
 
 
-def stream_in_thread(url: str, body: dict[str, Any]) -> tuple[threading.Thread, list[bytes]]:
-    got: list[bytes] = []
-
-    def read() -> None:
-        with httpx.stream("POST", f"{url}/v1/responses", json=body, timeout=30) as answer:
-            got.extend(answer.iter_bytes())
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    return thread, got
-
-
-SLOW = {"model": "scripted", "input": "go slowly", "stream": True}
+def begun(server: Server) -> LiveStream:
+    """A stream that has begun, and that would go on for minutes."""
+    body = {"model": "scripted", "input": "never stop", "stream": True}
+    return LiveStream(f"{server.url}/v1/responses", body)
 
 
 def test_a_stream_that_outlasts_the_grace_period_ends_with_an_event(start_server: Any) -> None:
     server = start_server(grace=0.3)
-    thread, got = stream_in_thread(server.url, SLOW)
-    time.sleep(0.5)
+    stream = begun(server)
     assert server.stop() == 0
-    thread.join(10)
-    final = fold(parse_sse(b"".join(got)))
+    final = fold(parse_sse(stream.whole()))
     assert final["status"] == "failed"
     assert "shut down" in final["error"]["message"]
     assert "Traceback" not in server.log
 
 
 def test_a_stream_within_the_grace_period_is_finished(start_server: Any) -> None:
-    server = start_server(grace=20)
-    thread, got = stream_in_thread(server.url, {**SLOW, "max_output_tokens": 30})
-    time.sleep(0.4)
+    server = start_server(grace=100)
+    body = {"model": "scripted", "input": "go slowly", "stream": True, "max_output_tokens": 30}
+    stream = LiveStream(f"{server.url}/v1/responses", body)
     assert server.stop(signal.SIGINT) == 0
-    thread.join(10)
-    assert fold(parse_sse(b"".join(got)))["status"] == "incomplete"
+    assert fold(parse_sse(stream.whole()))["status"] == "incomplete"
 
 
 def test_a_second_interrupt_ends_at_once(start_server: Any) -> None:
-    server = start_server(grace=60)
-    thread, _ = stream_in_thread(server.url, {**SLOW, "input": "go slowly go slowly"})
-    time.sleep(0.5)
+    server = start_server(grace=1000)
+    stream = begun(server)
     server.process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    begin = time.monotonic()
+    # Of two signals that come at once, the second may be lost.
+    wait_until(lambda: not accepts(server), "the first signal is noticed")
+    assert server.process.poll() is None
     server.process.send_signal(signal.SIGINT)
-    server.process.wait(timeout=10)
-    assert time.monotonic() - begin < 5
-    thread.join(10)
+    server.process.wait(timeout=60)
+    assert b"response.completed" not in stream.whole()
+
+
+def accepts(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_the_server_says_where_it_is_and_what_to_send(start_server: Any) -> None:
@@ -133,11 +127,8 @@ def test_several_workers_serve_and_stop_together(start_server: Any) -> None:
         for _ in range(8):
             body = {"model": "a", "input": "hello"}
             assert http.post("/v1/responses", json=body).status_code == 200
-        metrics = http.get("/metrics").text
-    assert 'gateway_responses_total{model="a",status="completed"} 8.0' in metrics
-    for _ in range(300):  # the worker that says it may be the later one
-        if "Litegate listens" in server.log:
-            break
-        time.sleep(0.1)
+        counted = 'gateway_responses_total{model="a",status="completed"} 8.0'
+        wait_until(lambda: counted in http.get("/metrics").text, counted)
+    wait_until(lambda: "Litegate listens" in server.log)  # the worker that says it may be the later
     assert server.stop() == 0
     assert server.log.count("Litegate listens") == 1

@@ -18,7 +18,7 @@ def talk(server: Any) -> Any:
 
     def say(*pieces: bytes) -> tuple[int, dict[str, str], Any]:
         """The first answer to what these pieces say: status, headers, body."""
-        with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock:
+        with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
             for piece in pieces:
                 try:
                     sock.sendall(piece)
@@ -95,7 +95,7 @@ def test_what_is_no_http_is_refused_in_the_envelope(talk: Any) -> None:
 
 def test_requests_in_a_row_on_one_connection_are_counted_each_by_itself(server: Any) -> None:
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock:
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
         for _ in range(4):
             sock.sendall(head(f"X-Long: {'a' * (MAX_HEAD // 2)}"))
             file = sock.makefile("rb")

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
 
@@ -49,13 +49,6 @@ KEPT = "the configuration stays as it was"
 SLOW = {"model": "slow", "input": "go slowly", "stream": True, "max_output_tokens": 40}
 
 
-def until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-
-
 def change(server: Any, *pairs: tuple[str, str]) -> None:
     text = server.file.read_text()
     for old, new in pairs:
@@ -67,7 +60,7 @@ def change(server: Any, *pairs: tuple[str, str]) -> None:
 def reload(server: Any, told: str = USED, *, times: int = 1) -> None:
     before = server.log.count(told)
     server.process.send_signal(signal.SIGHUP)
-    until(lambda: server.log.count(told) >= before + times)
+    wait_until(lambda: server.log.count(told) >= before + times)
 
 
 def names(server: Any) -> list[str]:
@@ -192,7 +185,7 @@ def test_no_stream_breaks(start_server: Any, count: int) -> None:
 @pytest.mark.slow
 def test_all_workers_read_it_again(start_server: Any) -> None:
     server = start_server(WORKERS)
-    until(
+    wait_until(
         lambda: server.log.count("Uvicorn running") == 2 or server.log.count("Started server") == 2
     )
     change(server, ("[models.slow]", "[models.new]"))
@@ -220,7 +213,7 @@ def test_the_command_finds_the_server_of_a_file(start_server: Any, tmp_path: Pat
     done = command(cwd=server.file.parent)
     assert done.returncode == 0, done.stderr
     assert f"process id {server.process.pid}" in done.stdout
-    until(lambda: USED in server.log)
+    wait_until(lambda: USED in server.log)
     assert names(server) == ["slow", "new"]
     change(server, ("[models.new]", "[models.new"))
     wrong = command("--config", str(server.file), cwd=tmp_path)

@@ -32,7 +32,7 @@ def test_a_conversation_goes_on_after_a_restart(
         chained = client.responses.create(model="scripted", input="hello")
     assert (state_folder / "litegate/store.sqlite").exists()
     first.process.send_signal(signal.SIGKILL)
-    first.process.wait(timeout=30)
+    first.process.wait(timeout=60)
     with start_server().client() as client:
         assert client.responses.retrieve(response.id).output_text == response.output_text
         assert client.conversations.retrieve(conversation.id).metadata == {"topic": "demo"}
@@ -50,7 +50,7 @@ def test_all_workers_see_what_one_has_stored(start_server: Callable[..., Any]) -
         httpx.post(
             f"{server.url}/v1/responses",
             json={"model": "scripted", "input": "hello", "background": True, "stream": True},
-            timeout=30,
+            timeout=60,
         ).text
         for _ in range(6)
     ]
@@ -58,7 +58,7 @@ def test_all_workers_see_what_one_has_stored(start_server: Callable[..., Any]) -
         response_id = text.split('"id":"')[1].split('"')[0]
         for _ in range(6):
             seen = httpx.get(
-                f"{server.url}/v1/responses/{response_id}", params={"stream": True}, timeout=30
+                f"{server.url}/v1/responses/{response_id}", params={"stream": True}, timeout=60
             )
             assert seen.status_code == 200
             assert "response.completed" in seen.text

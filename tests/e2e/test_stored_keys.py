@@ -16,6 +16,7 @@ from gateway.cli import main
 from gateway.errors import ConfigurationError
 from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from tests.waiting import wait_until
 
 
 @pytest.fixture(params=["redis", "sqlite"])
@@ -43,9 +44,7 @@ def status(gateway: RunningGateway, key: str) -> int:
 
 def seconds_until(gateways: list[RunningGateway], key: str, wanted: int) -> float:
     began = time.monotonic()
-    while {status(gateway, key) for gateway in gateways} != {wanted}:
-        assert time.monotonic() < began + 60
-        time.sleep(0.02)
+    wait_until(lambda: {status(gateway, key) for gateway in gateways} == {wanted})
     return time.monotonic() - began
 
 

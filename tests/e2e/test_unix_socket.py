@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from gateway.server.event_loop import new_event_loop
 from gateway.server.server import bound, listen
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import run_gateway
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs Unix sockets")
 
@@ -213,10 +213,7 @@ def test_a_server_process_on_a_unix_socket(
             check=False,
         )
         assert asked.returncode == 0, asked.stderr
-        give_up = time.monotonic() + 60
-        while log.read_text().count("is used now") < workers:
-            assert time.monotonic() < give_up, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: log.read_text().count("is used now") >= workers)
         with client(path) as http:
             assert len(http.get("/v1/models").json()["data"]) == 2
         process.send_signal(signal.SIGTERM)

@@ -45,6 +45,7 @@ RULES: list[dict[str, Any]] = [
         {"call": {"name": "roll", "arguments": {"sides": 6}}}]},
     {"when": "rolled 4 of 6", "pieces": [{"text": "It is a four."}]},
     {"when": "go slowly", "delay_ms": 20, "repeat": 200, "pieces": [{"text": "slow words "}]},
+    {"when": "never stop", "delay_ms": 20, "repeat": 5000, "pieces": [{"text": "slow words "}]},
     {"when": "break down", "finish": "error", "pieces": [{"text": "It begins well"}]},
     {"when": "fail at once", "finish": "error", "pieces": []},
     {"when": "filter it", "finish": "content_filter", "pieces": [{"text": "Ahem"}]},
@@ -129,7 +130,7 @@ def sdk(chat_gateway: RunningGateway) -> Iterator[OpenAI]:
 @pytest.fixture
 def raw(chat_gateway: RunningGateway) -> Iterator[httpx.Client]:
     """Paths begin at the server's root."""
-    with httpx.Client(base_url=chat_gateway.base_url.removesuffix("/v1"), timeout=30) as client:
+    with httpx.Client(base_url=chat_gateway.base_url.removesuffix("/v1"), timeout=60) as client:
         yield client
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import socket
 from typing import Any
 
 import httpx
@@ -16,6 +16,7 @@ from gateway.testing import Rule, Scenario, ScriptedEngine
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import RunningGateway
 from gateway_scripted.scenario import ScriptedCall, ScriptedPiece
+from tests.waiting import wait_until
 
 FUNCTIONS: list[Any] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
@@ -165,22 +166,24 @@ def test_an_engine_that_fails_before_the_first_token_is_a_status(
 def test_a_client_that_leaves_stops_the_engine(
     raw: httpx.Client, chat_gateway: RunningGateway, engine: ScriptedEngine, streams: bool, n: int
 ) -> None:
-    body = {"model": "scripted", "messages": user("go slowly"), "stream": streams, "n": n}
-    aborted = len(engine.aborted)
-    if streams:
-        with raw.stream("POST", "/v1/chat/completions", json=body) as answer:
-            next(answer.iter_raw())
-    else:
-        with pytest.raises(httpx.ReadTimeout):
-            raw.post("/v1/chat/completions", json=body, timeout=0.3)
     admission = chat_gateway.services.models["scripted"].admission
-    for _ in range(600):
-        if not engine.running and len(engine.aborted) == aborted + n and admission.running == 0:
-            break
-        time.sleep(0.05)
-    assert not engine.running
-    assert len(engine.aborted) == aborted + n
-    assert admission.running == 0
+    wait_until(lambda: not engine.running and admission.running == 0)
+    asked = {"model": "scripted", "messages": user("never stop"), "stream": streams, "n": n}
+    body = json.dumps(asked).encode()
+    aborted = len(engine.aborted)
+    with socket.create_connection((raw.base_url.host, raw.base_url.port or 80)) as leaving:
+        leaving.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        wait_until(lambda: len(engine.running) == n)
+        leaving.settimeout(60)
+        got = b""
+        while streams and b"slow" not in got:
+            got += leaving.recv(65536)
+    wait_until(lambda: not engine.running)
+    wait_until(lambda: len(engine.aborted) == aborted + n)
+    wait_until(lambda: admission.running == 0)
 
 
 def test_chat_is_counted_as_responses_are(raw: httpx.Client) -> None:

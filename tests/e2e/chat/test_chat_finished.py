@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,11 @@ from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.common import encode
+from tests.waiting import wait_until
 
 RULES = [
     {"when": "break down", "finish": "error", "pieces": [{"text": "It begins well"}]},
-    {"when": "go slowly", "delay_ms": 20, "repeat": 200, "pieces": [{"text": "slow words "}]},
+    {"when": "go slowly", "delay_ms": 20, "repeat": 5000, "pieces": [{"text": "slow words "}]},
 ]
 CONFIG = {"models": {"m": {"engine": "scripted", "scripted": {"rules": RULES}}}}
 
@@ -56,7 +56,7 @@ def gateway(
 
 def ask(gateway: RunningGateway, text: str, **body: Any) -> httpx.Response:
     body = {"messages": [{"role": "user", "content": text}], **body}
-    return httpx.post(f"{gateway.base_url}/chat/completions", json=body, timeout=30)
+    return httpx.post(f"{gateway.base_url}/chat/completions", json=body, timeout=60)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -98,10 +98,7 @@ def test_one_whose_client_left_is_told_as_cancelled(
     body = {"messages": [{"role": "user", "content": "go slowly"}], "stream": True}
     with httpx.stream("POST", f"{gateway.base_url}/chat/completions", json=body) as answer:
         next(answer.iter_raw())
-    for _ in range(100):
-        if observer.told:
-            break
-        time.sleep(0.05)
+    wait_until(lambda: observer.told)
     [(completion, status, _)] = observer.told
     assert (status, list(completion.choices)) == ("cancelled", [])
 

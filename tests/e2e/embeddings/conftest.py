@@ -25,7 +25,7 @@ dimensions = 32
 adapters = ["french"]
 rules = [
     { when = "too much", error = { status = 429, message = "Slow down." } },
-    { when = "be slow", delay_ms = 20000 },
+    { when = "be slow", delay_ms = 120000 },
     { when = "break", finish = "error" },
 ]
 
@@ -39,7 +39,7 @@ engine = "scripted"
 max_running = 1
 max_waiting = 1
 [models.both.scripted]
-rules = [{ when = "be slow", delay_ms = 600 }]
+rules = [{ when = "be slow", delay_ms = 120000 }]
 
 [models.tiny]
 engine = "llamacpp"

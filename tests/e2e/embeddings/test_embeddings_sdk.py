@@ -7,7 +7,6 @@ import base64
 import itertools
 import math
 import socket
-import time
 from array import array
 from typing import Any
 
@@ -17,6 +16,7 @@ from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI, RateLimitErro
 
 from gateway.checks.embedding_checks import cosine
 from gateway_scripted.made_up_vectors import made_up_vector
+from tests.waiting import wait_until, wait_until_async
 
 CAT, MAT, MONEY = "The cat sat on the mat", "On a mat, the cat", "Revenue rose by four percent"
 
@@ -159,14 +159,29 @@ def test_errors_of_the_engine_are_the_client_s(sdk: OpenAI) -> None:
 @pytest.mark.anyio
 async def test_a_full_queue_is_a_429_that_says_when_to_come_back(embedding_server: Any) -> None:
     client = AsyncOpenAI(base_url=f"{embedding_server.url}/v1", api_key="none", max_retries=0)
+    """One runs, one waits. These two would take minutes: which are refused does not depend on how soon the others arrive."""
+    refused: list[RateLimitError] = []
+
+    async def ask() -> None:
+        with pytest.raises(RateLimitError) as caught:
+            await client.embeddings.create(model="both", input="be slow")
+        refused.append(caught.value)
+
+    async def is_served() -> bool:
+        try:
+            return bool((await client.embeddings.create(model="both", input="quick")).data)
+        except RateLimitError:
+            return False
+
     async with client:
-        answers = await asyncio.gather(
-            *(client.embeddings.create(model="both", input="be slow") for _ in range(6)),
-            return_exceptions=True,
-        )
-    refused = [each for each in answers if isinstance(each, RateLimitError)]
-    assert len(refused) == 4
-    assert sum(not isinstance(each, BaseException) for each in answers) == 2
+        asked = [asyncio.create_task(ask()) for _ in range(6)]
+        await wait_until_async(lambda: len(refused) == 4)
+        admitted = [task for task in asked if not task.done()]
+        assert len(admitted) == 2
+        for task in admitted:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        await wait_until_async(is_served, "they have left, and their places are free")
     for each in refused:
         assert int(each.response.headers["retry-after"]) >= 1
         assert each.code == "rate_limit_exceeded"
@@ -189,17 +204,10 @@ def test_a_client_that_leaves_aborts(embedding_server: Any, raw: httpx.Client) -
             b"POST /v1/embeddings HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%b" % (len(body), body)
         )
-        until(lambda: counted(running) == 1)
-    until(lambda: counted(running) == 0)
-    assert counted(cancelled) == before + 1
+        wait_until(lambda: counted(running) == 1)
+    wait_until(lambda: counted(running) == 0)
+    wait_until(lambda: counted(cancelled) == before + 1)
     tokens = 'gateway_tokens_total{kind="input",model="vectors"}'
     had = counted(tokens)
     used = raw.post("/v1/embeddings", json={"model": "vectors", "input": CAT}).json()["usage"]
     assert counted(tokens) == had + used["prompt_tokens"]
-
-
-def until(holds: Any) -> None:
-    give_up = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from gateway.server.logs import JsonFormatter
 from gateway.server.redaction import Redactor
+from tests.waiting import wait_until
 
 
 class ReadableLog:
@@ -37,10 +37,7 @@ class ReadableLog:
         return self.wait(lambda: len(self.entries(**fields)) >= number, **fields)
 
     def wait(self, reached: Callable[[], bool], **fields: object) -> list[dict[str, Any]]:
-        end = time.monotonic() + 30
-        while not reached():
-            assert time.monotonic() < end, self.text
-            time.sleep(0.01)
+        wait_until(reached, f"in the log: {fields}")
         return self.entries(**fields)
 
 

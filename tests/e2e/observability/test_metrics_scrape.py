@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
+from tests.waiting import wait_until
 
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -38,7 +38,7 @@ HISTOGRAMS = (
 @pytest.fixture
 def gateway(gateway_server: StartGateway) -> RunningGateway:
     rules = [
-        {"when": "go slowly", "delay_ms": 20, "repeat": 200, "pieces": [{"text": "slow words "}]}
+        {"when": "go slowly", "delay_ms": 20, "repeat": 5000, "pieces": [{"text": "slow words "}]}
     ]
     return gateway_server({"models": {"m": {"engine": "scripted", "scripted": {"rules": rules}}}})  # fmt: skip
 
@@ -61,11 +61,22 @@ def value(text: str, name: str, **labels: str) -> float:
 
 
 def until(gateway: RunningGateway, reached: Callable[[str], bool]) -> str:
-    end = time.monotonic() + 30
-    while not reached(text := scrape(gateway)):
-        assert time.monotonic() < end, text
-        time.sleep(0.02)
-    return text
+    """What was scraped once it is so: the numbers of a run may follow the end of its answer."""
+
+    def scraped() -> str | None:
+        text = scrape(gateway)
+        return text if reached(text) else None
+
+    found = wait_until(scraped, "in the metrics")
+    assert found is not None
+    return found
+
+
+def ended(gateway: RunningGateway, number: int = 1) -> str:
+    """What was scraped once `number` runs are counted in all histograms."""
+    return until(
+        gateway, lambda text: all(value(text, f"{name}_count") >= number for name in HISTOGRAMS)
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -77,7 +88,7 @@ def test_each_run_is_in_each_histogram_once(
     for _ in range(2):
         answer = httpx.post(f"{gateway.base_url}/{path}", json={**body, "stream": stream})
         assert answer.status_code == 200, answer.text
-    text = scrape(gateway)
+    text = ended(gateway, 2)
     for name in HISTOGRAMS:
         assert value(text, f"{name}_count", model="m", api=api) == 2, name
         assert value(text, f"{name}_count") == 2, name
@@ -88,7 +99,7 @@ def test_each_run_is_in_each_histogram_once(
 
 def test_the_first_token_comes_before_the_end_and_after_the_queue(gateway: RunningGateway) -> None:
     httpx.post(f"{gateway.base_url}/responses", json=REQUESTS["responses"][1])
-    text = scrape(gateway)
+    text = ended(gateway)
     queue = value(text, "gateway_request_queue_time_seconds_sum")
     first = value(text, "gateway_time_to_first_token_seconds_sum")
     assert 0 <= queue <= first <= value(text, "gateway_e2e_request_latency_seconds_sum")
@@ -102,10 +113,10 @@ def test_a_refused_request_is_in_no_histogram_and_names_of_requests_are_no_label
         answer = httpx.post(f"{gateway.base_url}/responses/{number}", json=body)
         assert answer.status_code in (404, 405)
         assert httpx.post(f"{gateway.base_url}/responses", json=body).status_code == 404
-    text = scrape(gateway)
+    refused = {"route": "/v1/responses", "status": "404"}
+    text = until(gateway, lambda text: value(text, "gateway_requests_total", **refused) == 20)
     assert "unknown-" not in text
     assert value(text, "gateway_e2e_request_latency_seconds_count") == 0
-    assert value(text, "gateway_requests_total", route="/v1/responses", status="404") == 20
 
 
 def test_a_background_response_is_seen_while_it_runs(gateway: RunningGateway) -> None:
@@ -113,13 +124,21 @@ def test_a_background_response_is_seen_while_it_runs(gateway: RunningGateway) ->
     with httpx.stream("POST", f"{gateway.base_url}/responses", json=body) as answer:
         lines = (line for line in answer.iter_lines() if line.startswith("data: "))
         response_id = json.loads(next(lines)[6:])["response"]["id"]
-        text = until(gateway, lambda text: value(text, "gateway_background_followers") == 1)
-        assert value(text, "gateway_background_running") == 1
-        assert value(text, "gateway_background_leases") == 1
-        assert value(text, "gateway_background_queued") == 0
+        shown = {"followers": 1, "running": 1, "leases": 1, "queued": 0}
+        until(
+            gateway,
+            lambda text: all(value(text, f"gateway_background_{k}") == n for k, n in shown.items()),
+        )
         httpx.post(f"{gateway.base_url}/responses/{response_id}/cancel")
-    text = until(gateway, lambda text: value(text, "gateway_background_leases") == 0)
-    assert value(text, "gateway_background_followers") == 0
+    text = until(
+        gateway,
+        lambda text: (
+            value(text, "gateway_background_leases") == 0
+            and value(text, "gateway_background_followers") == 0
+            and value(text, "gateway_store_seconds_count", outcome="completed") >= 1
+            and value(text, "gateway_e2e_request_latency_seconds_count", api="responses") >= 1
+        ),
+    )
     assert value(text, "gateway_background_lag_events") == 0
     assert value(text, "gateway_store_seconds_count", outcome="completed") == 1
     assert value(text, "gateway_e2e_request_latency_seconds_count", api="responses") == 1
@@ -132,6 +151,7 @@ def test_an_exemplar_names_the_request(gateway: RunningGateway) -> None:
         headers={"x-request-id": "find-me"},
     )
     assert made.headers["x-request-id"] == "find-me"
+    ended(gateway)
     families = list(read_openmetrics(scrape(gateway, **OPENMETRICS)))
     found = {
         sample.name
@@ -150,6 +170,7 @@ def test_an_id_of_any_length_fits_an_exemplar(gateway: RunningGateway) -> None:
     body = REQUESTS["responses"][1]
     made = httpx.post(f"{gateway.base_url}/responses", json=body, headers=headers)
     assert made.status_code == 200
+    ended(gateway)
     assert 'request_id="' + "x" * 100 + '"' in scrape(gateway, **OPENMETRICS)
 
 
@@ -179,10 +200,11 @@ def test_llama_cpp_s_own_metrics_are_shown_with_the_model_s_name(
     with gateway.client() as client:
         assert isinstance(client, OpenAI)
         made = client.responses.create(model="tiny", input="Hello!")
-    text = scrape(gateway)
+    text = until(
+        gateway, lambda text: value(text, "llamacpp:requests_processing", model="tiny") == 0
+    )
     assert made.usage is not None
     predicted = value(text, "llamacpp:tokens_predicted_total", model="tiny")
     assert predicted >= made.usage.output_tokens
-    assert value(text, "llamacpp:requests_processing", model="tiny") == 0
     read = value(text, "llamacpp:prompt_tokens_total", model="tiny")
     assert read >= made.usage.input_tokens

@@ -147,9 +147,9 @@ def test_every_line_of_a_request_has_its_id(
     ]
     log.until(6 if background else 3, message="request")
     for request_id in ids:
-        noted = log.entries(request_id=request_id, logger="gateway.noisy")
+        noted = log.until(1, request_id=request_id, logger="gateway.noisy")
         assert len(noted) == 1
-        [failed] = log.entries(request_id=request_id, logger="gateway.responses.run")
+        [failed] = log.until(1, request_id=request_id, logger="gateway.responses.run")
         assert "RuntimeError: broken observer" in failed["exception"]
 
 

@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
                 "adapters": ["french"],
                 "rules": [
                     {"when": "too much", "error": {"status": 429, "message": "Slow down."}},
-                    {"when": "be slow", "delay_ms": 20000},
+                    {"when": "be slow", "delay_ms": 120000},
                     {"when": "break", "finish": "error"},
                 ],
             },
@@ -33,7 +33,7 @@ CONFIG: dict[str, Any] = {
             "max_waiting": 1,
             "scripted": {
                 "task": "rerank",
-                "rules": [{"when": "be slow", "delay_ms": 600}],
+                "rules": [{"when": "be slow", "delay_ms": 120000}],
             },
         },
         "words": {"engine": "scripted", "scripted": {"task": "generate"}},
@@ -51,5 +51,5 @@ def scoring_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
 @pytest.fixture
 def raw(scoring_server: RunningGateway) -> Iterator[httpx.Client]:
     root = scoring_server.base_url.removesuffix("/v1")
-    with httpx.Client(base_url=root, timeout=30) as client:
+    with httpx.Client(base_url=root, timeout=60) as client:
         yield client

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,6 +17,7 @@ from gateway.protocols import ScoreResult
 from gateway.scoring.answer import reranked
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.scoring import RerankRequest
+from tests.waiting import wait_until, wait_until_async
 
 QUERY = "Where did the cat sit?"
 DOCUMENTS = ["Revenue rose by four percent.", "The cat sat on the mat.", "A cat."]
@@ -156,11 +156,30 @@ def test_errors_of_the_engine_are_the_clients(raw: httpx.Client) -> None:
 async def test_a_full_queue_is_a_429_that_says_when_to_come_back(
     scoring_server: RunningGateway,
 ) -> None:
+    """One runs, one waits. These two would take minutes: which are refused does not depend on how soon the others arrive."""
     body = {"model": "busy", "query": "x", "documents": ["be slow"]}
-    async with httpx.AsyncClient(base_url=scoring_server.base_url, timeout=30) as client:
-        answers = await asyncio.gather(*(client.post("/rerank", json=body) for _ in range(6)))
-    assert sorted(each.status_code for each in answers) == [200, 200, 429, 429, 429, 429]
-    assert all(int(each.headers["retry-after"]) >= 1 for each in answers if each.is_error)
+    refused: list[httpx.Response] = []
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/rerank", json=body)
+        assert answer.status_code == 429
+        refused.append(answer)
+
+    async with httpx.AsyncClient(base_url=scoring_server.base_url) as client:
+        asked = [asyncio.create_task(ask(client)) for _ in range(6)]
+        await wait_until_async(lambda: len(refused) == 4)
+        admitted = [task for task in asked if not task.done()]
+        assert len(admitted) == 2
+        for task in admitted:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert all(int(each.headers["retry-after"]) >= 1 for each in refused)
+
+        async def is_served() -> bool:
+            quick = {**body, "documents": ["y"]}
+            return (await client.post("/rerank", json=quick)).status_code == 200
+
+        await wait_until_async(is_served, "they have left, and their places are free")
 
 
 def test_a_client_that_leaves_aborts(scoring_server: RunningGateway, raw: httpx.Client) -> None:
@@ -175,9 +194,9 @@ def test_a_client_that_leaves_aborts(scoring_server: RunningGateway, raw: httpx.
             b"POST /v1/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%b" % (len(body), body)
         )
-        until(lambda: len(engine.running) == 1)
-    until(lambda: counted(raw, cancelled) == before + 1)
-    assert not engine.running
+        wait_until(lambda: len(engine.running) == 1)
+    wait_until(lambda: counted(raw, cancelled) == before + 1)
+    wait_until(lambda: not engine.running)
     tokens = 'gateway_tokens_total{kind="input",model="ranks"}'
     had = counted(raw, tokens)
     used = post(raw, "/v1/rerank", RERANK)["usage"]
@@ -202,10 +221,3 @@ def counted(raw: httpx.Client, line: str) -> float:
         if each.startswith(line):
             return float(each.split()[-1])
     return 0.0
-
-
-def until(holds: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
