@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from gateway.cli import main
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, configuration, line
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +200,5 @@ def test_a_terminal_has_a_bar(
     source = write(tmp_path / "in.jsonl", *(line(f"r{n}") for n in range(5)))
     process = on_terminal("batch", "run", str(source), *options, OPENAI_API_KEY="key-ada")
     process.until("[########")
-    give_up = time.monotonic() + SECONDS
-    while not (tmp_path / "in.out.jsonl").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until((tmp_path / "in.out.jsonl").exists)
     assert process.wait() == 0

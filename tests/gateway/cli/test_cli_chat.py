@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gateway.runtime.access import hash_key
 from gateway.sdk import hookimpl
 from gateway.sdk.tools import functions
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -193,11 +193,7 @@ def test_ctrl_c_stops_the_answer_and_a_second_one_leaves(
     assert engine.running
     terminal.type("\x03")
     terminal.until("Stopped.")
-    for _ in range(600):
-        if not engine.running:
-            break
-        time.sleep(0.1)
-    assert not engine.running
+    wait_until(lambda: not engine.running)
     say(terminal, "my name is Ada\n")  # a conversation that was stopped goes on
     terminal.until("\nHello Ada.")
     terminal.until("> ")

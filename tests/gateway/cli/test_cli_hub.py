@@ -15,7 +15,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from huggingface_hub import constants
 
 from gateway.cli import main
 from gateway.testing.hub_server import Handler, HubServer
+from tests.waiting import wait_until
 
 TINY = Path(__file__).parents[3] / "backends/llamacpp/gateway_llamacpp/models/tiny-qwen3.gguf"
 DATA = random.Random(0).randbytes(4_000_000)
@@ -200,7 +200,7 @@ def hold_at(hub_server: HubServer, size: int) -> tuple[threading.Event, threadin
         handler.end_headers()
         handler.wfile.write(DATA[:size])
         sent.set()
-        go_on.wait(30)
+        go_on.wait(120)
         return True
 
     hub_server.answer = answer
@@ -226,14 +226,11 @@ def test_what_was_interrupted_goes_on_where_it_stopped(
 ) -> None:
     sent, go_on = hold_at(hub_server, 3_000_000)
     with process(hub_server, cache, command, "o/m-GGUF") as running:
-        assert sent.wait(30)
-        end = time.monotonic() + 30
-        while partial_size(cache) < 2_000_000:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        assert sent.wait(120)
+        wait_until(lambda: partial_size(cache) >= 2_000_000)
         running.send_signal(sent_signal)
         go_on.set()
-        assert running.wait(30) == code
+        assert running.wait(120) == code
         assert running.stderr is not None
         assert "Traceback" not in running.stderr.read()
     kept = partial_size(cache)
@@ -307,7 +304,7 @@ def test_a_terminal_shows_a_bar_and_a_log_lines(cache: Path, hub_server: HubServ
     )
     os.close(terminal)
     seen = read_all(main_end)
-    assert shown.wait(30) == 0
+    assert shown.wait(120) == 0
     assert "downloading o/m-GGUF:Q4_K_M: 100%|" in seen
     assert "4.00M/4.00M" in seen
 
@@ -360,4 +357,4 @@ def test_a_model_of_the_hub_is_served(cache: Path, hub_server: HubServer) -> Non
         answer = post(f"{url}/v1/responses", {**body, "temperature": 0})
         assert "Paris" in json.dumps(answer["output"])
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 0
+        assert running.wait(120) == 0

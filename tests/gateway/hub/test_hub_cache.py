@@ -29,7 +29,7 @@ def hub(hub_server: HubServer, tmp_path: Path) -> Hub:
     }
     hub_server.add("o/m-GGUF", files)
     hub_server.add("o/m", {"model.safetensors": b"s" * 500, "config.json": b"{}"})
-    hub = Hub(endpoint=hub_server.url, cache=tmp_path / "cache", timeout=5)
+    hub = Hub(endpoint=hub_server.url, cache=tmp_path / "cache", timeout=60)
     for each in ("o/m-GGUF", "o/m-GGUF:Q8_0", "o/m"):
         fetch(name(each), hub)
     return hub

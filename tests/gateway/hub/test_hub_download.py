@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,7 +43,7 @@ FILES = {"m-Q4_K_M.gguf": DATA, "m-Q8_0.gguf": b"GGUF8", "mmproj-F16.gguf": b"GG
 def hub(hub_server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     monkeypatch.setattr(transfer, "WAIT_SECONDS", 0.0)
     hub_server.add(REPO, FILES)
-    return Hub(endpoint=hub_server.url, cache=tmp_path / "cache", timeout=5)
+    return Hub(endpoint=hub_server.url, cache=tmp_path / "cache", timeout=60)
 
 
 def name(text: str) -> HubName:
@@ -191,7 +190,7 @@ def test_two_downloads_of_one_file_at_once_fetch_it_once(hub: Hub, hub_server: H
     both_started = threading.Barrier(2)
 
     def download(_: int) -> bytes:
-        both_started.wait(10)
+        both_started.wait(60)
         return fetch_gguf(name(f"{REPO}/m-Q4_K_M.gguf"), hub).model.read_bytes()
 
     with ThreadPoolExecutor(2) as pool:
@@ -224,7 +223,7 @@ from gateway.hub.fetching import fetch_gguf
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 try:
-    fetch_gguf(parse_name("o/m-GGUF"), Hub(endpoint=sys.argv[1], cache=Path(sys.argv[2]), timeout=5))
+    fetch_gguf(parse_name("o/m-GGUF"), Hub(endpoint=sys.argv[1], cache=Path(sys.argv[2]), timeout=60))
 except ConfigurationError as error:
     print(error)
 """
@@ -373,13 +372,13 @@ async def test_an_engine_that_finds_repositories_itself_gets_them_downloaded(
 
 @pytest.mark.anyio
 async def test_a_cancelled_download_stops(hub: Hub, hub_server: HubServer) -> None:
-    reached, stopped = asyncio.Event(), threading.Event()
+    reached, stopped, left = asyncio.Event(), threading.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     def answer(handler: Handler) -> bool:
         if handler.path.startswith("/cdn/"):
             loop.call_soon_threadsafe(reached.set)
-            time.sleep(0.1)
+            left.wait(60)
         return False
 
     def fetch_it(stop: threading.Event) -> None:
@@ -395,7 +394,8 @@ async def test_a_cancelled_download_stops(hub: Hub, hub_server: HubServer) -> No
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(stopped.wait, 10)
+    left.set()  # the download has been told to stop, and its next bytes come
+    assert await asyncio.to_thread(stopped.wait, 120)
 
 
 def test_the_environment_says_which_hub(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
+from tests.waiting import wait_until_async
 
 
 def _run(coroutine):  # type: ignore[no-untyped-def]
@@ -31,8 +32,8 @@ def _lives(process: int) -> bool:
 def test_a_function_runs_in_another_process() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
-            assert await pool.run(os.getpid, seconds=30) in pool.process_ids
-            assert await pool.run(sys.intern, "é\x00", seconds=30) == "é\x00"
+            assert await pool.run(os.getpid, seconds=120) in pool.process_ids
+            assert await pool.run(sys.intern, "é\x00", seconds=120) == "é\x00"
             assert len(pool.process_ids) == 1, "the process is kept for further calls"
 
     _run(body())
@@ -42,9 +43,9 @@ def test_an_exception_is_told_by_name_and_text() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
             with pytest.raises(FunctionFailed) as caught:
-                await pool.run(os.stat, "/no/such/file", seconds=30)
+                await pool.run(os.stat, "/no/such/file", seconds=120)
             assert caught.value.name == "FileNotFoundError"
-            assert await pool.run(os.getpid, seconds=30) in pool.process_ids
+            assert await pool.run(os.getpid, seconds=120) in pool.process_ids
 
     _run(body())
 
@@ -52,12 +53,12 @@ def test_an_exception_is_told_by_name_and_text() -> None:
 def test_a_call_past_its_deadline_is_killed_and_the_next_one_runs() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
-            (first,) = [await pool.run(os.getpid, seconds=30)]
+            (first,) = [await pool.run(os.getpid, seconds=120)]
             with pytest.raises(DeadlineExceeded):
                 # Catastrophic backtracking holds the interpreter's lock: no thread could be stopped in it.
                 await pool.run(re.match, "^(a+)+$", "a" * 64 + "b", seconds=0.3)
             assert not _lives(first)
-            assert await pool.run(os.getpid, seconds=30) != first
+            assert await pool.run(os.getpid, seconds=120) != first
 
     _run(body())
 
@@ -66,7 +67,7 @@ def test_a_cancelled_call_is_killed() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
             call = asyncio.create_task(pool.run(time.sleep, 600, seconds=900))
-            await asyncio.sleep(0.5)
+            await wait_until_async(lambda: pool.process_ids)
             (process,) = pool.process_ids
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -79,7 +80,7 @@ def test_a_cancelled_call_is_killed() -> None:
 def test_a_process_ends_after_so_many_calls() -> None:
     async def body() -> None:
         async with ProcessPool(max_calls=2) as pool:
-            first, second, third = [await pool.run(os.getpid, seconds=30) for _ in range(3)]
+            first, second, third = [await pool.run(os.getpid, seconds=120) for _ in range(3)]
             assert first == second != third
             assert not _lives(first)
 
@@ -90,8 +91,8 @@ def test_a_process_that_dies_fails_its_call_alone() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
             with pytest.raises(HelperDied):
-                await pool.run(os._exit, 3, seconds=30)
-            assert await pool.run(os.getpid, seconds=30)
+                await pool.run(os._exit, 3, seconds=120)
+            assert await pool.run(os.getpid, seconds=120)
 
     _run(body())
 
@@ -101,7 +102,7 @@ def test_memory_is_bounded() -> None:
     async def body() -> None:
         async with ProcessPool(memory=256 << 20) as pool:
             with pytest.raises(FunctionFailed, match="MemoryError"):
-                await pool.run(bytes, 1 << 30, seconds=30)
+                await pool.run(bytes, 1 << 30, seconds=120)
 
     _run(body())
 
@@ -110,7 +111,7 @@ def test_a_result_is_bounded() -> None:
     async def body() -> None:
         async with ProcessPool(max_result=1000) as pool:
             with pytest.raises(HelperDied, match="1000 bytes"):
-                await pool.run(bytes, 2000, seconds=30)
+                await pool.run(bytes, 2000, seconds=120)
 
     _run(body())
 
@@ -120,7 +121,7 @@ def test_those_who_wait_take_turns_by_key_and_are_bounded() -> None:
         order: list[str] = []
 
         async def call(key: str) -> None:
-            await pool.run(time.sleep, 0.01, seconds=30, key=key)
+            await pool.run(time.sleep, 0.01, seconds=120, key=key)
             order.append(key)
 
         async with ProcessPool(max_waiting=5) as pool:
@@ -139,12 +140,12 @@ def test_those_who_wait_take_turns_by_key_and_are_bounded() -> None:
 def test_a_call_that_is_cancelled_while_it_waits_gives_its_turn_on() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
-            tasks = [asyncio.create_task(pool.run(time.sleep, 0.05, seconds=30)) for _ in range(4)]
+            tasks = [asyncio.create_task(pool.run(time.sleep, 0.05, seconds=120)) for _ in range(4)]
             await asyncio.sleep(0)
             tasks[1].cancel()
             tasks[2].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await pool.run(os.getpid, seconds=30)
+            await pool.run(os.getpid, seconds=120)
 
     _run(body())
 
@@ -159,12 +160,12 @@ def test_a_helper_has_no_descriptor_or_variable_of_the_gateway(
         reading, writing = os.pipe()
         os.set_inheritable(reading, True)
         async with ProcessPool() as pool:
-            assert await pool.run(os.getenv, "GATEWAY_SECRET", seconds=30) is None
-            names = await pool.run(os.listdir, "/proc/self/fd", seconds=30)
+            assert await pool.run(os.getenv, "GATEWAY_SECRET", seconds=120) is None
+            names = await pool.run(os.listdir, "/proc/self/fd", seconds=120)
             targets = set()
             for name in names:
                 try:
-                    targets.add(await pool.run(os.readlink, f"/proc/self/fd/{name}", seconds=30))
+                    targets.add(await pool.run(os.readlink, f"/proc/self/fd/{name}", seconds=120))
                 except FunctionFailed:
                     continue
             mine = os.readlink(f"/proc/self/fd/{reading}")
@@ -186,8 +187,7 @@ def test_a_process_that_writes_more_than_anybody_reads_ends() -> None:
         )  # fmt: skip
         assert process.stdout is not None
         await process.stdout.readexactly(1)
-        while len(process.stdout._buffer) < 2**17:  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(process.stdout._buffer) >= 2**17)  # type: ignore[union-attr]
         process.kill()
         async with asyncio.timeout(60):
             await wait_for_end(process)

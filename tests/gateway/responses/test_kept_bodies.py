@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import pytest
 
 from gateway.protocols import StoredResponse
 from gateway.testing.server import RunningGateway
+from tests.waiting import wait_until
 
 
 def config(store: str, folder: Path) -> dict[str, Any]:
-    rules = [{"when": "wait", "delay_ms": 60_000, "pieces": [{"text": "late"}]}]
+    rules = [{"when": "wait", "delay_ms": 600_000, "pieces": [{"text": "late"}]}]
     return {
         "server": {"store": store, "rerun_lost": True, "grace_period": 0},
         "stores": {"sqlite": {"path": str(folder / "store.sqlite")}} if store == "sqlite" else {},
@@ -38,10 +38,7 @@ def test_a_finished_response_has_its_input_once(
     with gateway.client() as client:
 
         def until(response_id: str, status: str) -> StoredResponse:
-            end = time.monotonic() + 30
-            while client.responses.retrieve(response_id).status != status:
-                assert time.monotonic() < end
-                time.sleep(0.02)
+            wait_until(lambda: client.responses.retrieve(response_id).status == status, status)
             return stored(gateway, response_id)
 
         made = client.responses.create(model="m", input="large " * 100, background=True)

@@ -86,7 +86,7 @@ def test_each_follower_has_each_event_once_whatever_happens(
                 break
         log.end()
         for at, client, task in following:
-            follower = await asyncio.wait_for(task, 1)
+            follower = await asyncio.wait_for(task, 60)
             rest = [] if follower.complete else stored[follower.at + 1 :]
             whole = client.got + b"".join(map(sse_frame, rest))
             assert whole == b"".join(map(sse_frame, stored[at + 1 :]))

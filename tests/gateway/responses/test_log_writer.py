@@ -140,7 +140,7 @@ def test_the_log_is_whole_and_clients_see_what_is_in_it(
                 await asyncio.sleep(0)
             batch += 1
         live.end()
-        follower = await asyncio.wait_for(following, 5)
+        follower = await asyncio.wait_for(following, 60)
         stored = [event async for part in _stored(store) for event in part]
         assert stored == [encode(event) for event in events][: len(stored)]
         shown = b"".join(got)

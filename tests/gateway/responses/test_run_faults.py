@@ -138,12 +138,13 @@ class Plugin:
                 case "raises":
                     raise OSError("no disk")
                 case "hangs":
-                    await asyncio.sleep(30)
+                    await asyncio.sleep(600)
                 case _:
                     pass
             return ToolResult(text="ok", failed=self._plan.tool == "fails")
 
-        register("probe", functions("probe", probe, time_limit=0.01))
+        limit = 0.01 if self._plan.tool == "hangs" else 600.0
+        register("probe", functions("probe", probe, time_limit=limit))
 
 
 async def play(

@@ -7,8 +7,6 @@ import json
 import socket
 import struct
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from gateway.server.memory import GROWTH, MemoryTrimmer, memory_trimmer
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
 from gateway.uvicorn_internals.http_protocol import LimitedHttpProtocol
+from tests.waiting import wait_until
 
 WORDS = "many words in a large answer " * 2000
 RULES = [{"when": "warm", "pieces": [{"text": "Hello"}]}, {"pieces": [{"text": WORDS}]}]
@@ -133,13 +132,6 @@ def alive(*kinds: type) -> int:
     return sum(isinstance(each, kinds) for each in gc.get_objects())
 
 
-def until(met: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_a_connection_that_is_reset_leaves_no_object_behind(
     gateway_server: StartGateway, tmp_path: Path
@@ -154,5 +146,5 @@ def test_a_connection_that_is_reset_leaves_no_object_behind(
     assert httpx.post(f"{gateway.base_url}/responses", json=warm, timeout=60).status_code == 200
     before = alive(LimitedHttpProtocol)
     leave_unread(gateway, 10)
-    until(lambda: not gateway.services.runs)
-    until(lambda: alive(LimitedHttpProtocol) <= before)
+    wait_until(lambda: not gateway.services.runs)
+    wait_until(lambda: alive(LimitedHttpProtocol) <= before)

@@ -19,6 +19,7 @@ from gateway.engine_process.client import ProcessEngine
 from gateway.errors import ConfigurationError
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from tests.waiting import wait_until_async
 
 
 class WordConfig(Struct, forbid_unknown_fields=True):
@@ -86,12 +87,6 @@ def reload(running: RunningGateway, folder: Path, tables: dict[str, Any]) -> Non
     running.run(running.services.reload(read(folder, tables)))
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  # any condition
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def house() -> House:
     return House()
@@ -119,13 +114,13 @@ def test_a_tool_is_closed_when_the_requests_that_use_it_have_ended(
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         early = pool.submit(ask, running)
-        running.run(asyncio.wait_for(house.called.wait(), 30))
+        running.run(asyncio.wait_for(house.called.wait(), 60))
         reload(running, tmp_path, {"tools": {"word": {"word": "two"}}, "models": {"m": MODEL}})
         assert house.events == ["open one", "open two"]
         running.run(set_event(house.may_answer))
-        assert early.result(30) == "It was one."
+        assert early.result(60) == "It was one."
         assert ask(running) == "It was two."
-        running.run(until(lambda: "close one" in house.events))
+        running.run(wait_until_async(lambda: "close one" in house.events))
     assert house.events == ["open one", "open two", "close one"]
 
 
@@ -139,7 +134,7 @@ def test_an_unchanged_tool_stays_open_and_a_removed_one_is_closed(
     assert running.services.models["m"].engine is engine
     assert running.services.models["m"].config.description == "The same."
     reload(running, tmp_path, {"models": {"m": MODEL}})
-    running.run(until(lambda: house.events == ["open one", "close one"]))
+    running.run(wait_until_async(lambda: house.events == ["open one", "close one"]))
     assert not running.services.models["m"].tools.always
 
 
@@ -191,7 +186,7 @@ def test_a_model_on_demand_waits_for_a_request(running: RunningGateway, tmp_path
     lazy = {**MODEL, "load": "on_demand", "max_model_len": 4000}
     reload(running, tmp_path, {"models": {"m": lazy, "n": lazy}})
     slots = running.services.slots.slots
-    running.run(until(lambda: all(slot.state == "unloaded" for slot in slots.values())))
+    running.run(wait_until_async(lambda: all(slot.state == "unloaded" for slot in slots.values())))
     answer = httpx.post(
         f"{running.base_url}/responses", json={"model": "n", "input": "Hi"}, timeout=60
     )

@@ -323,11 +323,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_body_is_a_400(body: bytes) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     error = refusal_of(body)
     assert error.status == 400
     assert len(error.param or "") < 300
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1, (
+        "computed for this body alone, however busy the machine is"
+    )
 
 
 def test_text_may_hold_anything_that_utf_8_can() -> None:
@@ -361,9 +363,9 @@ def test_nesting_within_reason_is_accepted() -> None:
 )
 def test_as_many_items_as_there_may_be_are_read_in_linear_time(kind: dict[str, Any]) -> None:
     def seconds(count: int) -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         assert len(items.decode_items([kind] * count)) == count
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     few = min(seconds(MAX_ITEMS // 10) for _ in range(3))
     many = min(seconds(MAX_ITEMS) for _ in range(2))
