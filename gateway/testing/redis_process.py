@@ -12,6 +12,9 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+_START_SECONDS = 60.0
+"""How long a server may take to answer. A bound, not a claim about speed."""
+
 
 def redis_server() -> str:
     """Path of the Redis server program. Raises `FileNotFoundError` if there is none."""
@@ -57,7 +60,8 @@ class RedisProcess:
             "--save", "", "--loglevel", "warning", *self._options,
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  # a test's own words
-        for _ in range(3000):
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
             if self._process.poll() is not None:
                 break  # another process has taken the port
             if self.ask("PING") in (b"+PONG", b"-NOAUTH Authentication required."):

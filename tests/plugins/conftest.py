@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway.testing.redis_process import RedisProcess
+from tests.waiting import wait_until
 
 StartRedis = Callable[..., RedisProcess]
 
@@ -23,12 +23,33 @@ class Sandboxes:
         return sum(self._is_keeper(entry) for entry in Path("/proc").iterdir())
 
     def none_left(self) -> None:
-        """All end, soon after their responses."""
-        for _ in range(100):
-            if self.count() == 0:
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"{self.count()} processes of sandboxes are left")
+        """All end, after their responses."""
+        wait_until(lambda: self.count() == 0, "no process of a sandbox is left")
+
+    def running(self, command: str) -> bool:
+        """Whether a process below this one has `command` in its command line. Those of other test runs do not count."""
+        parents: dict[int, int] = {}
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = (entry / "stat").read_text(errors="replace")
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+            if command in line.replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(entry.name))
+        for at in found:
+            while (at := parents.get(at, 0)) > 1:
+                if at == os.getpid():
+                    return True
+        return False
+
+    def wait_for(self, command: str) -> None:
+        """Wait until a process with `command` in its command line runs below this one."""
+        wait_until(lambda: self.running(command), f"{command!r} runs")
 
     @staticmethod
     def _is_keeper(entry: Path) -> bool:
@@ -78,13 +99,12 @@ def redis_cluster(start_redis: StartRedis) -> str:
         slots = " ".join(str(slot) for slot in range(number * half, (number + 1) * half))
         assert node.ask(f"CLUSTER ADDSLOTS {slots}") == b"+OK"
     assert nodes[0].ask(f"CLUSTER MEET 127.0.0.1 {nodes[1].port}") == b"+OK"
+
+    def formed(node: RedisProcess) -> bool:
+        with socket.create_connection(("127.0.0.1", node.port), timeout=60) as connection:
+            connection.sendall(b"CLUSTER INFO\r\n")
+            return b"cluster_state:ok" in connection.recv(4096)
+
     for node in nodes:
-        for _ in range(500):
-            with socket.create_connection(("127.0.0.1", node.port), timeout=5) as connection:
-                connection.sendall(b"CLUSTER INFO\r\n")
-                if b"cluster_state:ok" in connection.recv(4096):
-                    break
-            time.sleep(0.02)
-        else:
-            raise RuntimeError("the cluster did not form")
+        wait_until(lambda node=node: formed(node), "the cluster has formed")
     return ",".join([f"redis+cluster://127.0.0.1:{nodes[0].port}", f"127.0.0.1:{nodes[1].port}"])

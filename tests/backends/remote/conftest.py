@@ -29,6 +29,9 @@ class Stub:
         self.offset = 0
         self.break_after = 3
         self.tokens_at_once = 1
+        self.go = asyncio.Event()
+        """While it is not set, no token is made."""
+        self.go.set()
         self.healthy = True
         self.active = 0
         self.most_active = 0
@@ -81,7 +84,7 @@ class Stub:
 
     async def _health(self, _request: web.Request) -> web.Response:
         if self.mode == "hang":
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         return web.Response(status=200 if self.healthy else 503)
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
@@ -107,7 +110,7 @@ class Stub:
     async def _answer(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         match self.mode:
             case "hang":
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             case "error":
                 return web.json_response({"error": {"message": "CUDA error"}}, status=500)
             case "busy":
@@ -131,6 +134,7 @@ class Stub:
         before, left = prompt[-1] + self.offset, body["max_tokens"]
         sent = 0
         while left:
+            await self.go.wait()
             if self.delay:
                 await asyncio.sleep(self.delay)
             if self.mode == "break" and sent >= self.break_after:
@@ -138,7 +142,7 @@ class Stub:
                 request.transport.abort()
                 await asyncio.sleep(0)
             if self.mode == "stall" and sent >= self.break_after:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             if self.mode == "mumble" and sent >= self.break_after:
                 await response.write(b'data: {"choices": [{"token_ids": "what"}]}\n\n')
             count = min(self.tokens_at_once, left)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Protocol, TypeAlias
@@ -29,9 +28,3 @@ async def serve_stub(stack: AsyncExitStack, stub: Stub, path: str, handle: Handl
     stack.push_async_callback(runner.cleanup)
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 (it is the stub's state, which tells nobody)
-            await asyncio.sleep(0.01)

@@ -20,6 +20,7 @@ from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.stalls import StallWatch
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -46,12 +47,6 @@ async def read(engine: Any, asked: EngineRequest) -> list[int]:
     return [token async for output in engine.generate(asked) for token in output.token_ids]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 (it is the stub's state, which tells nobody)
-            await asyncio.sleep(0.005)
-
-
 async def test_connections_are_used_again(stubs: Start, vocabulary: str) -> None:
     (stub,) = await stubs(1)
     async with engine_on(stub, vocabulary, health_interval=60.0) as engine:
@@ -69,29 +64,32 @@ async def test_closing_the_generator_aborts_the_request_in_the_server(
         async with aclosing(engine.generate(request(tokens=10_000))) as outputs:
             await anext(outputs)
             assert stub.active == 1
-        await until(lambda: stub.aborted == ["r1"] and not stub.active)
+        await wait_until_async(lambda: stub.aborted == ["r1"] and not stub.active)
         assert await read(engine, request(2)) == [11, 12, 13, 14]
 
 
 async def test_cancelling_before_the_first_token_aborts_too(stubs: Start, vocabulary: str) -> None:
     (stub,) = await stubs(1)
-    stub.delay = 30.0
+    stub.delay = 600.0
     async with engine_on(stub, vocabulary) as engine:
         task = asyncio.create_task(read(engine, request()))
-        await until(lambda: stub.active == 1)
+        await wait_until_async(lambda: stub.active == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: stub.aborted == ["r1"])
+        await wait_until_async(lambda: stub.aborted == ["r1"])
         assert [row["abandoned"] for row in engine.describe()] == [1]
 
 
 async def test_what_is_ready_at_once_is_one_output(stubs: Start, vocabulary: str) -> None:
     (stub,) = await stubs(1)
     async with engine_on(stub, vocabulary) as engine:
+        client = engine._dispatcher._client
         async with aclosing(engine.generate(request(tokens=200))) as outputs:
             first = await anext(outputs)
-            await asyncio.sleep(0.3)
+            await wait_until_async(
+                lambda: stub.completed and all(each.complete for each in client._open)
+            )
             rest = [output async for output in outputs]
         assert len(first.token_ids) + sum(len(output.token_ids) for output in rest) == 200
         assert len(rest) <= 2
@@ -117,8 +115,9 @@ async def test_a_stream_that_nobody_reads_is_not_taken_in(stubs: Start, vocabula
         stub._answer = endless
         async with aclosing(engine.generate(asked)) as outputs:
             await anext(outputs)
-            await asyncio.sleep(0.5)
             (connection,) = [each for each in engine._dispatcher._client._open if not each.complete]
+            await wait_until_async(lambda: connection._size > 0)
+            await asyncio.sleep(0.5)
             assert 0 < connection._size < 2 * 128 * 1024 + 400_000
             assert stub.active == 1
 
@@ -139,15 +138,15 @@ async def test_a_silent_stream_fails_and_a_slow_reader_does_not(
     stubs: Start, vocabulary: str
 ) -> None:
     (stub,) = await stubs(1)
-    async with engine_on(stub, vocabulary, stall_timeout=0.2) as engine:
+    async with engine_on(stub, vocabulary, stall_timeout=1.0) as engine:
         async with aclosing(engine.generate(request(tokens=50))) as outputs:
             count = len((await anext(outputs)).token_ids)
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(1.3)
             count += sum([len(output.token_ids) async for output in outputs])
             assert count == 50
         stub.mode = "stall"
         with pytest.raises(EngineError, match="silent"):
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(60):
                 await read(engine, request(2, tokens=50))
 
 
@@ -250,6 +249,6 @@ async def test_leaving_closes_streams_and_connections(stubs: Start, vocabulary: 
     with pytest.raises(EngineError):
         async for _ in outputs:
             pass
-    await until(lambda: stub.active == 0)
+    await wait_until_async(lambda: stub.active == 0)
     with pytest.raises(EngineUnavailable):
         await read(engine, request(2))

@@ -17,6 +17,7 @@ from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.address import address_of
 from gateway_remote.discovery import DnsReplicas, discovery
 from gateway_remote.replica import endpoint, endpoint_at
+from tests.waiting import wait_until_async
 
 Start = Callable[..., Awaitable[list[Any]]]
 
@@ -85,7 +86,7 @@ async def test_a_watched_file_lets_replicas_join_and_drain(
     stubs: Start, vocabulary: str, tmp_path: Path
 ) -> None:
     one, two = await stubs(2)
-    one.delay = 0.02
+    one.go.clear()
     file = tmp_path / "replicas"
     file.write_text(one.url)
     config = RemoteConfig(file=str(file), tokenizer=vocabulary, discovery_interval=0.05)
@@ -100,15 +101,17 @@ async def test_a_watched_file_lets_replicas_join_and_drain(
 
     async with open_remote(config, EngineContext(name="stub", path=None)) as engine:
         long = asyncio.create_task(ask(engine, 1, 40))
-        await asyncio.sleep(0.1)
+        await wait_until_async(lambda: one.active == 1)
         file.write_text(two.url)
-        async with asyncio.timeout(5):
-            while [row["status"] for row in engine.describe()] != ["draining", "up"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await wait_until_async(
+            lambda: [row["status"] for row in engine.describe()] == ["draining", "up"]
+        )
+        async with asyncio.timeout(60):
             assert [await ask(engine, number, 2) for number in range(2, 12)] == [2] * 10
             assert len(two.completed) == 10
+            one.go.set()
             assert await long == 40, "a draining replica ends what it runs"
-        assert [row["replica"] for row in engine.describe()] == [two.url]
+        await wait_until_async(lambda: [row["replica"] for row in engine.describe()] == [two.url])
 
 
 @pytest.mark.anyio
@@ -137,9 +140,7 @@ async def test_a_name_is_resolved_again_and_again_so_that_replicas_join_and_drai
     )
 
     async def rows(engine: Any, expected: set[str]) -> None:
-        async with asyncio.timeout(5):
-            while {row["replica"] for row in engine.describe()} != expected:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: {row["replica"] for row in engine.describe()} == expected)
 
     async def ask(engine: Any) -> None:
         for number in range(30):

@@ -27,7 +27,8 @@ from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPro
 from gateway.testing import EmbeddingContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.embedding import RemoteEmbedder
-from tests.backends.remote.http_stubs import serve_stub, until
+from tests.backends.remote.http_stubs import serve_stub
+from tests.waiting import wait_until_async
 
 TOKENIZER = str(Path(__file__).parents[2] / "models" / "tiny-qwen3")
 CONTEXT = EngineContext(name="tiny", path=None)
@@ -127,7 +128,7 @@ class VectorStub:
         answer = {"data": data, "usage": {"prompt_tokens": sum(map(len, body["input"]))}}
         match self.mode:
             case "hang":
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             case "error":
                 return web.json_response({"error": {"message": "CUDA error"}}, status=500)
             case "busy":
@@ -239,11 +240,11 @@ async def test_cancelling_aborts_on_the_server(start: StartStubs) -> None:
     [stub], engine = await start(1)
     stub.mode = "hang"
     task = asyncio.create_task(engine.embed(ask(*[[1, 2]] * 300)))
-    await until(lambda: stub.running == 3)
+    await wait_until_async(lambda: stub.running == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: stub.running == 0)
+    await wait_until_async(lambda: stub.running == 0)
     assert stub.aborted == 3
     stub.mode = "ok"
     assert (await engine.embed(ask([1, 2]))).vectors

@@ -24,7 +24,8 @@ from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
 from gateway.testing import ScoreContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.reranking import RemoteReranker
-from tests.backends.remote.http_stubs import serve_stub, until
+from tests.backends.remote.http_stubs import serve_stub
+from tests.waiting import wait_until_async
 
 CONTEXT = EngineContext(name="tiny", path=None)
 pytestmark = pytest.mark.anyio
@@ -94,7 +95,7 @@ class RerankStub:
         usage = {"prompt_tokens": len(results), "total_tokens": len(results)}
         match self.mode:
             case "hang":
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             case "error":
                 return web.json_response({"error": {"message": "CUDA error"}}, status=500)
             case "busy":
@@ -222,11 +223,11 @@ async def test_cancelling_aborts_on_the_server(start: StartStubs) -> None:
     [stub], engine = await start(1)
     stub.mode = "hang"
     task = asyncio.create_task(engine.score(ask(*["1"] * 300)))
-    await until(lambda: stub.running == 3)
+    await wait_until_async(lambda: stub.running == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: stub.running == 0)
+    await wait_until_async(lambda: stub.running == 0)
     assert stub.aborted == 3
     stub.mode = "ok"
     assert (await engine.score(ask("1"))).scores == [1.0]

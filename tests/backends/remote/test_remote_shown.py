@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from gateway.testing.server import run_gateway, to_toml
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,8 @@ def configuration(stubs: list[Any], vocabulary: str) -> dict[str, Any]:
         "urls": [stub.url for stub in stubs],
         "tokenizer": vocabulary,
         "health_interval": 0.1,
-        "health_timeout": 0.5,
+        "health_timeout": 30.0,
+        "connect_timeout": 30.0,
         "breaker_failures": 1,
         "breaker_seconds": 60.0,
         "choice": "least_loaded",
@@ -47,7 +49,9 @@ async def served(config: dict[str, Any], folder: Path) -> AsyncIterator[httpx.As
     running = run_gateway(config, folder)
     gateway = await asyncio.to_thread(running.__enter__)
     try:
-        async with httpx.AsyncClient(base_url=gateway.base_url.removesuffix("/v1")) as http:
+        async with httpx.AsyncClient(
+            base_url=gateway.base_url.removesuffix("/v1"), timeout=60
+        ) as http:
             yield http
     finally:
         await asyncio.to_thread(running.__exit__, None, None, None)
@@ -75,9 +79,10 @@ async def statuses(http: httpx.AsyncClient) -> dict[str, str]:
 
 
 async def until(http: httpx.AsyncClient, expected: dict[str, str]) -> None:
-    async with asyncio.timeout(5):
-        while await statuses(http) != expected:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    async def reached() -> bool:
+        return await statuses(http) == expected
+
+    await wait_until_async(reached, str(expected))
 
 
 async def test_metrics_tell_what_each_replica_is_and_has_done(
@@ -132,7 +137,7 @@ async def test_the_command_shows_replicas_that_are_dead_as_dead(
     file.write_text(to_toml(configuration(replicas, vocabulary)))
     command = [sys.executable, "-m", "gateway", "models", "--json", "--config", str(file)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         output, _ = await process.communicate()
     assert process.returncode == 0
     (row,) = json.loads(output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
 from gateway_remote import RemoteConfig, open_remote
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,5 @@ async def test_a_replica_that_goes_is_said_to_be_away(
     )
     async with open_remote(config, EngineContext(name="m", path=None)):
         await stub.stop()
-        async with asyncio.timeout(5):
-            while not caplog.records:  # noqa: ASYNC110 (a log tells nobody)
-                await asyncio.sleep(0.02)
+        await wait_until_async(lambda: caplog.records)
     assert caplog.messages[0].startswith(f"{stub.url} is away: ")

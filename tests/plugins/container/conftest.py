@@ -53,9 +53,10 @@ def rules(family: str) -> list[dict[str, Any]]:
         shell("write it", "echo 12''34 > note; echo written ''well"),
         shell("written well", "cat note"),
         word("1234", "I have read it."),
-        shell("hang please", "echo begun; sleep 60", timeout_ms=800),
+        shell("hang please", "sleep 600", timeout_ms=800),
         word("timed out", "Too slow."),
-        shell("sleep long", "sleep 60"),
+        shell("hang after a word", "echo begun; sleep 600", timeout_ms=10_000),
+        shell("sleep long", "sleep 600"),
         call("nonsense", ("shell", {"commands": {"a": 1}})),
         word("Wrong arguments", "I misspoke."),
         call(
@@ -85,7 +86,7 @@ def rules(family: str) -> list[dict[str, Any]]:
             "'s' goes on",
             (
                 feed_name,
-                {"session_name": "s", "chars": "echo h''eard; exit 5\n", "yield_time_ms": 5000},
+                {"session_name": "s", "chars": "echo h''eard; exit 5\n", "yield_time_ms": 60_000},
             ),
         ),
         word("exit code 5", "It is over."),
@@ -111,7 +112,7 @@ def configuration(**container: Any) -> dict[str, Any]:
         "server": server,
         "models": models,
         "tools": {"container": {"offer": True}, **tools},
-        "resources": {"containers": {"keep_running": 0.0, **container}},
+        "resources": {"containers": {"keep_running": 0.0, "start_timeout": 60.0, **container}},
     }
 
 

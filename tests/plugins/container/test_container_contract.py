@@ -13,12 +13,12 @@ from gateway.wire.tools import ShellTool
 from gateway_container.config import ContainerConfig, ContainersConfig
 from gateway_container.plugin import open_resource, open_shells
 
-CONFIG = ContainerConfig(time_limit=20.0, offer=True)
+CONFIG = ContainerConfig(time_limit=60.0, offer=True)
 
 
 async def server() -> AsyncIterator[ToolServer]:
     try:
-        context = open_resource(ContainersConfig(max_running=4))
+        context = open_resource(ContainersConfig(max_running=4, start_timeout=60.0))
         containers = await context.__aenter__()
     except ConfigurationError as error:
         pytest.skip(str(error))
@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[ToolServer]:
 class TestExec(ToolServerContract):
     good_call = ("container_exec", {"cmd": ["echo", "hello"]})
     bad_call = ("container_exec", {"cmd": 7})
-    slow_call = ("container_exec", {"cmd": ["sleep", "30"]})
+    slow_call = ("container_exec", {"cmd": ["sleep", "600"]})
 
     @pytest.fixture
     async def tool_server(self) -> AsyncIterator[ToolServer]:
@@ -43,7 +43,7 @@ class TestExec(ToolServerContract):
 class TestShell(ToolServerContract):
     good_call = ("shell", {"commands": ["echo hello"]})
     bad_call = ("shell", {"commands": []})
-    slow_call = ("shell", {"commands": ["sleep 30"]})
+    slow_call = ("shell", {"commands": ["sleep 600"]})
     entry = ShellTool(environment={"type": "container_auto"})
 
     @pytest.fixture

@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import openai
 import pytest
 
 from gateway.testing.server import RunningGateway
+from tests.waiting import wait_until
 
 KEYS = [
     {"name": name, "sha256": hashlib.sha256((name[0] * 40).encode()).hexdigest()}
@@ -242,7 +244,7 @@ def test_what_is_not_used_expires(
     with gateway.client() as client:
         container = client.containers.create(name="old").id
         file = client.containers.files.create(container, file=("a", b"x")).id
-        with sqlite3.connect(folder / "containers.sqlite3", timeout=10) as database:
+        with sqlite3.connect(folder / "containers.sqlite3", timeout=60) as database:
             database.execute("UPDATE containers SET active_at = active_at - 1201")
         database.close()
         assert client.containers.retrieve(container).status == "expired"
@@ -250,14 +252,13 @@ def test_what_is_not_used_expires(
         with pytest.raises(openai.NotFoundError, match="has expired") as gone:
             client.containers.files.content.retrieve(file, container_id=container)
         assert gone.value.code == "container_expired"
-        for _ in range(100):
-            with sqlite3.connect(folder / "containers.sqlite3", timeout=10) as database:
+
+        def deleted() -> bool:
+            with closing(sqlite3.connect(folder / "containers.sqlite3", timeout=60)) as database:
                 [left] = database.execute("SELECT count(*) FROM contents").fetchone()
-            database.close()
-            if not left:
-                break
-            time.sleep(0.05)
-        assert left == 0, "its files are deleted"
+            return bool(left == 0)
+
+        wait_until(deleted, "its files are deleted")
 
 
 def test_uploaded_files_are_copied_into_containers(

@@ -20,6 +20,7 @@ from gateway_container.jail.seccomp import make_filter, refused_syscalls
 from gateway_container.jail.spec import Limits
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Engine, Isolation, Jail
+from tests.waiting import wait_until
 
 PROBE = """
     import asyncio, logging, sys
@@ -58,7 +59,7 @@ def probe(*words: str, before: str = "true", users: tuple[str, ...] = ("-r",)) -
         [*command, sys.executable, "-c", textwrap.dedent(PROBE), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
@@ -81,7 +82,9 @@ def test_unsafe_is_said_in_those_words_and_logged() -> None:
     folder = Path(said.splitlines()[-1])
     assert folder.name.startswith("litegate-")
     assert not folder.exists(), "its folder goes with it"
-    assert not any(b".0731" in line for line in command_lines()), "and its processes"
+    wait_until(
+        lambda: not any(b".0731" in line for line in command_lines()), "its processes have ended"
+    )
 
 
 def command_lines() -> list[bytes]:
@@ -178,7 +181,7 @@ def test_the_program_of_an_engine_is_the_agent(tmp_path: Path) -> None:
         "litegate-1", Limits(memory=1, disk=1, processes=1, open_files=1, cpu_seconds=1)
     )
     code = launch.command[-1].replace("/tmp/.agent", str(tmp_path / "agent"))
-    request = b'{"id": 1, "do": "run", "seconds": 5, "command": ["echo", "hi"], "limit": 100}\n'
+    request = b'{"id": 1, "do": "run", "seconds": 60, "command": ["echo", "hi"], "limit": 100}\n'
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -233,11 +236,11 @@ def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
 
     async def run() -> str:
         sandbox = await start_sandbox(
-            Jail(config, namespaces=True), "litegate-venv", limits, seconds=20
+            Jail(config, namespaces=True), "litegate-venv", limits, seconds=60
         )
         try:
             code = "import only_in_this_one as o; print(o.answer)"
-            return (await sandbox.ask("cell", CellResult, seconds=9, code=code, limit=1000)).logs
+            return (await sandbox.ask("cell", CellResult, seconds=60, code=code, limit=1000)).logs
         finally:
             await sandbox.close()
 

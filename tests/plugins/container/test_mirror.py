@@ -65,7 +65,7 @@ def mirrored(tmp_path: Path) -> Callable[[Isolation], Mirrored]:
             lambda c: records.insert(c, "", ID, ContainerSettings(minutes=20), CONFIG)
         )
         sandbox = await start_sandbox(
-            isolation, f"litegate-{tmp_path.name}"[:60], LIMITS, seconds=20
+            isolation, f"litegate-{tmp_path.name}"[:60], LIMITS, seconds=60
         )
         try:
             yield Mirror(database, CONFIG, "", ID, sandbox), sandbox, database
@@ -180,7 +180,7 @@ async def test_changes_of_both_sides_meet(
         async def run(line: str) -> str:
             await mirror.fill()
             command = ["/bin/sh", "-c", line]
-            ran = await sandbox.ask("run", CommandResult, seconds=10, command=command, limit=9999)
+            ran = await sandbox.ask("run", CommandResult, seconds=60, command=command, limit=9999)
             await mirror.store_changes()
             return ran.stdout
 
@@ -213,13 +213,13 @@ async def test_what_was_changed_outside_during_a_call_is_seen_by_the_next(
     async with mirrored(isolation) as (mirror, sandbox, database):
         await mirror.fill()
         await sandbox.ask(
-            "run", CommandResult, seconds=10, command=["/bin/sh", "-c", "echo 1 > own"], limit=99
+            "run", CommandResult, seconds=60, command=["/bin/sh", "-c", "echo 1 > own"], limit=99
         )
         await put(database, "other", b"2")
         await mirror.store_changes()
         await mirror.fill()
         ran = await sandbox.ask(
-            "run", CommandResult, seconds=10, command=["/bin/cat", "own", "other"], limit=99
+            "run", CommandResult, seconds=60, command=["/bin/cat", "own", "other"], limit=99
         )
         assert ran.stdout == "1\n2"
 

@@ -20,6 +20,7 @@ from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.store_records import message, record
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_postgres.schema import prepare
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +158,7 @@ async def test_a_lost_listener_comes_back_and_misses_nothing(
         kept = record(status="in_progress", streamed=True)
         await one.put(kept)
         await one.append_events(kept.id, [b"0"])
-        async with asyncio.timeout(30), aclosing(other.read_events(kept.id)) as log:
+        async with asyncio.timeout(60), aclosing(other.read_events(kept.id)) as log:
             assert list(await anext(log)) == [b"0"]
             rest = asyncio.ensure_future(anext(log))
             await asyncio.sleep(0.05)
@@ -173,7 +174,7 @@ async def test_a_server_that_restarts_loses_nothing_and_doubles_nothing(
     own_server: PostgresProcess,
 ) -> None:
     """Killed again and again, while logs grow: what is repeated was not applied before."""
-    there = PostgresConfig(url=own_server.url, outage=30, connect_timeout=30, timeout=5)
+    there = PostgresConfig(url=own_server.url, outage=60, connect_timeout=60, timeout=10)
     async with open_postgres(there) as store:
         kept = [record(status="in_progress", streamed=True) for _ in range(20)]
         for each in kept:
@@ -204,7 +205,7 @@ async def test_a_server_that_restarts_loses_nothing_and_doubles_nothing(
 
 @pytest.mark.slow
 async def test_a_server_that_is_away_is_told(own_server: PostgresProcess) -> None:
-    there = PostgresConfig(url=own_server.url, outage=0, connect_timeout=2, timeout=1)
+    there = PostgresConfig(url=own_server.url, outage=0, connect_timeout=30, timeout=10)
     async with open_postgres(there) as store:
         await store.health()
         await asyncio.to_thread(own_server.kill)
@@ -212,12 +213,15 @@ async def test_a_server_that_is_away_is_told(own_server: PostgresProcess) -> Non
             with pytest.raises(StoreUnavailable):
                 await call
         await asyncio.to_thread(own_server.start)
-        for _ in range(100):
+
+        async def back() -> bool:
             try:
                 await store.put(record())
-                break
             except StoreUnavailable:
-                await asyncio.sleep(0.1)
+                return False
+            return True
+
+        await wait_until_async(back, "the server is back")
         await store.health()
 
 

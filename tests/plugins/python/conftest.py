@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def rules(family: str) -> list[dict[str, Any]]:
         word("processes were started anew", "It is a new one."),
         cell("fail please", "raise ValueError('as ' + 'asked')"),
         word("as asked", "It failed."),
-        cell("hang please", "import time; print('begun', flush=True); time.sleep(60)"),
+        cell("hang please", "import subprocess; subprocess.run(['/bin/sleep', '600'])"),
         word("the limit of one call", "Too slow."),
         cell("die please", "import os; os._exit(7)"),
         word("The interpreter has ended (exit code 7)", "It died."),
@@ -83,7 +84,7 @@ def configuration(**python: Any) -> dict[str, Any]:
         "server": server,
         "models": models,
         "tools": {"python": own},
-        "resources": {"containers": {"keep_running": 0.0, **python}},
+        "resources": {"containers": {"keep_running": 0.0, "start_timeout": 60.0, **python}},
     }
 
 
@@ -99,7 +100,17 @@ def _or_skip(start: Callable[[], Any]) -> Any:
 @pytest.fixture(scope="session")
 def python_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """One gateway, for tests that do not need another configuration."""
-    context = run_gateway(configuration(time_limit=1.0), tmp_path_factory.mktemp("python"))
+    yield from _serving(tmp_path_factory.mktemp("python"))
+
+
+@pytest.fixture(scope="session")
+def hasty_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """One whose calls may take a second, for calls that never end."""
+    yield from _serving(tmp_path_factory.mktemp("hasty"), time_limit=1.0)
+
+
+def _serving(folder: Path, **python: Any) -> Iterator[RunningGateway]:
+    context = run_gateway(configuration(**python), folder)
     running = _or_skip(context.__enter__)
     yield running
     context.__exit__(None, None, None)

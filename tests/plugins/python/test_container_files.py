@@ -329,7 +329,7 @@ def test_containers_of_responses_make_room_for_others(start: Start, tmp_path: Pa
     with gateway.client() as client:
         mine = client.containers.create(name="mine").id
         first = client.responses.create(model="m", input="make a report", tools=AUTO)
-        with sqlite3.connect(tmp_path / "kept" / "containers.sqlite3", timeout=10) as database:
+        with sqlite3.connect(tmp_path / "kept" / "containers.sqlite3", timeout=60) as database:
             database.execute("UPDATE containers SET active_at = active_at - 100")
         database.close()
         second = client.responses.create(model="m", input="make a report", tools=AUTO)
@@ -344,7 +344,7 @@ def test_use_keeps_a_container_alive(start: Start, tmp_path: Path) -> None:
     gateway = start(GO_ON, path=str(tmp_path / "kept"))
     with gateway.client() as client:
         container = client.containers.create(name="used").id
-        with sqlite3.connect(tmp_path / "kept" / "containers.sqlite3", timeout=10) as database:
+        with sqlite3.connect(tmp_path / "kept" / "containers.sqlite3", timeout=60) as database:
             database.execute("UPDATE containers SET active_at = active_at - 1000")
         database.close()
         before = client.containers.retrieve(container).last_active_at

@@ -14,18 +14,18 @@ from gateway_container.config import ContainersConfig
 from gateway_container.plugin import open_resource
 from gateway_python.plugin import PythonConfig, open_interpreters
 
-CONFIG = PythonConfig(time_limit=20.0)
+CONFIG = PythonConfig(time_limit=60.0)
 
 
 class _Contract(ToolServerContract):
     good_call = ("python", {"code": "print(6 * 7)"})
     bad_call = ("python", {"code": 7})
-    slow_call = ("python", {"code": "import time; time.sleep(30)"})
+    slow_call = ("python", {"code": "import time; time.sleep(600)"})
 
 
 async def server() -> AsyncIterator[ToolServer]:
     try:
-        context = open_resource(ContainersConfig(max_running=4))
+        context = open_resource(ContainersConfig(max_running=4, start_timeout=60.0))
         containers = await context.__aenter__()
     except ConfigurationError as error:
         pytest.skip(str(error))

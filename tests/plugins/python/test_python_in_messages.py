@@ -48,7 +48,11 @@ def test_code_is_run_and_its_output_comes_back(python_gateway: Any, model: str) 
     ("text", "code", "answer"),
     [("fail please", 0, "It failed."), ("hang please", 1, "Too slow.")],
 )
-def test_what_goes_wrong_is_told(python_gateway: Any, text: str, code: int, answer: str) -> None:
-    _, ran, said = ask(python_gateway, "qwen3", user(text)).content
+def test_what_goes_wrong_is_told(
+    request: pytest.FixtureRequest, text: str, code: int, answer: str
+) -> None:
+    name = "hasty_gateway" if text == "hang please" else "python_gateway"
+    gateway = request.getfixturevalue(name)
+    _, ran, said = ask(gateway, "qwen3", user(text)).content
     assert ran.content.return_code == code
     assert said.text == answer

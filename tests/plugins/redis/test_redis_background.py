@@ -150,7 +150,7 @@ class Plugin:
 
     @asynccontextmanager
     async def _open_store(self, config: NoConfig) -> AsyncIterator[FaultyStore]:
-        redis = RedisConfig(url=self._url, outage=0, connect_timeout=30)
+        redis = RedisConfig(url=self._url, outage=0, connect_timeout=60, timeout=60)
         async with open_redis(redis) as store:
             yield FaultyStore(store._server, redis)
 
@@ -180,16 +180,17 @@ async def started(services: Services, fault: Fault, conversation: str | None = N
 
 async def ended(store: Any, response_id: str) -> tuple[list[Any], Any]:
     """The whole log and the final response; None where it was never stored."""
-    async with asyncio.timeout(20), aclosing(store.read_events(response_id)) as log:
+    async with asyncio.timeout(60), aclosing(store.read_events(response_id)) as log:
         events = [json.loads(event) async for batch in log for event in batch]
     record = await store.get(response_id)
     return events, None if record is None else json.loads(encode(record.response))
 
 
 @pytest.fixture
-async def services(redis_process) -> AsyncIterator[Services]:
+async def services(redis_process, request: pytest.FixtureRequest) -> AsyncIterator[Services]:
+    redis_process.ask("FLUSHALL")
     config = Config(
-        server=ServerConfig(store="faulty", lease_seconds=LEASE_SECONDS),
+        server=ServerConfig(store="faulty", lease_seconds=getattr(request, "param", LEASE_SECONDS)),
         models={"m": ModelConfig(engine="speaking", renderer="chat_template", parser="qwen3")},
     )
     plugins = load_plugins(
@@ -248,11 +249,14 @@ async def test_whenever_the_store_fails_a_conversation_has_what_has_ended(
     assert statuses >= {"completed", "failed"}
 
 
+@pytest.mark.parametrize("services", [60.0], indirect=True, ids=["leased long"])
 async def test_whenever_it_is_cancelled_there_is_one_end(services: Services, redis_process) -> None:
     """From another replica, at every step that the run takes in the store."""
     store: Any = services.store
-    async with open_redis(RedisConfig(url=redis_process.url, connect_timeout=30)) as elsewhere:
-        replica = BackgroundRuns(elsewhere, lease_seconds=LEASE_SECONDS)
+    async with open_redis(
+        RedisConfig(url=redis_process.url, connect_timeout=60, timeout=60)
+    ) as elsewhere:
+        replica = BackgroundRuns(elsewhere, lease_seconds=60.0)
         cancelling: list[asyncio.Task[Any]] = []
 
         async def cancel(response_id: str) -> str:
