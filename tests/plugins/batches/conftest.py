@@ -14,9 +14,7 @@ from tests.plugins.batches.batch_client import Batches, configuration
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """One gateway for the tests of a file."""
     folder = tmp_path_factory.mktemp("batches")
-    small = {
-        "batches": {"max_lines": 2000, "max_line_bytes": 20_000, "max_output_bytes": 300_000}
-    }
+    small = {"batches": {"max_lines": 2000, "max_line_bytes": 20_000, "max_output_bytes": 300_000}}
     with run_gateway(configuration(folder / "files", apis=small), folder) as gateway:
         yield gateway
 
