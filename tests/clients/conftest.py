@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
 MCP_SERVER = HERE.parent / "plugins" / "mcp" / "mcp_example_server.py"
@@ -92,14 +92,11 @@ def told(gateway: RunningGateway) -> Any:
 
 @pytest.fixture
 def until_idle(gateway: RunningGateway) -> Any:
-    """`until_idle()` waits until the model does nothing: less long than its slowest script goes on by itself."""
+    """`until_idle()` waits until the model does nothing: less long than its slowest script, of three minutes, takes."""
 
     def wait() -> None:
         engine: Any = gateway.services.models["demo"].engine
-        until = time.monotonic() + 2
-        while engine.running and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not engine.running, "a generation goes on that nobody waits for"
+        wait_until(lambda: not engine.running, "no generation goes on that nobody waits for")
 
     return wait
 
@@ -142,7 +139,7 @@ class Claude:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )  # fmt: skip
         events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         assert [event for event in events if event["type"] == "result"], (done.stdout, done.stderr)

@@ -77,7 +77,7 @@ class Codex:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )  # fmt: skip
         lines = done.stdout.splitlines()
         return done, [json.loads(line) for line in lines if line.startswith("{")]

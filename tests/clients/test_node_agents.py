@@ -28,7 +28,7 @@ def run(node_modules: Path, gateway: RunningGateway, tmp_path: Path) -> Any:
             ["node", shutil.copy(HERE / script, tmp_path), gateway.base_url, api],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.waiting import wait_until
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
 
@@ -112,10 +112,11 @@ def test_parsed_arguments(client: Any, family: str) -> None:
 def test_a_background_run_is_waited_for_cancelled_and_deleted(client: Any) -> None:
     response = client.responses.create(model="demo", input="and once more", background=True)
     assert response.status in ("queued", "in_progress", "completed")
-    until = time.monotonic() + 10
-    while response.status in ("queued", "in_progress") and time.monotonic() < until:
-        time.sleep(0.02)
-        response = client.responses.retrieve(response.id)
+    wait_until(
+        lambda: client.responses.retrieve(response.id).status not in ("queued", "in_progress"),
+        "the end of the run",
+    )
+    response = client.responses.retrieve(response.id)
     assert response.output_text == "As I said."
     with pytest.raises(openai.BadRequestError, match="stream: true"):  # as OpenAI has it
         client.responses.retrieve(response.id, stream=True)

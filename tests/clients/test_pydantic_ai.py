@@ -160,7 +160,7 @@ async def test_settings_are_taken(model: Any) -> None:
         "temperature": 0.5,
         "top_p": 0.9,
         "max_tokens": 60,
-        "timeout": 20,
+        "timeout": 60,
         "parallel_tool_calls": True,
         "presence_penalty": 0.1,
         "frequency_penalty": 0.1,

@@ -134,7 +134,7 @@ CHATS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def http(gateway: RunningGateway) -> Iterator[httpx.Client]:
     headers = {"Authorization": "Bearer none"}
-    with httpx.Client(base_url=gateway.base_url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=gateway.base_url, headers=headers, timeout=60) as client:
         yield client
 
 

@@ -39,7 +39,7 @@ def run(node_modules: Path, gateway: RunningGateway, tmp_path: Path) -> Callable
             ["node", str(script), gateway.base_url, api, case],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

@@ -7,11 +7,14 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("gateway_python", reason="the plugin python is not installed")
 pytestmark = pytest.mark.slow
@@ -87,22 +90,20 @@ def test_a_worker_that_dies_takes_nothing_with_it_but_what_ran(workers: Any) -> 
         client.containers.files.create(container, file=("n", b"12345"))
         with ThreadPoolExecutor(1) as pool:
             hanging = pool.submit(ask, workers, "hang", container)
-            for _ in range(200):
-                if (found := working_process(workers)) is not None:
-                    break
-                time.sleep(0.05)
+            found = wait_until(lambda: working_process(workers), "a worker runs it")
             assert found is not None
             time.sleep(1)
             os.kill(found, signal.SIGKILL)
             with pytest.raises(httpx.HTTPError):
                 hanging.result()
-        for _ in range(50):  # what was sent to the dead one is refused
-            try:
-                answer = ask(workers, "append", container)
-            except httpx.HTTPError:
-                time.sleep(0.1)
-            else:
-                break
+
+        def appended() -> httpx.Response | None:
+            with suppress(httpx.HTTPError):  # what was sent to the dead one is refused
+                return ask(workers, "append", container)
+            return None
+
+        answer = wait_until(appended, "a worker that lives")
+        assert answer is not None
         assert answer.json()["output"][-1]["content"][0]["text"] == "Done."
     with workers.client() as client:
         files = {file.path: file.bytes for file in client.containers.files.list(container)}

@@ -118,13 +118,13 @@ async def test_a_replica_ends_what_a_killed_one_ran(
         for stream in streams:
             reading.append(asyncio.create_task(stream.begin(client, first.url)))
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await asyncio.gather(*(stream.started.wait() for stream in streams))
         first.stop(signal.SIGKILL)
         await asyncio.gather(*reading)
         broken = [stream for stream in streams if not stream.frames.endswith(b"[DONE]\n\n")]
         assert len(broken) > 30
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await asyncio.gather(*(stream.resume(client, second.url) for stream in streams))
         lost = 0
         for stream in streams:
@@ -146,7 +146,7 @@ async def test_any_replica_follows_and_cancels(start_server: Any, config: str) -
     elsewhere = Stream("at length")
     async with http() as client:
         reading = asyncio.create_task(stream.begin(client, first.url))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stream.started.wait()
         elsewhere.frames = stream.frames[: stream.frames.find(b"\n\n") + 2]
         following = asyncio.create_task(elsewhere.resume(client, second.url))
@@ -154,7 +154,7 @@ async def test_any_replica_follows_and_cancels(start_server: Any, config: str) -
         answer = await client.post(f"{second.url}/v1/responses/{stream.id}/cancel")
         cancelled = answer.json()
         assert cancelled["status"] == "cancelled"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(reading, following)
         assert elsewhere.frames == stream.frames
         assert fold(parse_sse(stream.frames)) == cancelled

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.waiting import wait_until
 
 CONFIG = """
 [server]
@@ -54,7 +55,7 @@ def config(any_shared_store: Any, tmp_path: Path) -> str:
 def post(url: str, words: str, **more: Any) -> str:
     """Begin a background response; its id. A stream is left as soon as it has said it."""
     body = {"model": "scripted", "input": words, "background": True, **more}
-    with httpx.stream("POST", f"{url}/v1/responses", json=body, timeout=20) as answer:
+    with httpx.stream("POST", f"{url}/v1/responses", json=body, timeout=60) as answer:
         if not more.get("stream"):
             made = json.loads(answer.read())
         else:
@@ -65,18 +66,19 @@ def post(url: str, words: str, **more: Any) -> str:
 
 
 def ended(url: str, response_id: str) -> dict[str, Any]:
-    for _ in range(200):
+    def found() -> dict[str, Any] | None:
         response: dict[str, Any] = httpx.get(f"{url}/v1/responses/{response_id}").json()
-        if response["status"] not in ("queued", "in_progress"):
-            return response
-        time.sleep(0.05)
-    raise AssertionError(f"the response is {response['status']} for ever")
+        return response if response["status"] not in ("queued", "in_progress") else None
+
+    response = wait_until(found, "the end of the response")
+    assert response is not None
+    return response
 
 
 def until_output(url: str, response_id: str) -> None:
     """Wait until a running response has output that others can see."""
     where = f"{url}/v1/responses/{response_id}?stream=true"
-    with httpx.stream("GET", where, timeout=20) as answer:
+    with httpx.stream("GET", where, timeout=60) as answer:
         next(line for line in answer.iter_lines() if line == "event: response.output_text.delta")
     time.sleep(0.2)  # until the store has it too
 
@@ -225,9 +227,9 @@ def test_one_that_is_slow_and_not_dead_is_not_run_twice(
         where = f"{first.url}/v1/responses/{response['id']}"
         ends = time.monotonic() + 20
         # The first one learns that it has lost its responses when it renews their leases.
-        while httpx.get(where, timeout=20).json() != response and time.monotonic() < ends:
+        while httpx.get(where, timeout=60).json() != response and time.monotonic() < ends:
             time.sleep(0.1)
-        assert httpx.get(where, timeout=20).json() == response
+        assert httpx.get(where, timeout=60).json() == response
     for each in waiting[::2]:
         replayed = httpx.get(f"{first.url}/v1/responses/{each}", params={"stream": "true"})
         fold(parse_sse(replayed.content))

@@ -107,7 +107,7 @@ async def test_without_its_server_only_what_is_not_stored_is_served(
         for request in (body, {**body, "stream": True}, {**body, "background": True}):
             begin = time.monotonic()
             answer = await client.post("/v1/responses", json=request)
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 30
             assert answer.status_code == 503
             assert answer.json()["error"]["code"] == "store_unavailable"
             assert "store: false" in answer.json()["error"]["message"]

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.event_loop import new_event_loop
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="descriptors are read from /proc"
@@ -105,6 +105,12 @@ class Server:
         return found
 
 
+def ready(server: Server) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{server.url}/ready", timeout=30).status_code == 200
+    return False
+
+
 @contextmanager
 def serving(folder: Path, workers: int, config: str = CONFIG) -> Iterator[Server]:
     with socket.socket() as probe:
@@ -126,13 +132,7 @@ def serving(folder: Path, workers: int, config: str = CONFIG) -> Iterator[Server
         )
     server = Server(process, port, log)
     try:
-        for _ in range(1200):
-            if process.poll() is not None:
-                break
-            with suppress(httpx.TransportError):
-                if httpx.get(f"{server.url}/ready", timeout=5).status_code == 200:
-                    break
-            time.sleep(0.1)
+        wait_until(lambda: process.poll() is not None or ready(server), "the server's start", 180)
         if "cannot keep code apart" in log.read_text():
             pytest.skip("this machine cannot keep code apart")
         assert process.poll() is None, log.read_text()
@@ -141,7 +141,7 @@ def serving(folder: Path, workers: int, config: str = CONFIG) -> Iterator[Server
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -251,12 +251,14 @@ def test_a_child_process_holds_no_descriptor_but_its_own(tmp_path: Path, workers
         wanted = {"keeper", "first", "agent", "cells", "shell", "mcp"}
         if workers > 1:
             wanted |= {"worker", "tracker"}
-        for _ in range(300):
+
+        def kinds() -> dict[int, str] | None:
             found = {pid: name for pid in server.descendants() if (name := told_kind(pid))}
-            if wanted <= set(found.values()):
-                break
-            time.sleep(0.1)
-        assert wanted <= set(found.values()), found
+            assert wanted <= set(found.values()), found
+            return found
+
+        found = wait_until(kinds, "all kinds of processes run")
+        assert found is not None
 
         network = tcp_sockets()
         holders = {pid for pid, name in found.items() if name == "worker"} or {server.process.pid}
@@ -311,11 +313,12 @@ def test_the_readers_of_documents_hold_no_descriptor_of_the_server(
             network = tcp_sockets()
             store = http.post("/v1/vector_stores", json={"file_ids": [upload.json()["id"]]})
             assert store.status_code == 200, store.text
-            for _ in range(300):
+
+            def read() -> bool:
                 state = http.get(f"/v1/vector_stores/{store.json()['id']}")
-                if state.status_code == 200 and not state.json()["file_counts"]["in_progress"]:
-                    break
-                time.sleep(0.1)
+                return state.status_code == 200 and not state.json()["file_counts"]["in_progress"]
+
+            wait_until(read, "the file is read")
             network |= tcp_sockets()
         for process, held in sampler.seen.items():
             assert not held & network, process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from gateway.testing import EmbeddingContract
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.embedding import LlamaCppEmbedder
 from gateway_llamacpp.loading import pooling_of
+from tests.waiting import wait_until_async
 
 CONTEXT = EngineContext(name="tiny", path=None)
 
@@ -65,12 +66,6 @@ def ask(*inputs: list[int], priority: int = 0) -> EmbeddingRequest:
     return EmbeddingRequest(request_id="1", inputs=inputs, priority=priority)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 (a slot tells nobody)
-            await asyncio.sleep(0.001)
-
-
 @pytest.mark.anyio
 async def test_it_only_embeds(engine: LlamaCppEmbedder) -> None:
     assert engine.capabilities == {"embeddings"}
@@ -94,11 +89,11 @@ async def test_the_longest_input_is_as_long_as_it_says(engine: LlamaCppEmbedder)
 @pytest.mark.anyio
 async def test_an_aborted_request_gives_its_slots_back(engine: LlamaCppEmbedder) -> None:
     task = asyncio.create_task(engine.embed(ask(*[[5] * 500] * 50)))
-    await until(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine.free_slots == 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: engine.free_slots == 2)
+    await wait_until_async(lambda: engine.free_slots == 2)
     assert len((await engine.embed(ask([5, 6]))).vectors) == 1
 
 
@@ -108,7 +103,7 @@ async def test_closing_ends_what_waits() -> None:
     async with open_llamacpp(config, CONTEXT) as opened:
         assert isinstance(opened, LlamaCppEmbedder)
         tasks = [asyncio.create_task(opened.embed(ask([5] * 500, [6] * 500))) for _ in range(3)]
-        await until(lambda: opened.free_slots == 0)
+        await wait_until_async(lambda: opened.free_slots == 0)
         await opened.close()
         for failure in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(failure, EngineUnavailable)

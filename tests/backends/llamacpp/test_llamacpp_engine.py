@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import aclosing
 
 import pytest
@@ -14,6 +13,7 @@ from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -22,15 +22,6 @@ LONG = {"ignore_eos": True, "max_tokens": 900}
 
 def request_threads() -> int:
     return sum(thread.name == "llamacpp-request" for thread in threading.enumerate())
-
-
-async def until(condition, seconds=5.0):
-    """The time it took until `condition` held."""
-    start = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start < seconds, "it did not come to hold"
-        await asyncio.sleep(0.002)
-    return time.monotonic() - start
 
 
 async def test_the_model_says_itself_what_it_is(engine):
@@ -113,8 +104,7 @@ async def test_closing_the_generator_frees_its_slot_and_ends_its_thread(engine, 
     assert engine.free_slots == 3
     assert request_threads() == 1
     await outputs.aclose()
-    took = await until(lambda: engine.free_slots == 4 and request_threads() == 0)
-    assert took < 1.0
+    await wait_until_async(lambda: engine.free_slots == 4 and request_threads() == 0)
     await engine.health()
 
 
@@ -125,11 +115,11 @@ async def test_cancelling_the_reader_frees_the_slot(engine, make_request):
                 pass
 
     task = asyncio.create_task(read())
-    await until(lambda: engine.free_slots == 3)
+    await wait_until_async(lambda: engine.free_slots == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine.free_slots == 4)
 
 
 async def test_aborted_slots_are_free_inside_llama_cpp_too(engine, ask, make_request):
@@ -155,7 +145,7 @@ async def test_a_request_that_waits_for_a_slot_can_be_aborted(engine, make_reque
     assert request_threads() == 4
     for outputs in running:
         await outputs.aclose()
-    await until(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine.free_slots == 4)
 
 
 async def test_more_requests_than_slots_are_all_answered(ask):
@@ -166,11 +156,11 @@ async def test_more_requests_than_slots_are_all_answered(ask):
 async def test_a_long_prompt_can_be_aborted_before_its_first_token(engine, make_request):
     outputs = engine.generate(make_request(prompt=[300] * 1000))
     first = asyncio.ensure_future(anext(outputs))
-    await until(lambda: engine.free_slots == 3)
+    await wait_until_async(lambda: engine.free_slots == 3)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    await until(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine.free_slots == 4)
 
 
 async def test_a_seed_gives_the_same_again(ask):
@@ -372,10 +362,10 @@ async def test_closing_the_engine_ends_running_and_waiting_requests():
 
     async with open_llamacpp(config, EngineContext(name="tiny", path=None)) as engine:
         readers = [asyncio.ensure_future(read()) for _ in range(4)]
-        await until(lambda: engine.free_slots == 0)
+        await wait_until_async(lambda: engine.free_slots == 0)
     for outcome in await asyncio.gather(*readers, return_exceptions=True):
         assert isinstance(outcome, EngineUnavailable)
-    await until(lambda: request_threads() == 0)
+    await wait_until_async(lambda: request_threads() == 0)
     with pytest.raises(EngineUnavailable):
         await engine.health()
     with pytest.raises(EngineUnavailable):

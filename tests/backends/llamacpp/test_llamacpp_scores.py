@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
 from gateway.testing import ScoreContract
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.reranking import LlamaCppReranker
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +37,6 @@ async def engine(tiny_reranker: Path, anyio_backend: str) -> AsyncIterator[Llama
 
 def ask(*pairs: tuple[str, str]) -> ScoreRequest:
     return ScoreRequest(request_id="1", pairs=pairs)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 (a slot tells nobody)
-            await asyncio.sleep(0.001)
 
 
 async def test_it_only_reranks(engine: LlamaCppReranker) -> None:
@@ -70,18 +65,18 @@ async def test_no_pair_is_longer_than_a_slots_share(
 
 async def test_an_aborted_request_gives_its_slots_back(engine: LlamaCppReranker) -> None:
     task = asyncio.create_task(engine.score(ask(*[("a", "word " * 90)] * 50)))
-    await until(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine.free_slots == 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: engine.free_slots == 2)
+    await wait_until_async(lambda: engine.free_slots == 2)
     assert len((await engine.score(ask(("a", "b")))).scores) == 1
 
 
 async def test_closing_ends_what_waits(engine: LlamaCppReranker) -> None:
     pairs = [("a", "word " * 90)] * 8
     tasks = [asyncio.create_task(engine.score(ask(*pairs))) for _ in range(3)]
-    await until(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine.free_slots == 0)
     await engine.close()
     for failure in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(failure, EngineUnavailable)

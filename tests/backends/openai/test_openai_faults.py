@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import aclosing
 from typing import Any
@@ -20,6 +19,7 @@ from gateway.errors import (
     PayloadTooLarge,
     RateLimited,
 )
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 QUICK: dict[str, Any] = {
@@ -261,10 +261,7 @@ async def test_closing_the_generator_closes_the_request(stub: Any, asker: Any) -
         async with aclosing(asker.engine.generate(asker.request())) as outputs:
             await anext(outputs)
             assert stub.running == 1
-        for _ in range(100):
-            if not stub.running:
-                break
-            await asyncio.sleep(0.02)
+        await wait_until_async(lambda: not stub.running)
     assert (stub.running, stub.aborted) == (0, 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from gateway.testing.server import run_gateway
+from tests.waiting import wait_until
 
 MODELS = ["chat", "responses"]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
@@ -20,14 +21,7 @@ TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "objec
 def post(pair: Any, path: str, **body: Any) -> httpx.Response:
     root = pair.front.base_url
     url = f"{root.removesuffix('/v1')}{path}" if "okenize" in path else f"{root}{path}"
-    return httpx.post(url, json=body, timeout=20)
-
-
-def until(met: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 5
-    while not met():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    return httpx.post(url, json=body, timeout=60)
 
 
 @pytest.fixture
@@ -111,7 +105,7 @@ def test_a_client_that_leaves_ends_the_upstreams_work(
         for _ in answer.iter_lines():
             if engine.running:
                 raise httpx.ReadTimeout("seen enough")
-    until(lambda: len(engine.aborted) > before and not engine.running)
+    wait_until(lambda: len(engine.aborted) > before and not engine.running)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -214,7 +208,7 @@ def test_conversations_and_background_runs_work_as_with_any_engine(pair: Any) ->
             prompt = pair.engine.tokenizer.decode(pair.engine.requests[-1].prompt.token_ids)
             assert "Done thinking." in prompt
             queued = client.responses.create(model=model, input="think first", background=True)
-            until(lambda q=queued: client.responses.retrieve(q.id).status == "completed")  # type: ignore[misc]
+            wait_until(lambda q=queued: client.responses.retrieve(q.id).status == "completed")  # type: ignore[misc]
 
 
 def test_what_clients_wish_goes_through_to_the_upstream(pair: Any) -> None:

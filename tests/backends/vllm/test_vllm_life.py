@@ -72,7 +72,7 @@ def test_ctrl_c_does_not_reach_the_engine_and_closing_ends_everything(start_engi
     task = served.run(begin())
     started = time.monotonic()
     served.close()
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert task.result() in ("abort", "unavailable")
     assert gone(processes, within=2)
     with pytest.raises(EngineUnavailable):

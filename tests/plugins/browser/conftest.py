@@ -88,14 +88,14 @@ class Site:
             self.queries.append(parse_qs(parts.query))
             match self.search:
                 case "hang":
-                    self.released.wait(20)
+                    self.released.wait(300)
                 case int(status):
                     return status, {}, b"{}"
                 case bytes(raw):
                     return 200, {}, raw
             return 200, {}, json.dumps({"results": self.hits}).encode()
         if parts.path == "/hang":
-            self.released.wait(20)
+            self.released.wait(300)
         if parts.path.startswith("/slow"):
             time.sleep(0.3)
         return self.pages.get(parts.path, (404, {}, b"nothing"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Any
 
 import httpx
@@ -13,6 +12,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.waiting import wait_until
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 FAMILIES = ("harmony", "qwen3")
@@ -122,11 +122,11 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(browsing: Any, mo
         assert "response.output_text.annotation.added" in kinds
         plain = client.responses.create(**body)
         started = client.responses.create(**body, background=True)
-        for _ in range(200):
-            later = client.responses.retrieve(started.id)
-            if later.status not in ("queued", "in_progress"):
-                break
-            time.sleep(0.05)
+        wait_until(
+            lambda: client.responses.retrieve(started.id).status not in ("queued", "in_progress"),
+            "the end of the run",
+        )
+        later = client.responses.retrieve(started.id)
         for response in (first, plain, later):
             assert response.status == "completed"
             assert [i.type for i in response.output] == [

@@ -15,6 +15,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway.testing.server import run_gateway
 from gateway_file_search.database import FILE
+from tests.waiting import wait_until
 
 SYNONYMS = [["tall", "height"], ["car", "automobile"], ["big", "large"]]
 TEXTS = {
@@ -59,13 +60,6 @@ def found(client: Any, store: str, query: str | list[str], **more: Any) -> list[
     body = {"query": query, **more}
     answer = client.post(f"/vector_stores/{store}/search", body=body, cast_to=object)
     return [hit["filename"] for hit in answer["data"]]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def rows(folder: Path, query: str) -> list[Any]:
@@ -154,13 +148,13 @@ def test_vectors_are_made_anew_when_the_model_changes_and_only_then(
             assert "anew" not in caplog.text
         changed = configured(tmp_path, embed={"dimensions": 8})
         with gateway_server(changed).client() as later:
-            until(lambda: spaces() == [(2, 32)] * 3)
+            wait_until(lambda: spaces() == [(2, 32)] * 3)
             assert found(later, store, "car")[0] == "tower.md"
             assert "the vectors of 3 files are made anew" in caplog.text
             assert client.vector_stores.retrieve(store).file_counts.completed == 3
             # The older server does not make them anew once more: the two would never end.
             filled(client, **{"more.md": b"whatever"})
-            until(lambda: [space for space, _ in spaces()] == [2, 2, 2, 2])
+            wait_until(lambda: [space for space, _ in spaces()] == [2, 2, 2, 2])
 
 
 def test_files_from_before_get_vectors(gateway_server: Callable[..., Any], tmp_path: Path) -> None:
@@ -168,7 +162,7 @@ def test_files_from_before_get_vectors(gateway_server: Callable[..., Any], tmp_p
         store = filled(client)
         assert found(client, store, "car") == []
     with gateway_server(configured(tmp_path)).client() as client:
-        until(lambda: rows(tmp_path, "SELECT count(*) FROM vectors") == [(3,)])
+        wait_until(lambda: rows(tmp_path, "SELECT count(*) FROM vectors") == [(3,)])
         assert found(client, store, "car")[0] == "tower.md"
 
 
@@ -238,11 +232,11 @@ def test_a_batch_that_is_cancelled_while_its_vectors_are_made_leaves_nothing(
         store = client.vector_stores.create()
         files = [client.files.create(file=(f"{n}.txt", b"large"), purpose="user_data").id for n in range(3)]  # fmt: skip
         batch = client.vector_stores.file_batches.create(store.id, file_ids=files)
-        until(lambda: len(engine.running) == 2)
+        wait_until(lambda: len(engine.running) == 2)
         assert client.vector_stores.retrieve(store.id).status == "in_progress"
         cancelled = client.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
         assert (cancelled.status, cancelled.file_counts.cancelled) == ("cancelled", 3)
-        until(lambda: not engine.running)
+        wait_until(lambda: not engine.running)
         later = filled(client, **{"b.txt": b"big"})
         for table in ("chunks", "vectors"):
             assert rows(tmp_path, f"SELECT count(*) FROM {table}") == [(1,)], table
@@ -253,12 +247,13 @@ def test_a_batch_that_is_cancelled_while_its_vectors_are_made_leaves_nothing(
 def test_a_stop_leaves_vectors_that_are_being_made_to_the_next_start(
     gateway_server: Callable[..., Any], tmp_path: Path
 ) -> None:
-    slow = configured(tmp_path, embed={"rules": [{"when": "large", "delay_ms": 60_000}]})
+    slow = configured(tmp_path, embed={"rules": [{"when": "large", "delay_ms": 600_000}]})
+    slow["server"] = {"grace_period": 60}
     with run_gateway(slow, tmp_path) as gateway, gateway.client() as client:
         store = client.vector_stores.create()
         added = client.files.create(file=("a.txt", b"large"), purpose="user_data")
         client.vector_stores.files.create(store.id, file_id=added.id)
-        until(lambda: len(gateway.services.models["vectors"].engine.running) == 1)
+        wait_until(lambda: len(gateway.services.models["vectors"].engine.running) == 1)
         stopped = time.monotonic()
     assert time.monotonic() - stopped < gateway.services.config.server.grace_period, "at once"
     assert rows(tmp_path, "SELECT status, lease, attempts FROM store_files") == [("in_progress", 0, 0)]  # fmt: skip

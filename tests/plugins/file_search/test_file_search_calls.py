@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.waiting import wait_until
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 FAMILIES = ("harmony", "qwen3")
@@ -96,11 +96,11 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(
     assert "response.output_text.annotation.added" in kinds
     plain = ada.responses.create(**body)
     started = ada.responses.create(**body, background=True)
-    for _ in range(200):
-        later = ada.responses.retrieve(started.id)
-        if later.status not in ("queued", "in_progress"):
-            break
-        time.sleep(0.05)
+    wait_until(
+        lambda: ada.responses.retrieve(started.id).status not in ("queued", "in_progress"),
+        "the end of the run",
+    )
+    later = ada.responses.retrieve(started.id)
     for response in (first, plain, later):
         assert response.status == "completed"
         assert [i.type for i in response.output] == ["reasoning", "file_search_call", "message"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +77,11 @@ def test_the_sdk_reads_it_streamed_plain_and_in_the_background(example_gateway: 
         started = client.responses.create(
             model="m", input="please add", tools=TOOLS, background=True
         )
-        for _ in range(200):
-            later = client.responses.retrieve(started.id)
-            if later.status not in ("queued", "in_progress"):
-                break
-            time.sleep(0.05)
+        wait_until(
+            lambda: client.responses.retrieve(started.id).status not in ("queued", "in_progress"),
+            "the end of the run",
+        )
+        later = client.responses.retrieve(started.id)
         for response in (first, plain, later):
             assert response.status == "completed"
             assert response.output_text == "It is five."
@@ -124,13 +124,13 @@ def test_shared_connections_outlive_responses_and_others_do_not(mcp_gateway: Sta
         ("fail please", "it is broken"),
         ("wrong arguments", "validation error"),
         ("die please", "went away before it answered"),
-        ("hang please", "did not answer within 1 seconds"),
+        ("hang please", "did not answer within 10 seconds"),
     ],
 )
 def test_what_goes_wrong_is_a_failed_call_that_the_model_reads(
     mcp_gateway: StartGateway, asked: str, said: str
 ) -> None:
-    limit = 1 if asked == "hang please" else 30
+    limit = 10 if asked == "hang please" else 30
     gateway = mcp_gateway(servers={"ex": {"command": COMMAND, "time_limit": limit}})
     events, response = streamed(gateway, input=asked)
     assert response["status"] == "completed"
@@ -166,7 +166,7 @@ def test_a_restarted_server_is_found_again(
     mcp_gateway: StartGateway, transport: str, start_mcp_server: Any
 ) -> None:
     server = start_mcp_server(transport)
-    servers = {"ex": {"url": server.url, "transport": transport, "connect_timeout": 3}}
+    servers = {"ex": {"url": server.url, "transport": transport, "connect_timeout": 30}}
     gateway = mcp_gateway(servers=servers)
     assert streamed(gateway, input="please add")[1]["output"][1]["output"] == "The sum is 5."
     server.kill()
@@ -174,12 +174,10 @@ def test_a_restarted_server_is_found_again(
     assert away["output"][1]["status"] == "failed"
     assert away["status"] == "completed"
     server.start()
-    for _ in range(100):
-        _, back = streamed(gateway, input="please add")
-        if back["output"][1]["status"] == "completed":
-            break
-        time.sleep(0.1)
-    assert back["output"][1]["output"] == "The sum is 5."
+    wait_until(
+        lambda: streamed(gateway, input="please add")[1]["output"][1]["output"] == "The sum is 5.",
+        "the server's return",
+    )
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
@@ -188,9 +186,7 @@ def test_a_server_that_dies_in_mid_call_is_a_failed_call(
 ) -> None:
     server = start_mcp_server(transport)
     gateway = mcp_gateway(servers={"ex": {"url": server.url, "transport": transport}})
-    began = time.monotonic()
     _, response = streamed(gateway, input="die please")
-    assert time.monotonic() - began < 20, "not by its time limit"
     call = response["output"][1]
     assert call["status"] == "failed"
     assert "went away before it answered" in call["error"]["content"][0]["text"]
@@ -220,11 +216,10 @@ def test_a_change_of_tools_is_heard(
         config["transport"] = {"streamable": "streamable-http"}.get(server, server)
     gateway = mcp_gateway(servers={"ex": config})
     streamed(gateway, input="learn please")
-    for _ in range(50):
-        _, response = streamed(gateway, input="do the trick")
-        if len(response["output"]) == 3:
-            break
-        time.sleep(0.1)
+    wait_until(
+        lambda: len(streamed(gateway, input="do the trick")[1]["output"]) == 3, "the new tool"
+    )
+    _, response = streamed(gateway, input="do the trick")
     assert response["output"][1]["output"] == "I am trick."
 
 

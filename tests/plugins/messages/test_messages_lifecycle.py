@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic
@@ -18,18 +17,12 @@ from gateway.testing import ScriptedEngine
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
+from tests.waiting import wait_until
 
 
 def body(text: str, **changes: Any) -> dict[str, Any]:
     message = {"role": "user", "content": text}
     return {"model": "scripted", "max_tokens": 900, "messages": [message], **changes}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end, "it does not come to hold"
-        time.sleep(0.01)
 
 
 def test_a_client_that_leaves_a_stream_aborts_the_engine(
@@ -39,8 +32,8 @@ def test_a_client_that_leaves_a_stream_aborts_the_engine(
         parts = answer.iter_bytes()
         next(parts)
         [running] = engine.running
-    until(lambda: running in engine.aborted)
-    until(lambda: not messages_gateway.services.runs)
+    wait_until(lambda: running in engine.aborted)
+    wait_until(lambda: not messages_gateway.services.runs)
 
 
 def test_a_client_that_leaves_before_a_plain_answer_aborts_the_engine(
@@ -49,7 +42,7 @@ def test_a_client_that_leaves_before_a_plain_answer_aborts_the_engine(
     before = len(engine.aborted)
     with pytest.raises(httpx.ReadTimeout):
         raw.post("/v1/messages", json=body("go slowly"), timeout=0.3)
-    until(lambda: len(engine.aborted) > before and not engine.running)
+    wait_until(lambda: len(engine.aborted) > before and not engine.running)
 
 
 def test_a_full_queue_is_a_rate_limit_that_says_when_to_come_again(
@@ -63,7 +56,7 @@ def test_a_full_queue_is_a_rate_limit_that_says_when_to_come_again(
         with pytest.raises(anthropic.RateLimitError) as caught:
             claude.messages.create(**body("hello", model="small", max_tokens=5))
         assert int(caught.value.response.headers["retry-after"]) >= 1
-    until(lambda: (small.running, small.waiting) == (0, 0))
+    wait_until(lambda: (small.running, small.waiting) == (0, 0))
 
 
 def test_silence_is_broken_by_pings_and_the_beginning_comes_first(raw: httpx.Client) -> None:
@@ -83,7 +76,7 @@ def test_a_failure_after_a_ping_is_an_event(raw: httpx.Client, engine: ScriptedE
         told += b"".join(parts)
     last = parse_events(told)[-1]
     assert (last["type"], last["error"]["type"]) == ("error", "overloaded_error")
-    until(lambda: raw.get("/ready").status_code == 200)
+    wait_until(lambda: raw.get("/ready").status_code == 200)
 
 
 @pytest.mark.parametrize("outputs", [0, 1])
