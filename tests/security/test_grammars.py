@@ -196,6 +196,9 @@ IMPOSSIBLE = {
     "nothing outside": (r"root ::= [^\x00-\U0010FFFF]", "no character is in the class"),
     "no character": (r"root ::= [\U00200000-\UFFFFFFFF]", "no character"),
     "no character in a text": (r'root ::= "\UFFFFFFFF"', "no character"),
+    "nothing but NUL": (r"root ::= [\x00]", "no character is in the class"),
+    "nothing but NUL outside": (r"root ::= [^\x01-\U0010FFFF]", "no character is in the class"),
+    "NUL in a text": (r'root ::= "a\x00"', "has the character U+0000"),
     "no such token": ("root ::= <[99999999]>\n", "no token <[99999999]>"),
 }
 """What llama.cpp reads, and fails with where it must write a character that cannot be."""

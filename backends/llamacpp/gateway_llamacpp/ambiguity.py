@@ -173,7 +173,10 @@ class _Reader:
                 elements.append(self._number(token["name"]))
             elif token["text"] is not None:
                 begun[-1] = len(elements)
-                elements += [((code, code),) for code in _codes(token["text"][1:-1])]
+                codes = _codes(token["text"][1:-1])
+                if 0 in codes:
+                    raise _malformed(f"the text {_shown(token['text'])} has the character U+0000")
+                elements += [((code, code),) for code in codes]
             elif token["class"] is not None:
                 begun[-1] = len(elements)
                 elements.append(_class(token["class"]))
@@ -284,12 +287,10 @@ def _class(text: str) -> Ranges:
         else:
             ranges.append((low, low))
             index += 1
-    if not negated:
-        return tuple(ranges)
-    outside = _outside(ranges)
-    if not outside:
+    characters = _outside(ranges) if negated else tuple(ranges)
+    if (negated and not characters) or characters == ((0, 0),):  # llama.cpp cannot write U+0000
         raise _malformed(f"no character is in the class {_shown(text)}")
-    return outside
+    return characters
 
 
 def _shown(text: str) -> str:
