@@ -344,7 +344,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_running: Positive = 256
     """Maximum number of concurrently running requests."""
     max_waiting: Annotated[int, Meta(ge=0)] = 1024
-    """Maximum number of queued requests; further ones are rejected with 429."""
+    """Maximum number of queued requests; further ones are rejected with 429. Queued lines of batches do not count for the requests of
+    clients."""
     max_waiting_per_key: Positive | None = None
     """Maximum number of queued requests of one API key's name. By default, a key may have as many as there are free places
     left, so that others find some."""

@@ -62,7 +62,8 @@ class GrowingFile:
         if self._seq is not None:
             seq, self._seq = self._seq, None
             await self._database.write(
-                lambda c: c.execute("DELETE FROM files WHERE seq = ?", (seq,))
+                # It has an owner if `finish` was cancelled after its transaction: others may know the file already.
+                lambda c: c.execute("DELETE FROM files WHERE seq = ? AND owner = ?", (seq, _NOBODY))
             )
 
     def _append(self, connection: sqlite3.Connection, data: bytes) -> tuple[int, int]:

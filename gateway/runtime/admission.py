@@ -25,7 +25,8 @@ class Admission:
     principal (`gateway.runtime.fair_queue`). With "fifo", in the order of arrival.
 
     Work that no client waits for (a positive priority of the request itself) is served after everything else, and leaves an
-    eighth of the places free, at least one of several, so that a client's next request does not wait for its end.
+    eighth of the places free, at least one of several, so that a client's next request does not wait for its end. What of it
+    waits takes no place in the queue from a client.
     """
 
     def __init__(
@@ -53,7 +54,10 @@ class Admission:
         self._queue: FairQueue[Reservation] = FairQueue()
         self._later: FairQueue[Reservation] = FairQueue()
         """What no client waits for."""
-        self._waiting_of: dict[str, int] = {}
+        self._waiting_of: dict[tuple[str, bool], int] = {}
+        """Who waits, by owner and whether it is work that no client waits for."""
+        self._waiting_later = 0
+        """How much of `waiting` is work that no client waits for."""
         self._clock = clock
         self._mean_seconds = 1.0
         self.shared: SharedQueue | None = None
@@ -111,15 +115,19 @@ class Admission:
             raise EngineUnavailable(
                 f"The model '{self._name}' has just been unloaded. Send the request again: it is loaded again then."
             )
-        queued = self.running + self.waiting - self._max_running
+        later = priority > 0
+        waiting = self.waiting if later else self.waiting - self._waiting_later
+        queued = self.running + waiting - self._max_running
         if queued >= self._max_waiting:
             raise RateLimited(
                 f"The model '{self._name}' is at its limit of {self._max_running} running and {self._max_waiting} "
                 "waiting requests. Retry later.",
-                retry_after=self._retry_after(self.waiting),
+                retry_after=self._retry_after(waiting),
             )
         owner = "" if principal is None else principal.name
-        own = self._waiting_of.get(owner, 0)
+        own = self._waiting_of.get((owner, False), 0)
+        if later:
+            own += self._waiting_of.get((owner, True), 0)
         if queued >= 0 and own and self._several():
             most = self._max_waiting_per_key or max(1, self._max_waiting - queued)
             if own >= most:
@@ -129,21 +137,24 @@ class Admission:
                     retry_after=self._retry_after(own),
                 )
         self.waiting += 1
-        self._waiting_of[owner] = own + 1
+        self._waiting_later += later
+        self._waiting_of[owner, later] = self._waiting_of.get((owner, later), 0) + 1
         return Reservation(self, principal, owner, prompt, priority)
 
     def _retry_after(self, ahead: int) -> int:
         waves = ahead / self._max_running + 1
         return max(1, min(60, math.ceil(self._mean_seconds * waves)))
 
-    def _left(self, owner: str) -> None:
-        """A reservation of `owner` no longer waits."""
+    def _left(self, reservation: Reservation) -> None:
+        """A reservation no longer waits."""
+        later = reservation.priority > 0
         self.waiting -= 1
-        left = self._waiting_of[owner] - 1
+        self._waiting_later -= later
+        left = self._waiting_of[reservation.owner, later] - 1
         if left:
-            self._waiting_of[owner] = left
+            self._waiting_of[reservation.owner, later] = left
         else:
-            del self._waiting_of[owner]
+            del self._waiting_of[reservation.owner, later]
 
     @property
     def _most_later(self) -> int:
@@ -152,7 +163,9 @@ class Admission:
         return most - max(1, most // 8) if most > 1 else most
 
     def _queue_of(self, reservation: Reservation) -> FairQueue[Reservation]:
-        return self._later if reservation.priority > 0 else self._queue
+        # The queue of all server processes has let it go first already: if it was held back here, its place there would be idle.
+        held_back = reservation.priority > 0 and reservation._place is None
+        return self._later if held_back else self._queue
 
     def _client_of(self, reservation: Reservation) -> Client:
         queue, principal = self._queue_of(reservation), reservation.principal
@@ -173,7 +186,7 @@ class Admission:
         queue.lift(client)
         if self.running < most and not queue:
             queue.serve(client, cost)
-            self._start(client, reservation.owner)
+            self._start(client, reservation)
         else:
             turn = reservation.turn = asyncio.get_running_loop().create_future()
             queue.push(client, reservation, cost)
@@ -181,15 +194,15 @@ class Admission:
                 await turn
             except asyncio.CancelledError:
                 if queue.discard(client, reservation):
-                    self._left(reservation.owner)
+                    self._left(reservation)
                     self._check_idle()
                 elif not turn.cancelled():  # otherwise `_next` has passed it over
                     self._end(client, None)
                 raise
         reservation.started = self._clock()
 
-    def _start(self, client: Client, owner: str) -> None:
-        self._left(owner)
+    def _start(self, client: Client, reservation: Reservation) -> None:
+        self._left(reservation)
         self.running += 1
         client.running += 1
 
@@ -217,9 +230,9 @@ class Admission:
             turn = reservation.turn
             if turn is None or turn.done():  # cancelled, and its task has not been resumed yet
                 queue.charge(client, -reservation.cost)
-                self._left(reservation.owner)
+                self._left(reservation)
             else:
-                self._start(client, reservation.owner)
+                self._start(client, reservation)
                 turn.set_result(None)
 
     def _settle(self, reservation: Reservation, client: Client, change: float, output: int) -> None:
@@ -316,7 +329,7 @@ class Reservation:
         if self._admission is not None:
             self._end_place()
             admission, self._admission = self._admission, None
-            admission._left(self.owner)
+            admission._left(self)
             admission._check_idle()
 
     def _end_place(self) -> None:

@@ -60,13 +60,15 @@ class called_by:  # noqa: N801  # used as a function
 
 @contextmanager
 def by_the_gateway() -> Iterator[None]:
-    """Within the context, what the gateway does for the current request is neither restricted nor limited. Its tokens are the
-    principal's."""
-    principal = current_principal()
-    if principal is None:
+    """Within the context, what the gateway does for the current request is neither restricted nor limited. It does
+    not wait behind clients, because the request may hold a place meanwhile. Its tokens are the principal's."""
+    caller = current_caller()
+    if caller is None or (caller.principal is None and caller.priority <= 0):
         yield
         return
-    free = msgspec.structs.replace(principal, models=None, tools=None, limits=Limits())
+    free = caller.principal
+    if free is not None:
+        free = msgspec.structs.replace(free, models=None, tools=None, limits=Limits())
     with called_by(Caller(free)):
         yield
 

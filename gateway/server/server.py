@@ -164,6 +164,8 @@ class GatewayServer(uvicorn.Server):
             )
             await self._until_idle(FINAL_SECONDS)
         await super().shutdown(sockets)
+        # Others go on to show what this worker has counted, also if it is killed while its services close, which refresh it once more.
+        services.metrics.refresh()
 
     async def on_tick(self, counter: int) -> bool:
         idle = self._reloading is None or self._reloading.done()

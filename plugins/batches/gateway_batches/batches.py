@@ -189,10 +189,11 @@ def _delegation(stored: object) -> Delegation | None:
 
 
 def renew(connection: sqlite3.Connection, held: Sequence[Job], *, seconds: float) -> None:
-    """Lease batches for `seconds` from now, if they have not been taken over. 0 releases them."""
+    """Lease batches for `seconds` from now, if they have been neither taken over nor released. 0 releases them."""
     until = time.time() + seconds if seconds else 0
+    still = " AND leased_until > 0 AND ended_at IS NULL" if seconds else ""
     connection.executemany(
-        "UPDATE batches SET leased_until = ? WHERE seq = ? AND fence = ?",
+        f"UPDATE batches SET leased_until = ? WHERE seq = ? AND fence = ?{still}",
         [(until, job.number, job.fence) for job in held],
     )
 
@@ -220,9 +221,10 @@ def begin(connection: sqlite3.Connection, job: Job, *, model: str | None) -> Non
 def begin_ending(
     connection: sqlite3.Connection, job: Job, ending: Ending, error: BatchError | None
 ) -> Ending:
-    """Decide how a batch ends; the first decision stays, and a cancellation that was asked for before it wins. Raises `LeaseLost`."""
-    status = standing(connection, job)
-    if status == "cancelling":
+    """Decide how a batch ends; the first decision stays, and a cancellation that was asked for before it wins. `error`
+    is shown if the batch ends as it says. Raises `LeaseLost`."""
+    wanted = ending
+    if standing(connection, job) == "cancelling":
         ending = "cancelled"
     row = connection.execute(
         "UPDATE batches SET ending = coalesce(ending, ?), finalizing_at = coalesce(finalizing_at, ?), "
@@ -230,7 +232,7 @@ def begin_ending(
         (ending, int(time.time()), job.number),
     ).fetchone()
     decided: Ending = row["ending"]
-    if error is not None and decided == ending:
+    if error is not None and decided == wanted:
         add_errors(connection, job, [error])
     return decided
 

@@ -66,9 +66,11 @@ class BatchRun:
         """Whether the server shuts down, so that the batch was left as it is."""
 
     def stop(self, ending: Ending, error: BatchError | None = None) -> None:
-        """End the batch; lines that run are cancelled. The first call decides how."""
+        """End the batch; lines that run are cancelled. The first call decides how, unless an earlier attempt
+        has: then `error` is of that end only."""
         if not self._stopped.is_set():
-            self._ending, self._error = self._ending or ending, error
+            if self._ending in (None, ending):
+                self._ending, self._error = ending, error
             self._stopped.set()
 
     async def run(self) -> None:

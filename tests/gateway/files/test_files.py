@@ -359,6 +359,33 @@ async def test_a_file_that_is_written_in_parts_belongs_to_nobody_until_it_is_fin
     assert (await sent(await files.download("ada", "file-1")))[1] == b"".join(content)
 
 
+async def test_a_finished_file_stays_if_its_writer_is_cancelled_before_it_knows(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = UploadedFiles(database, Limits())
+    finished = asyncio.Event()
+    write = database.write
+
+    async def cancelled_write(work: Any) -> Any:
+        await write(work)
+        monkeypatch.undo()
+        finished.set()
+        await asyncio.Event().wait()
+
+    async def written() -> None:
+        async with files.growing() as file:
+            await file.append(b"abc")
+            monkeypatch.setattr(database, "write", cancelled_write)
+            await file.finish("ada", "file-1", filename="f", purpose="x", seconds=None)
+
+    writing = asyncio.create_task(written())
+    await finished.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert (await sent(await files.download("ada", "file-1")))[1] == b"abc"
+
+
 async def test_a_file_that_is_not_finished_is_removed(database: Database) -> None:
     files = UploadedFiles(database, Limits())
     with pytest.raises(ZeroDivisionError):

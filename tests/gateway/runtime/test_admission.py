@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import selectors
 from collections.abc import Callable, Coroutine
@@ -235,6 +236,58 @@ def test_what_no_client_waits_for_leaves_a_place_for_the_next_client(
     simulate(run())
 
 
+@pytest.mark.parametrize("per_key", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("owner", "clients"), [(None, [None] * 8), (ADA, [ADA] * 8), (BOB, [ADA, ADA, BOB] * 3)]
+)
+def test_what_no_client_waits_for_takes_no_place_in_the_queue_from_clients(
+    owner: Principal | None, clients: list[Principal | None], per_key: int | None
+) -> None:
+    """Neither in the model's queue nor of the key's share of it."""
+
+    async def admitted(lines: int) -> list[bool]:
+        """Which requests of `clients` are, while three of `lines` run and as many wait as may."""
+        admission = Admission(
+            "m",
+            max_running=4,
+            max_waiting=4,
+            max_waiting_per_key=per_key,
+            several=lambda: owner is not None,
+        )
+        tasks = []
+        for _ in range(lines):
+            with contextlib.suppress(RateLimited):
+                place = admission.reserve(owner, priority=100)
+                tasks.append(asyncio.create_task(place.__aenter__()))
+                await asyncio.sleep(0)
+        assert admission.running == 3
+        assert (admission.waiting > 0) == (lines > 3)
+        if lines > 3:
+            with pytest.raises(RateLimited):
+                admission.reserve(owner, priority=100)
+        got = list[bool]()
+        places = []
+        for each in clients:
+            try:
+                places.append(admission.reserve(each))
+            except RateLimited:
+                got.append(False)
+            else:
+                got.append(True)
+                tasks.append(asyncio.create_task(places[-1].__aenter__()))
+                await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (admission.waiting, admission._waiting_later) == (0, 0)
+        return got
+
+    got = simulate(admitted(50))
+    assert got == simulate(admitted(3))
+    assert got[:2] == [True, True], "one runs in the place that was left, another waits"
+    assert not got[-1]
+
+
 def test_weights_are_shares() -> None:
     async def run() -> dict[str, float]:
         admission = Admission("m", max_running=4, max_waiting=5000)
@@ -293,6 +346,7 @@ def test_slots_are_never_idle_nor_lost_whoever_leaves_when(
         assert not admission._queue
         assert not admission._later
         assert not admission._waiting_of
+        assert admission._waiting_later == 0
 
     simulate(run())
 

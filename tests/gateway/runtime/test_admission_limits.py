@@ -83,6 +83,8 @@ class Shared:
 
     async def begin(self) -> None: ...
 
+    def used(self, prompt: int, output: int) -> None: ...
+
     def end(self) -> None:
         self.taken -= 1
 
@@ -101,3 +103,33 @@ async def test_who_leaves_this_queue_leaves_the_shared_one_too() -> None:
         with pytest.raises(asyncio.CancelledError):
             await entering
         assert (admission.waiting, shared.taken) == (0, 0)
+
+
+async def test_what_the_shared_queue_has_let_go_first_is_not_held_back_here() -> None:
+    """Work that no client waits for, whose place there would be idle meanwhile."""
+    admission = Admission("m", max_running=2, max_waiting=5)
+    shared = Shared()
+    admission.shared = cast("SharedQueue", shared)
+    line = admission.reserve(priority=100)
+    await line.claim()
+    first, second = admission.reserve(), admission.reserve()
+    async with first:
+        entering = asyncio.create_task(line.__aenter__())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert entering.done()
+        waiting = asyncio.create_task(second.__aenter__())
+        late = admission.reserve(priority=100)
+        entering_late = asyncio.create_task(late.__aenter__())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert admission.running == 2
+        line.leave()
+        line.used(1, 1)
+        await waiting
+        assert not entering_late.done(), "clients go first also among those that were let go"
+    await entering_late
+    assert admission.running == 2
+    second.leave()
+    late.leave()
+    assert (admission.running, admission.waiting, shared.taken) == (0, 0, 0)

@@ -5,20 +5,32 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from gateway.files.uploaded import FILE_TABLES
 from gateway.sdk import Delegation
+from gateway.sdk.files import Database as FilesDatabase
+from gateway.sdk.files import UploadedFiles
 from gateway_batches import batches, lines
+from gateway_batches.calls import LineCalls
+from gateway_batches.config import BatchesConfig
 from gateway_batches.database import Database
-from gateway_batches.objects import BatchError, LineError
+from gateway_batches.objects import BatchError, Ending, LineError
 from gateway_batches.reading import RequestLine
 from gateway_batches.requests import CreateBatch
+from gateway_batches.run import BatchRun
 
 ERROR = LineError(code="batch_failed", message="It failed.")
 REQUEST = CreateBatch(input_file_id="file-1", endpoint="/v1/responses", completion_window="24h")
+
+
+class FilesLimits(msgspec.Struct, frozen=True):
+    max_file_bytes: int = 1000
+    max_total_bytes: int = 10_000
+    max_files: int = 9
 
 
 @pytest.fixture
@@ -91,6 +103,24 @@ def test_a_lost_lease_cannot_be_renewed_or_released(database: Database) -> None:
         assert database.now(lambda c: batches.claimable(c, ending=False)) is None
 
 
+def test_a_renewal_that_comes_late_does_not_hold_what_was_released_or_has_ended(
+    database: Database,
+) -> None:
+    made(database)
+    job = claimed(database, seconds=60)
+    database.now(lambda c: batches.renew(c, [job], seconds=60))
+    assert database.now(lambda c: batches.claimable(c, ending=False)) is None
+    database.now(lambda c: batches.begin_ending(c, job, "completed", None))
+    database.now(lambda c: batches.renew(c, [job], seconds=0))
+    database.now(lambda c: batches.renew(c, [job], seconds=60))
+    ends = database.now(lambda c: batches.claim(c, ending=True, seconds=60))
+    assert ends is not None
+    database.now(lambda c: batches.end(c, ends, "completed"))
+    database.now(lambda c: batches.renew(c, [ends], seconds=60))
+    [leased] = database.now(lambda c: c.execute("SELECT leased_until FROM batches").fetchone())
+    assert leased == 0
+
+
 def test_a_line_keeps_its_first_result(database: Database) -> None:
     job = made(database)
     database.now(store(job, b"first"))
@@ -114,6 +144,44 @@ def test_a_cancellation_wins_over_a_later_end(database: Database) -> None:
     assert database.now(lambda c: batches.begin_ending(c, job, "completed", None)) == "cancelled"
     # What was decided stays.
     assert database.now(lambda c: batches.begin_ending(c, job, "expired", None)) == "cancelled"
+
+
+def test_the_error_of_another_end_is_not_shown(database: Database) -> None:
+    error = BatchError(code="server_error", message="It broke.")
+    for cancelled in (True, False):
+        job = made(database, owner=f"{cancelled}")
+        if cancelled:
+            database.now(lambda c, job=job: batches.request_cancel(c, job.owner, job.id))  # type: ignore[misc]
+        ending = database.now(lambda c, job=job: batches.begin_ending(c, job, "failed", error))  # type: ignore[misc]
+        shown = database.now(lambda c, job=job: batches.shown(batches.find(c, job.owner, job.id)))  # type: ignore[misc]
+        assert (ending, shown.errors is None) == ("cancelled" if cancelled else "failed", cancelled)
+        database.now(lambda c, job=job, ending=ending: batches.end(c, job, ending))  # type: ignore[misc]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("decided", ["completed", "cancelled", "expired", None])
+async def test_a_batch_whose_end_was_decided_before_it_broke_shows_no_error(
+    database: Database, tmp_path: Path, decided: Ending | None
+) -> None:
+    """Its last attempt to end is one to let it fail, where it was not decided yet."""
+    job = made(database)
+    if decided is None:
+        database.now(lambda c: batches.request_cancel(c, "ada", job.id))
+    else:
+        database.now(lambda c: batches.begin_ending(c, job, decided, None))
+    ends = database.now(lambda c: batches.claim(c, ending=True, seconds=60))
+    assert ends is not None
+    tables = FilesDatabase(tmp_path / "f.sqlite3", (FILE_TABLES,), name="Files", setting="x")
+    files = UploadedFiles(tables, FilesLimits())
+    run = BatchRun(ends, database, files, BatchesConfig(), cast("LineCalls", None))
+    run.stop("failed", BatchError(code="server_error", message="It broke."))
+    try:
+        await run.run()
+    finally:
+        tables.close()
+    shown = database.now(lambda c: batches.shown(batches.find(c, "ada", job.id)))
+    assert (shown.status, shown.errors) == (decided or "cancelled", None)
 
 
 def test_owners_with_fewer_running_batches_come_first(database: Database) -> None:

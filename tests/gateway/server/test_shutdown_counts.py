@@ -1,0 +1,41 @@
+"""What a worker that ends has counted is shown by the others."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gateway.app import app_of, open_services
+from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.plugins import load_plugins
+from gateway.server.server import GatewayServer, bind, uvicorn_config
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_what_was_counted_until_connections_are_closed_is_not_lost_if_closing_services_hangs() -> (
+    None
+):
+    config = Config(server=ServerConfig(port=0), models={"m": ModelConfig(engine="scripted")})
+    async with AsyncExitStack() as stack:
+        services = await open_services(config, load_plugins(), stack)
+        settings = await uvicorn_config(config, app_of(services))
+        if not settings.loaded:
+            settings.load()
+        server = GatewayServer(settings, services, announce=False)
+        server.lifespan = settings.lifespan_class(settings)
+        listening = bind(config)
+        await server.startup([listening])
+        services.metrics.request_answered("/v1/responses", 200)
+        await server.shutdown([listening])
+        # The services are open still: a worker that is killed now closes none of them.
+        counted = services.metrics._registry.get_sample_value(
+            "gateway_requests_total", {"route": "/v1/responses", "status": "200"}
+        )
+        assert counted == 1
