@@ -48,7 +48,13 @@ class Fetcher:
         self._config = config
         self._what = what
         self._max_bytes = config.max_bytes if max_bytes is None else max_bytes
-        self._guard = _Guard(config, resolve)
+        self._guard = HostGuard(
+            config.allow_hosts,
+            deny_hosts=config.deny_hosts,
+            allow_private=config.allow_private,
+            allow_plain=True,
+            resolve=resolve,
+        )
         self._tls = httpx2.create_ssl_context()
 
     async def fetch(self, url: str) -> Fetched:
@@ -77,7 +83,8 @@ class Fetcher:
             if refused != str(error):
                 raise MediaRefused(INVALID_URL, f"The URL is not fetched: {refused}.") from None
             raise self._failed("no connection could be made to its host") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
+            # UnicodeError: a redirect to a host that cannot be one.
             raise self._failed(f"the connection broke ({type(error).__name__})") from None
 
     async def _follow(self, client: httpx2.AsyncClient, url: str) -> Fetched:
@@ -123,19 +130,3 @@ class Fetcher:
 
     def _failed(self, why: str) -> MediaRefused:
         return MediaRefused(DOWNLOAD_FAILED, f"The {self._what} could not be downloaded: {why}.")
-
-
-class _Guard(HostGuard):
-    """The rules of the configuration."""
-
-    def __init__(self, config: MediaConfig, resolve: Resolve) -> None:
-        super().__init__(
-            config.allow_hosts,
-            allow_private=config.allow_private,
-            allow_plain=True,
-            resolve=resolve,
-        )
-        self._denied = HostGuard(config.deny_hosts)
-
-    def allows_host(self, host: str, port: int) -> bool:
-        return super().allows_host(host, port) and not self._denied.allows_host(host, port)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -42,8 +42,36 @@ class AddressRefused(Exception):
 
 async def resolve(host: str, port: int) -> Sequence[str]:
     """All addresses of a host, from the system's resolver."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # an empty label, or one that is too long
+        raise OSError("that cannot be a host's name") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def ascii_host(host: str) -> str:
+    """The form of a host in which hosts are compared: in lower case and ASCII (`xn--…`), without a final dot, and an
+    IPv4 address with four numbers (`127.0.0.1` for `127.1` and `::ffff:127.0.0.1`). Empty if it cannot be a host.
+    """
+    name = _ascii_name(host)
+    try:
+        address = ip_address(name if ":" in name else socket.inet_ntoa(socket.inet_aton(name)))
+    except (OSError, ValueError):
+        return name
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def _ascii_name(name: str) -> str:
+    if not name.isascii():
+        import httpx2  # optional, and present wherever URLs are fetched
+
+        try:
+            # As `httpx2` encodes the hosts of URLs: by IDNA 2008, unlike the codec of Python.
+            name = httpx2.URL(scheme="http", host=name).raw_host.decode("ascii")
+        except (httpx2.InvalidURL, ValueError):
+            return ""
+    return name.rstrip(".").lower()
 
 
 def refusal(text: str, *, allow_private: bool) -> str | None:
@@ -107,24 +135,36 @@ class HostGuard:
         self,
         allow_hosts: Sequence[str],
         *,
+        deny_hosts: Sequence[str] = (),
         allow_private: bool = False,
         allow_plain: bool = False,
         resolve: Resolve = resolve,
     ) -> None:
         """`allow_hosts` are patterns: `example.com`, `*.example.com`, `example.com:8443`, or `*` for every host.
 
+        `deny_hosts` are patterns too, and win over `allow_hosts`. One that is an address also denies the names that
+        resolve to it.
+
         `allow_private`: also allow addresses of this machine and of private networks. `allow_plain`: also allow public
         addresses without TLS. Private addresses, if allowed, never need TLS.
         """
-        self._allow_hosts = allow_hosts
+        self._allow_hosts = tuple(map(_read_pattern, allow_hosts))
+        self._deny_hosts = tuple(map(_read_pattern, deny_hosts))
         self._allow_private = allow_private
         self._allow_plain = allow_plain
         self._resolve = resolve
 
     def allows_host(self, host: str, port: int) -> bool:
-        """Whether the allow-list contains the host."""
-        host = host.rstrip(".").lower()
-        return any(_matches(pattern.lower(), host, port) for pattern in self._allow_hosts)
+        """Whether the allow-list contains the host, and the deny-list does not."""
+        name = ascii_host(host)
+        return (
+            bool(name)
+            and any(pattern.matches(name, port) for pattern in self._allow_hosts)
+            and not self._denies(name, port)
+        )
+
+    def _denies(self, name: str, port: int) -> bool:
+        return any(pattern.matches(name, port) for pattern in self._deny_hosts)
 
     async def addresses(self, scheme: str, host: str, port: int) -> Sequence[str]:
         """The addresses to connect to. All of the host's addresses must be allowed.
@@ -133,6 +173,8 @@ class HostGuard:
         """
         if not self.allows_host(host, port):
             raise AddressRefused("its host is not on this server's list")
+        if not host.isascii():
+            host = ascii_host(host)  # what it is checked as
         found = await self._resolve(host, port)
         for address in found:
             kind = refusal(address, allow_private=self._allow_private)
@@ -140,6 +182,9 @@ class HostGuard:
                 raise AddressRefused(f"its host has a {kind} address, which is not connected to")
             if scheme != "https" and not self._allow_plain and not is_private(address):
                 raise AddressRefused("without TLS (https) only private addresses are connected to")
+            read = ip_address(address.partition("%")[0])
+            if any(self._denies(str(each), port) for each in (read, *_embedded(read))):
+                raise AddressRefused("its host is not on this server's list")
         if not found:
             raise OSError("the host has no address")
         return found
@@ -155,15 +200,28 @@ def port_of(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _matches(pattern: str, host: str, port: int) -> bool:
-    name, colon, only = pattern.rpartition(":")
-    if colon and only.isdigit() and (":" not in name or name.endswith("]")):
-        if int(only) != port:
+class _Pattern(NamedTuple):
+    """A host's name, or with a dot before it the names below it; empty: every host."""
+
+    name: str
+    port: int | None
+
+    def matches(self, host: str, port: int) -> bool:
+        if self.port not in (None, port):
             return False
-        pattern = name
-    pattern = pattern.removeprefix("[").removesuffix("]")
+        if self.name.startswith("."):
+            return host.endswith(self.name)
+        return not self.name or host == self.name
+
+
+def _read_pattern(pattern: str) -> _Pattern:
+    name, colon, only = pattern.rpartition(":")
+    port = None
+    if colon and only.isdecimal() and (":" not in name or name.endswith("]")):
+        pattern, port = name, int(only)
     if pattern == "*":
-        return True
+        return _Pattern("", port)
     if pattern.startswith("*."):
-        return host.endswith(pattern[1:])
-    return host == pattern
+        return _Pattern(f".{_ascii_name(pattern[2:])}", port)
+    # What cannot be a host matches none.
+    return _Pattern(ascii_host(pattern.removeprefix("[").removesuffix("]")) or ".", port)

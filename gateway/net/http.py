@@ -26,9 +26,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
+        host = url.raw_host.decode("ascii")  # `url.host` may be another name, or raise
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
-            addresses = await self._guard.addresses(url.scheme, url.host, port)
+            addresses = await self._guard.addresses(url.scheme, host, port)
         except AddressRefused as error:
             raise httpx2.ConnectError(f"refused: {error}") from error
         except OSError as error:
@@ -40,7 +41,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 url.copy_with(host=address),
                 headers=request.headers,
                 stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": url.host},
+                extensions={**request.extensions, "sni_hostname": host},
             )
             try:
                 return await self._inner.handle_async_request(there)

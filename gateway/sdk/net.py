@@ -4,6 +4,7 @@ from gateway.net.guard import (
     AddressRefused,
     HostGuard,
     Resolve,
+    ascii_host,
     port_of,
     resolve,
 )
@@ -12,6 +13,7 @@ __all__ = [
     "AddressRefused",
     "HostGuard",
     "Resolve",
+    "ascii_host",
     "port_of",
     "resolve",
 ]

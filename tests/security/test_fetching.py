@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx2
 import pytest
 
-from gateway.net.guard import AddressRefused, HostGuard, refusal
+from gateway.net.guard import AddressRefused, HostGuard, refusal, resolve
 from gateway.protocols import SessionContext
 from gateway.wire.tools import McpTool
 from gateway_browser.config import BrowserConfig, LocalConfig
@@ -266,6 +266,31 @@ def test_no_other_writing_of_a_blocked_path_is_opened(recorder: Recorder, to: st
     assert recorder.paths == ["/1"]
 
 
+@pytest.mark.parametrize("to", ["/x/..;/secret", "/secret;x=1/y", "/%2573ecret", "/%5csecret", "/..%5csecret", "/x%252f..%252fsecret"])  # fmt: skip
+def test_no_lenient_reading_of_a_blocked_path_is_opened(recorder: Recorder, to: str) -> None:
+    blocked = DomainFilter(blocked=(Domain("a.test", "/secret"),))
+    assert "blocks its" in str(fetch(f"http://a.test:{recorder.port}{to}", domains=blocked))
+    assert not recorder.paths
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "[::ffff:127.0.0.1]", "b.test"])
+def test_a_blocked_address_is_blocked_however_it_is_written(recorder: Recorder, host: str) -> None:
+    blocked = DomainFilter(blocked=(Domain("127.0.0.1"),))
+    found = str(fetch(f"http://{host}:{recorder.port}/", domains=blocked))
+    assert "blocks its domain" in found or "not on this server's list" in found
+    assert not recorder.paths
+
+
+NO_HOSTS = ["http://a..example.com/", "http://" + "a" * 64 + ".example.com/", "http://xn--a..b/"]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+def test_a_host_that_cannot_be_one_is_no_page(recorder: Recorder, url: str) -> None:
+    assert "connection" in str(fetch(url, None))
+    recorder.answers["/1"] = redirect(url)
+    assert "connection" in str(fetch(f"http://127.0.0.1:{recorder.port}/1", None))
+
+
 def test_redirects_come_to_an_end(recorder: Recorder) -> None:
     recorder.answers["/1"] = redirect("/1")
     assert "too often" in str(fetch(f"http://a.test:{recorder.port}/1", max_redirects=3))
@@ -403,6 +428,30 @@ def test_an_mcp_server_cannot_redirect_to_a_refused_address(recorder: Recorder, 
     recorder.answers["/mcp"] = redirect(to, 307)
     assert mcp(list_tools, f"http://a.test:{recorder.port}/mcp", HERE)
     assert set(recorder.paths) == {"/mcp"}
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+def test_a_host_that_cannot_be_one_is_no_mcp_server(recorder: Recorder, url: str) -> None:
+    async def failure(server: Any) -> Exception | None:
+        try:
+            await server.tools()
+        except Exception as error:
+            return error
+        return None
+
+    host = url.removeprefix("http://").rstrip("/")
+    remote = RemoteConfig(enabled=True, allow_hosts=["*"], allow_private=True, tools_ttl=0.001)
+
+    async def body(server_url: str) -> Exception | None:
+        async with McpServers(McpConfig(remote=remote), resolve=resolve) as servers:
+            tool = McpTool(server_label="far", server_url=server_url)
+            return await failure(servers.check(SessionContext(entry=tool)))
+
+    assert isinstance(asyncio.run(body(f"https://{host}/mcp")), ServerFailure)
+    recorder.answers["/mcp"] = redirect(url, 307)
+    found = asyncio.run(body(f"http://127.0.0.1:{recorder.port}/mcp"))
+    assert isinstance(found, ServerFailure)
+    assert recorder.paths
 
 
 @pytest.mark.slow

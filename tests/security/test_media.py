@@ -573,6 +573,39 @@ def test_a_redirect_leads_where_a_url_may_or_nowhere(url: str, why: str) -> None
     assert why in error.message or "connection broke" in error.message
 
 
+NO_HOSTS: Final = ["http://a..example.com/x.png", "http://" + "a" * 64 + ".example.com/", "http://xn--a..example.com/"]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+@pytest.mark.parametrize("redirected", [False, True])
+def test_a_host_that_cannot_be_one_is_the_clients_mistake(url: str, redirected: bool) -> None:
+    names = Names(**LOCAL)
+
+    async def look_up(host: str, port: int) -> Sequence[str]:
+        return await names(host, port) if host == "a.test" else await resolve(host, port)
+
+    error = refused(to(url) if redirected else url, names=look_up)
+    assert "could not be downloaded" in error.message
+
+
+@pytest.mark.parametrize(
+    ("denied", "url"),
+    [
+        ("xn--bcher-kva.example", "http://bücher.example:PORT/fine"),
+        ("bücher.example", "http://xn--bcher-kva.example:PORT/fine"),
+        ("127.0.0.1", "http://127.1:PORT/fine"),
+        ("127.0.0.1", "http://2130706433:PORT/fine"),
+        ("127.0.0.1", "http://[::ffff:127.0.0.1]:PORT/fine"),
+        ("127.0.0.1", "http://a.test:PORT/fine"),
+    ],
+)
+def test_a_denied_host_is_denied_however_it_is_written(denied: str, url: str) -> None:
+    def check(server: Server) -> None:
+        assert not server.heads
+
+    assert "not on this server's list" in refused(url, check=check, deny_hosts=[denied]).message
+
+
 def test_a_redirect_to_a_long_url_is_not_followed() -> None:
     assert "not the http(s) URL" in refused("http://HOST/to-long").message
 

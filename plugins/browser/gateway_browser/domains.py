@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import httpx2
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, ParamPath
+from gateway.sdk.net import ascii_host
 
 MOST_DOMAINS = 100
 """Maximum number of domains in a list, as at OpenAI."""
@@ -18,18 +19,20 @@ _NOT_IN_NAME = re.compile(r"[\s%\[\]\\]")
 _NOT_IN_HOST = re.compile(r"[\s:@*?#%\\\[\]]")
 _NOT_IN_PATH = re.compile(r"[\s*?#\\]")
 _SLASHES = re.compile("/+")
+_MOST_DECODINGS = 10
+"""A path that is percent-encoded more often cannot be read."""
 
 
 class Domain(Struct, frozen=True):
     """A host with its subdomains, or the part of them below a path."""
 
     host: str
-    """In lower case and ASCII (`xn--…`), without a final dot."""
+    """As `gateway.sdk.net.ascii_host` writes it."""
     path: str = ""
     """As `/blog`, decoded, or empty: every path."""
 
     def __str__(self) -> str:
-        return self.host + self.path
+        return self.host + quote(self.path)
 
     def has_host(self, host: str) -> bool:
         return host == self.host or host.endswith(f".{self.host}")
@@ -56,13 +59,21 @@ class DomainFilter(Struct, frozen=True, kw_only=True):
             parts = httpx2.URL(url)
         except (httpx2.InvalidURL, ValueError):
             return False
-        host = _ascii(parts.host)
+        host = _ascii(parts.raw_host.decode("ascii"))
         if not host:
             return False
-        path = _normal_path(parts.path)
-        if any(each.has(host, path) for each in self.blocked):
+        path, lenient = _normal_path(parts.path), _lenient_path(parts.path)
+        if lenient is None:
+            # Servers disagree on what such a path names.
+            if any(each.path and each.has_host(host) for each in (*self.allowed, *self.blocked)):
+                return False
+            lenient = path
+        if any(each.has(host, path) or each.has(host, lenient) for each in self.blocked):
             return False
-        return not self.allowed or any(each.has(host, path) for each in self.allowed)
+        return not self.allowed or (
+            any(each.has(host, path) for each in self.allowed)
+            and any(each.has(host, lenient) for each in self.allowed)
+        )
 
     def allows_host(self, host: str) -> bool:
         """Whether any page of a host may be shown."""
@@ -107,17 +118,13 @@ def _read(written: str) -> Domain | None:
     host = _ascii(name)
     if not host or "" in host.split("."):
         return None
-    return Domain(host, _normal_path(unquote(path)).rstrip("/"))
+    normal = _normal_path(unquote(path))
+    return Domain(host, normal.rstrip("/")) if _lenient_path(normal) == normal else None
 
 
 def _ascii(host: str) -> str:
     """The form of a host's name that is compared; empty if there is none."""
-    if _NOT_IN_NAME.search(host):
-        return ""
-    try:
-        return httpx2.URL(scheme="http", host=host).raw_host.decode("ascii").rstrip(".").lower()
-    except (httpx2.InvalidURL, ValueError):
-        return ""
+    return "" if _NOT_IN_NAME.search(host) else ascii_host(host)
 
 
 def _normal_path(path: str) -> str:
@@ -129,3 +136,18 @@ def _normal_path(path: str) -> str:
         elif segment not in ("", "."):
             segments.append(segment)
     return f"/{'/'.join(segments)}"
+
+
+def _lenient_path(path: str) -> str | None:
+    """A decoded path as lenient servers resolve it: decoded again, with `\\` as `/` and without the parameters (`;x=1`)
+    of segments. None if it then has `..`, or is encoded too often.
+    """
+    for _ in range(_MOST_DECODINGS):
+        decoded = unquote(path)
+        if decoded == path:
+            break
+        path = decoded
+    else:
+        return None
+    segments = [segment.partition(";")[0] for segment in path.replace("\\", "/").split("/")]
+    return None if ".." in segments else _normal_path("/".join(segments))

@@ -66,7 +66,8 @@ class Fetcher:
             refused = str(error).removeprefix("refused: ")
             told = refused if refused != str(error) else "no connection could be made to its host"
             raise PageFailure(told) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
+            # UnicodeError: a redirect to a host that cannot be one.
             raise PageFailure(f"the connection broke ({type(error).__name__})") from None
         most = config.max_page_bytes
         document = await self._reader.document(url, content[:most], kind, key)
@@ -108,6 +109,7 @@ class _DomainGuard(HostGuard):
     def __init__(self, config: BrowserConfig, domains: DomainFilter, resolve: Resolve) -> None:
         super().__init__(
             config.allow_hosts,
+            deny_hosts=[each.host for each in domains.blocked if not each.path],
             allow_private=config.allow_private,
             allow_plain=True,
             resolve=resolve,

@@ -77,7 +77,7 @@ class IssuerClient:
             return msgspec.json.decode(answer.content, type=document)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             raise Unreadable(f"{url}: {error or type(error).__name__}") from error
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise Unreadable(f"{url}: {error}") from error
 
 

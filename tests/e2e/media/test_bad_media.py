@@ -61,6 +61,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "this machine": (linked("127.0.0.1:9"), "image_url", "not fetched"),
     "private network": (linked("10.0.0.1"), "image_url", "not fetched"),
     "metadata service": (linked("169.254.169.254"), "image_url", "not fetched"),
+    "no host": (linked("a..example.com"), "image_url", "could not be downloaded"),
 }  # fmt: skip
 
 

@@ -33,7 +33,11 @@ def matches(entry: str, url: str) -> bool:
         ("example.com/blog", "https://example.com/blog"),
         ("example.com/blog/", "https://www.example.com/blog/post-1"),
         ("example.com/blog", "https://example.com//blog/"),
-        ("example.com/blog", "https://example.com/x/%2E%2e/%62log"),
+        ("example.com/blog", "https://example.com/%62log"),
+        ("example.com/blog", "https://example.com/x/../blog/100%25;v=1/a%3fb"),
+        ("127.0.0.1", "http://127.1/"),
+        ("127.1", "http://[::ffff:127.0.0.1]/"),
+        ("faß.de", "https://xn--fa-hia.de/"),
         ("example.com/caf%C3%A9", "https://example.com/café/x"),
         ("example.com/", "https://example.com/any"),
     ],
@@ -54,6 +58,9 @@ def test_what_an_entry_covers(entry: str, url: str) -> None:
         ("example.com/blog", "https://example.com/blog/../news"),
         ("example.com/blog", "https://example.com/Blog"),
         ("example.com/blog", "https://example.com/"),
+        ("fass.de", "https://faß.de/"),
+        ("example.com", "https://xn--a..b/"),
+        ("example.com", "https://xn--zzzz---/"),
     ],
 )
 def test_what_an_entry_does_not_cover(entry: str, url: str) -> None:
@@ -63,7 +70,7 @@ def test_what_an_entry_does_not_cover(entry: str, url: str) -> None:
 @pytest.mark.parametrize(
     "entry",
     ["", " ", ".", "/x", "https://example.com", "example.com:8443", "a@example.com", "*.example.com", "example.com/*",
-     ".com", "a..b", "a b.example", "example.com?x", "example.com/a?b", "ex%61mple.com", "[::1]", "a\\b", "ｅxample.com",
+     ".com", "a..b", "a b.example", "example.com?x", "example.com/a?b", "ex%61mple.com", "[::1]", "a\\b", "ｅxample.com", "a.test/b;c", "a.test/b%3bc", "a.test/b%252fc", "a.test/%5cb",
      "x" * 2000],
 )  # fmt: skip
 def test_what_is_not_a_domain_is_refused(entry: str) -> None:
@@ -76,6 +83,20 @@ def test_what_is_not_a_domain_is_refused(entry: str) -> None:
 def test_what_cannot_be_read_is_not_shown_if_domains_are_given(url: str) -> None:
     assert not DomainFilter(blocked=read_domains(["a.test"], ())).allows(url)
     assert DomainFilter().allows(url)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/blog/..;/secret", "/blog/..\\secret", "/blog/..%5csecret", "/blog/..%252fsecret", "/blog/%2e%2e/secret",
+     "/secret/..;/blog", "/secret/..%2fblog", "/secret\\..\\blog", "/blog/..%2fsecret%2f..;%2fblog",
+     "/blog;x=1/post", "/x/..;/blog", "/\\blog", "/%2562log", "/;/blog", "/%25" + "25" * 20 + "62log"],
+)  # fmt: skip
+def test_a_path_that_servers_read_differently_is_neither_allowed_nor_unblocked(path: str) -> None:
+    domains = read_domains(["blog.test/blog"], ())
+    assert not DomainFilter(allowed=domains).allows(f"https://blog.test{path}")
+    assert not DomainFilter(blocked=domains).allows(f"https://blog.test{path}")
+    assert DomainFilter(blocked=domains).allows(f"https://other.test{path}")
+    assert DomainFilter(allowed=read_domains(["blog.test"], ())).allows(f"https://blog.test{path}")
 
 
 LABEL = st.from_regex("[a-z0-9]{1,8}", fullmatch=True)

@@ -22,6 +22,7 @@ from gateway.protocols import (
 from gateway.wire.items import OpenPageAction, SearchAction
 from gateway_browser import QueryLocation, SearchHit, SearchQuery
 from gateway_browser.config import BrowserConfig
+from gateway_browser.domains import read_domains
 from gateway_browser.plugin import open_browser
 from gateway_browser.providers.opening import open_provider
 
@@ -114,6 +115,30 @@ async def test_braves_limits_are_kept_and_the_domains_with_them(
     assert len(sites) >= min(domains, 3)
     assert (site.queries[-1]["country"], site.queries[-1]["count"]) == (["ALL"], ["20"])
     assert site.headers[-1]["x-loc-country"] == "IS"
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+async def test_a_domain_that_is_too_long_for_brave_is_left_out(site: Any, blocked: bool) -> None:
+    site.search = b"{}"
+    domains = tuple(map(str, read_domains(["a.test/" + "a" * 900], ())))
+    query = SearchQuery(text="towers", count=3, **{"blocked_domains" if blocked else "domains": domains})  # fmt: skip
+    table = {"api_key": "k", "url": f"{site.url}/search"}
+    async with open_provider(config(provider="brave", brave=table)) as provider:
+        await provider.search(query)
+    assert site.queries[-1]["q"] == ["towers"]
+
+
+@pytest.mark.parametrize("provider", ["brave", "searxng"])
+async def test_a_path_with_spaces_is_one_operator(site: Any, provider: str) -> None:
+    site.search = b"{}"
+    [domain] = read_domains(["a.test/a%20b%20é"], ())
+    query = SearchQuery(text="towers", count=3, blocked_domains=(str(domain),))
+    table = {"url": f"{site.url}/search" if provider == "brave" else site.url}
+    if provider == "brave":
+        table["api_key"] = "k"
+    async with open_provider(config(**{"provider": provider, provider: table})) as opened:
+        await opened.search(query)
+    assert site.queries[-1]["q"] == ["towers -site:a.test/a%20b%20%C3%A9"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])

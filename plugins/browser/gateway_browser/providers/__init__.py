@@ -31,7 +31,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     """Number of results wanted."""
     domains: tuple[str, ...] = ()
     """Restricts results to pages of these domains and their subdomains, each in ASCII (`xn--…`) and possibly with a
-    path; empty: unrestricted. The gateway drops other results."""
+    percent-encoded path; empty: unrestricted. The gateway drops other results."""
     blocked_domains: tuple[str, ...] = ()
     """Domains without results, in the same form. The gateway drops their results."""
     location: QueryLocation = QueryLocation()

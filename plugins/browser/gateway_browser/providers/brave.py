@@ -83,6 +83,8 @@ def _truncated(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = (
         operators = restricted("", domains[:number], blocked[:number])
         if len(operators) <= _LONGEST // 2:
             break
+    else:
+        operators = ""  # even one is too long; the results are filtered anyway
     words = text.split()[: _MOST_WORDS - len(operators.split())]
     return f"{' '.join(words)[: _LONGEST - len(operators)].rstrip()}{operators}"
 
