@@ -26,6 +26,8 @@ from urllib.request import urlopen
 
 import httpx
 import pytest
+import websockets.asyncio.client
+import websockets.sync.client
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.testing.hub_server import HubServer, run_hub
@@ -45,9 +47,12 @@ settings.load_profile("litegate")
 # An HTTP client reads all authorities that the system trusts, which takes 50 ms for each. Tests trust none of them.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "data/authority.pem")
 
-# A request without a timeout of its own has five seconds, which a machine may stand still for.
+# A request without a timeout of its own has five seconds, and a WebSocket ten to open: a machine may stand still for that.
 _timeout = inspect.signature(httpx.get).parameters["timeout"].default
 _timeout.connect = _timeout.read = _timeout.write = _timeout.pool = 60.0
+for _connect in (websockets.sync.client.connect, websockets.asyncio.client.connect.__init__):
+    assert _connect.__kwdefaults__ is not None
+    _connect.__kwdefaults__["open_timeout"] = 60.0
 
 # A shell that starts the tests in the background lets them ignore these signals, and so all processes that they start.
 for _number, _handler in (

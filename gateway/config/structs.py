@@ -423,7 +423,8 @@ class MediaConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Hosts from which images are fetched by `http` and `https` URLs: `example.com`, `*.example.com`, `example.com:8443`,
     or `*` for every host. By default none: images are then sent as `data:` URLs."""
     deny_hosts: list[Annotated[str, Meta(min_length=1)]] = []
-    """Hosts from which no images are fetched, whatever `allow_hosts` says."""
+    """Hosts from which no images are fetched, whatever `allow_hosts` says. An address denies the names that resolve to
+    it, too."""
     allow_private: bool = False
     """Whether images are also fetched from addresses of this machine and of private networks. Those of the clouds'
     metadata services are always blocked."""

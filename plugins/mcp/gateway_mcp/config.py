@@ -40,8 +40,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Whether clients approve each call, if the request does not say."""
     time_limit: Seconds = 60.0
     """Seconds for one call."""
-    connect_timeout: Seconds = 10.0
-    """Seconds to connect, and to list the tools."""
+    connect_timeout: Seconds = 30.0
+    """Seconds to connect, or to start the program, and to list the tools."""
     max_output_bytes: Bytes = 262_144
     """Maximum size in bytes of one result that the model reads; the rest is cut off."""
     max_message_bytes: Bytes = 8_388_608
