@@ -65,9 +65,24 @@ def configured(store: Any, scenario: Path, *, outage: float) -> str:
     )
 
 
-async def stream(client: httpx.AsyncClient, url: str, request: dict[str, Any]) -> bytes:
+async def streams(
+    client: httpx.AsyncClient, url: str, number: int, said: str = "at length"
+) -> list[asyncio.Task[bytes]]:
+    """So many streams that have begun; each task ends with the whole body."""
+    request = {**LONG, "input": said}
+    begun = [asyncio.Event() for _ in range(number)]
+    reading = [asyncio.create_task(stream(client, url, request, each)) for each in begun]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(each.wait() for each in begun))
+    return reading
+
+
+async def stream(
+    client: httpx.AsyncClient, url: str, request: dict[str, Any], has_begun: asyncio.Event
+) -> bytes:
     """The whole body of a stream."""
     async with client.stream("POST", f"{url}/v1/responses", json=request) as answer:
+        has_begun.set()
         assert answer.status_code == 200, await answer.aread()
         return await answer.aread()
 
@@ -116,7 +131,7 @@ async def test_without_its_server_only_what_is_not_stored_is_served(
             request = {**body, "store": False, "stream": streamed}
             assert (await client.post("/v1/responses", json=request)).status_code == 200
         served_store.process.start()
-        for _ in range(50):
+        for _ in range(600):
             answer = await client.post("/v1/responses", json=body)
             if answer.status_code == 200:
                 break
@@ -131,12 +146,11 @@ async def test_a_short_absence_is_outlived(
     """It restarts in mid-stream, and has lost nothing: all streams go on, without gap or duplicate."""
     server = start_server(configured(served_store, scenario, outage=10))
     async with httpx.AsyncClient(timeout=60) as client:
-        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
-        await asyncio.sleep(1)
+        reading = await streams(client, server.url, 20)
         served_store.process.kill()
         await asyncio.sleep(0.3)
         served_store.process.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             bodies = await asyncio.gather(*reading)
         for body in bodies:
             final = fold(parse_sse(body))
@@ -151,12 +165,11 @@ async def test_a_long_absence_ends_in_failed_responses(
     """Nothing hangs; when it is back, each response has one end, and its readers see it."""
     server = start_server(configured(served_store, scenario, outage=0.2))
     async with httpx.AsyncClient(timeout=60) as client:
-        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(20)]
-        await asyncio.sleep(1)
+        reading = await streams(client, server.url, 20, "endlessly")
         served_store.process.kill()
         await asyncio.sleep(3)
         served_store.process.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             bodies = await asyncio.gather(*reading)
         for body in bodies:
             final = fold(parse_sse(body))
@@ -175,7 +188,7 @@ async def test_what_redis_forgot_is_gone(
     config = config.replace("SCENARIO", str(scenario))
     server, other = start_server(config), start_server(config)
     async with httpx.AsyncClient(timeout=60) as client:
-        reading = [asyncio.create_task(stream(client, server.url, LONG)) for _ in range(10)]
+        reading = await streams(client, server.url, 10, "endlessly")
         queued = {**LONG, "input": "endlessly"}
         following = []
         streamed = [asyncio.create_task(begun(client, server.url, queued)) for _ in range(10)]
@@ -185,7 +198,7 @@ async def test_what_redis_forgot_is_gone(
         await asyncio.sleep(1)
         forgetful.kill()
         forgetful.start()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             bodies = await asyncio.gather(*reading, *following)
         for body in bodies:
             events = parse_sse(body)
@@ -203,13 +216,12 @@ async def test_a_server_that_hangs_is_one_that_is_away(
     server = start_server(configured(served_store, scenario, outage=10))
     body = {"model": "scripted", "input": "hello"}
     async with httpx.AsyncClient(timeout=60) as client:
-        reading = asyncio.create_task(stream(client, server.url, LONG))
-        await asyncio.sleep(0.5)
+        [reading] = await streams(client, server.url, 1)
         served_store.process.pause()
         answer = await client.post(f"{server.url}/v1/responses", json=body)
         assert answer.status_code == 503
         served_store.process.resume()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             final = fold(parse_sse(await reading))
         assert final["status"] == "completed"
 
