@@ -58,9 +58,8 @@ class CitedWriter:
         self._files.update(by_mark(result.files))
         if result.container_files:
             self._container_files.update(by_path(result.container_files))
-            self._links = SandboxLinkReader(
-                self._container_files
-            )  # readers know the files of their start
+            # A reader knows the files of its start.
+            self._links = SandboxLinkReader(self._container_files)
         return out
 
     def role(self) -> bytes:

@@ -104,15 +104,17 @@ class LimitCountersContract:
     async def test_requests_of_a_process_that_died_are_forgotten(
         self, limits_store: LimitCounters
     ) -> None:
+        seconds = 0.3
         while True:
             began = time.monotonic()
             admitted = _Admissions(limits_store, Limits(max_concurrent_requests=2))
-            assert await admitted.refusal(seconds=0.3) is None
-            assert await admitted.refusal(seconds=0.3) is None
+            assert await admitted.refusal(seconds=seconds) is None
+            assert await admitted.refusal(seconds=seconds) is None
             await limits_store.renew_requests([(admitted.name, admitted.ids[1])], seconds=60)
-            if time.monotonic() - began < 0.25:
-                break  # it was renewed in time: else all has to be done anew
-        await asyncio.sleep(0.5)
+            if time.monotonic() - began < seconds * 0.8:
+                break  # it was renewed in time: else all has to be done anew, with more time
+            seconds *= 2
+        await asyncio.sleep(seconds + 0.2)
         assert await admitted.refusal() is None
         assert await admitted.refusal() == "concurrent"
 

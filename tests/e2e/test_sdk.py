@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from gateway.testing.grammar import fold, parse_sse
 from tests.e2e.conftest import running_requests
-from tests.waiting import wait_until, wait_until_async
+from tests.full_queue import leave_after_refusals
+from tests.waiting import wait_until
 
 WEATHER: Any = {
     "type": "function",
@@ -234,12 +235,7 @@ def test_what_exceeds_the_limits_is_told_to_come_later(server: Any) -> None:
     async def main() -> None:
         async with httpx.AsyncClient(base_url=server.url) as client:
             asked = [asyncio.create_task(ask(client)) for _ in range(6)]
-            await wait_until_async(lambda: len(refused) == 4)
-            admitted = [task for task in asked if not task.done()]
-            assert len(admitted) == 2
-            for task in admitted:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await leave_after_refusals(asked, refused, 4)
 
     asyncio.run(main())
     assert all(int(each.headers["retry-after"]) >= 1 for each in refused)

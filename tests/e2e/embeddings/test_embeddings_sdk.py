@@ -16,6 +16,7 @@ from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI, RateLimitErro
 
 from gateway.checks.embedding_checks import cosine
 from gateway_scripted.made_up_vectors import made_up_vector
+from tests.full_queue import leave_after_refusals
 from tests.waiting import wait_until, wait_until_async
 
 CAT, MAT, MONEY = "The cat sat on the mat", "On a mat, the cat", "Revenue rose by four percent"
@@ -175,12 +176,7 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_back(embedding_serve
 
     async with client:
         asked = [asyncio.create_task(ask()) for _ in range(6)]
-        await wait_until_async(lambda: len(refused) == 4)
-        admitted = [task for task in asked if not task.done()]
-        assert len(admitted) == 2
-        for task in admitted:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await leave_after_refusals(asked, refused, 4)
         await wait_until_async(is_served, "they have left, and their places are free")
     for each in refused:
         assert int(each.response.headers["retry-after"]) >= 1

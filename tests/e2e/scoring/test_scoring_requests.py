@@ -17,6 +17,7 @@ from gateway.protocols import ScoreResult
 from gateway.scoring.answer import reranked
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.scoring import RerankRequest
+from tests.full_queue import leave_after_refusals
 from tests.waiting import wait_until, wait_until_async
 
 QUERY = "Where did the cat sit?"
@@ -167,12 +168,7 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_back(
 
     async with httpx.AsyncClient(base_url=scoring_server.base_url) as client:
         asked = [asyncio.create_task(ask(client)) for _ in range(6)]
-        await wait_until_async(lambda: len(refused) == 4)
-        admitted = [task for task in asked if not task.done()]
-        assert len(admitted) == 2
-        for task in admitted:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await leave_after_refusals(asked, refused, 4)
         assert all(int(each.headers["retry-after"]) >= 1 for each in refused)
 
         async def is_served() -> bool:
