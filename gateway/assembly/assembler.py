@@ -88,11 +88,14 @@ class ResponseAssembler:
         self._gathers = quiet and aligner is None
         self._compaction: AnnouncedCompaction | None = None
         self._ended = False
+        self.started = False
+        """Whether the events that open the response were made."""
 
     # Life cycle of the response.
 
     def start(self, status: Literal["queued", "in_progress"] = "in_progress") -> EventList:
         """Start the response: `response.created` and its first status event."""
+        self.started = True
         self.response.status = status
         first = snapshot(self.response)
         out: EventList = [events.ResponseCreated(sequence_number=self._next(), response=first)]
@@ -113,6 +116,7 @@ class ResponseAssembler:
 
     def resume(self, number: int) -> None:
         """Go on with a response in progress whose opening events were sent already; the next event has `number`."""
+        self.started = True
         self.response.status = "in_progress"
         self._events.go_on(number)
         self._next = self._events.next

@@ -85,6 +85,11 @@ class AnswerRun(ABC, Generic[PlanT]):
                 raise
             self._full = error
 
+    @property
+    def may_change(self) -> bool:
+        """Whether another model is left, which may answer as long as there is no output."""
+        return self._attempts is not None and self._attempts.more
+
     def usage(self) -> Usage:
         """What all choices have used so far."""
         return total(choice.generator.tokens for choice in self._choices).usage()

@@ -77,6 +77,8 @@ class ResponseRun:
         self.scope.stats.response_id = plan.response.id
         self._quiet = quiet
         self._attempts = attempts
+        self.head_sent = False
+        """Whether the client has the status of the answer already: what fails then is told by events."""
         self._held: HeldSink[Ready] | None = None
         """The sink of the current attempt, if another model may still answer."""
         self._taken = False
@@ -144,12 +146,18 @@ class ResponseRun:
         self._begin(plan)
 
     @property
+    def may_change(self) -> bool:
+        """Whether another model is left, which may answer as long as there is no output."""
+        return self._attempts is not None and self._attempts.more
+
+    @property
     def refused(self) -> bool:
         """Whether the response has ended before any event was handed out: its error is the whole answer."""
         held = self._held
         return (
             held is not None
             and not held.released
+            and not self.head_sent
             and not self.plan.background
             and self.scope.error is not None
         )
@@ -246,7 +254,19 @@ class ResponseRun:
         assembler = self._assembler
         if scope.error is None:
             return assembler.cancel(self._usage())
-        return assembler.fail(failure_code(scope.error), scope.error.message, self._usage())
+        opening: Sequence[Event] = ()
+        if not assembler.started:  # the next model was not even asked
+            opening = self._open_anew()
+        closing = assembler.fail(failure_code(scope.error), scope.error.message, self._usage())
+        return [*opening, *closing]
+
+    def _open_anew(self) -> Sequence[Event]:
+        """Start a response that ends before it was. Returns the events for clients that have none of the attempts before."""
+        if self.plan.background:
+            self._assembler.resume(OPENING)
+            return ()
+        self._held = None
+        return self._assembler.start()
 
     async def _answer(self, sink: FrameSink, *, framed: bool) -> list[Event]:
         """Run all turns with the first model that gives any output."""

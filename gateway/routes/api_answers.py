@@ -59,6 +59,10 @@ class ApiStream(StreamedAnswer):
     def refuse(self, error: GatewayError) -> ASGIApp:
         return _raised(error)
 
+    def begin_silent(self) -> bytes:
+        """Nothing: only its writer knows what its clients pass over, see `keep_alive`."""
+        return b""
+
     def keep_alive(self, body: StreamBody, comment: bytes) -> bool:
         """Send the writer's own keep-alive, which may be the first that is sent."""
         if self._pinging is None or self._pinging.done():

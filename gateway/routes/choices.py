@@ -17,7 +17,7 @@ from gateway.wire.response import error_body
 class ChunkStream(StreamedAnswer):
     """A run's chunks as server-sent events, ended by `[DONE]`.
 
-    What fails before the first chunk is an HTTP status; later, a chunk with the error.
+    What fails before the first bytes are sent is an HTTP status; later, a chunk with the error.
     """
 
     def __init__(self, run: ChoicesRun[Any]) -> None:
@@ -26,6 +26,9 @@ class ChunkStream(StreamedAnswer):
 
     def model(self) -> str:
         return self._run.model.name
+
+    def may_change(self) -> bool:
+        return self._run.may_change
 
     async def make(self, body: StreamBody) -> bytes:
         rest = await self._run.run(body.write)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
-from gateway.loop.sinks import ACCEPTED
+from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
 from gateway.routes.answers import SSE_HEADERS, answered_by, direct, error_answer, while_connected
-from gateway.routes.silence import Silence
+from gateway.routes.silence import SSE_COMMENT, Silence
 from gateway.runtime.services import Services
 from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
 from gateway.wire.events import SSE_DONE, TERMINAL, sse_frame
@@ -64,6 +65,29 @@ class StreamBody:
         """Write a comment, unless the body has not begun or the client is slow to read. Returns whether it was written."""
         return self._write_chunk is not None and self._write_chunk(comment)
 
+    @asynccontextmanager
+    async def begun_after(
+        self, seconds: float, first_part: Callable[[], bytes]
+    ) -> AsyncIterator[None]:
+        """Within the context, the body begins with `first_part` if it has not begun after `seconds`. It is made then; if it
+        is empty, the body does not begin."""
+        sending: list[asyncio.Task[None]] = []
+
+        def begin() -> None:
+            if not self._beginning.locked() and not self.begun and (part := first_part()):
+                sending.append(asyncio.create_task(self._begin(part)))
+
+        timer = asyncio.get_running_loop().call_later(seconds, begin)
+        try:
+            yield
+        except asyncio.CancelledError:
+            for task in sending:
+                task.cancel()
+            raise
+        finally:
+            timer.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)  # one at most
+
     async def end(self, part: bytes) -> None:
         """Send the last part."""
         if not self.begun:
@@ -108,15 +132,26 @@ class StreamedAnswer(ABC):
         self._services = services
         self._headers = headers
         self._idle_seconds = idle_seconds
+        self._begins_silent = False
 
     def headers(self) -> Iterable[tuple[bytes, bytes]]:
-        """The headers of the answer, with the model that answers."""
-        model = self.model()
+        """The headers of the answer, with the model that answers, unless another one may still take its place."""
+        model = None if self._begins_silent and self.may_change() else self.model()
         return self._headers if model is None else (*self._headers, answered_by(model))
 
     def model(self) -> str | None:
         """The model that answers, when something is sent; None if no model is known."""
         return None
+
+    def may_change(self) -> bool:
+        """Whether another model may still answer, as long as there is no output."""
+        return False
+
+    def begin_silent(self) -> bytes:
+        """What an answer begins with that has had nothing to send for `MAX_HELD_SECONDS`, or `ping_interval` if that is
+        shorter, so that clients and proxies do not give it up. From then on a failure is told by `fail`. Empty if it
+        stays silent."""
+        return SSE_COMMENT
 
     @abstractmethod
     async def make(self, body: StreamBody) -> bytes:
@@ -153,13 +188,20 @@ class StreamedAnswer(ABC):
             seconds = self._services.config.server.ping_interval
         try:
             with body.silence.broken(lambda comment: self.keep_alive(body, comment), seconds):
-                last = await self.make(body)
+                async with body.begun_after(
+                    min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS), self._silent_beginning
+                ):
+                    last = await self.make(body)
         except GatewayError as error:
             if not body.begun:
                 await self.refuse(error)(scope, receive, send)
                 return
             last = self.fail(error)
         await body.end(last)
+
+    def _silent_beginning(self) -> bytes:
+        self._begins_silent = True
+        return self.begin_silent()
 
 
 class EventStream(StreamedAnswer):
@@ -171,6 +213,13 @@ class EventStream(StreamedAnswer):
 
     def model(self) -> str:
         return self._run.model.name
+
+    def may_change(self) -> bool:
+        return self._run.may_change
+
+    def begin_silent(self) -> bytes:
+        self._run.head_sent = True
+        return super().begin_silent()
 
     async def make(self, body: StreamBody) -> bytes:
         last, write = SSE_DONE, body.write

@@ -19,15 +19,25 @@ from gateway.testing.server import RunningGateway, run_gateway
 COMMENT = b": keep-alive\n\n"
 RULES = [
     {"when": "slow", "delay_ms": 800, "pieces": [{"text": "a b"}]},
+    {"when": "in vain", "delay_ms": 800, "pieces": [], "finish": "error"},
     {"when": "quick", "delay_ms": 20, "repeat": 50, "pieces": [{"text": "a "}]},
 ]  # fmt: skip
+ANSWERS = [{"when": "", "pieces": [{"text": "from the other"}]}]
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     config = {
         "server": {"ping_interval": 0.1},
-        "models": {"m": {"engine": "scripted", "scripted": {"rules": RULES}}},
+        "models": {
+            "m": {"engine": "scripted", "scripted": {"rules": RULES}},
+            "other": {"engine": "scripted", "scripted": {"rules": ANSWERS}},
+            "short": {"engine": "scripted", "max_model_len": 60, "scripted": {"rules": ANSWERS}},
+        },
+        "routes": {
+            "both": {"models": ["m", "other"]},
+            "none": {"models": ["m", "short"]},
+        },
     }
     with run_gateway(config, tmp_path_factory.mktemp("silence")) as running:
         yield running
@@ -49,11 +59,72 @@ def test_a_silent_stream_is_kept_open_by_comments(
     assert fold(parse_sse(body.replace(COMMENT, b"")))["status"] == "completed"
 
 
-def test_a_silent_chat_stream_is_kept_open_once_it_has_begun(gateway: RunningGateway) -> None:
-    body = stream(gateway, "chat/completions", messages=[{"role": "user", "content": "slow"}])
-    assert COMMENT in body
+def prompt_of(path: str, text: str) -> dict[str, Any]:
+    match path:
+        case "responses":
+            return {"input": text}
+        case "completions":
+            return {"prompt": text}
+        case _:
+            return {"messages": [{"role": "user", "content": text}]}
+
+
+CHOICES = ("chat/completions", "completions")
+
+
+@pytest.mark.parametrize("path", CHOICES)
+def test_a_stream_that_waits_for_its_first_token_begins_with_a_comment(
+    gateway: RunningGateway, path: str
+) -> None:
+    body = stream(gateway, path, **prompt_of(path, "slow"))
+    assert body.startswith(COMMENT)
+    assert body.count(COMMENT) >= 4
     frames = body.replace(COMMENT, b"").split(b"\n\n")
     assert all(frame.startswith(b"data: ") for frame in frames if frame)
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("path", CHOICES)
+def test_a_failure_after_the_first_comment_is_a_chunk(gateway: RunningGateway, path: str) -> None:
+    body = stream(gateway, path, **prompt_of(path, "in vain"))
+    error, done = body.replace(COMMENT, b"").removesuffix(b"\n\n").split(b"\n\n")
+    assert json.loads(error.removeprefix(b"data: "))["error"]["type"] == "server_error"
+    assert done == b"data: [DONE]"
+
+
+@pytest.mark.parametrize("path", ["responses", *CHOICES])
+def test_another_model_may_answer_after_the_first_comment(
+    gateway: RunningGateway, path: str
+) -> None:
+    body = {"model": "both", "stream": True, **prompt_of(path, "in vain")}
+    answer = httpx.post(f"{gateway.base_url}/{path}", json=body, timeout=60)
+    assert answer.content.startswith(COMMENT)
+    assert "x-litegate-model" not in answer.headers  # it was not known when they were sent
+    frames = answer.content.replace(COMMENT, b"")
+    if path == "responses":
+        final = fold(parse_sse(frames))
+        assert (final["status"], final["model"]) == ("completed", "other")
+    else:
+        first = json.loads(frames.split(b"\n\n")[0].removeprefix(b"data: "))
+        assert first["model"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "background"),
+    [("in vain", False), ("in vain" + " and long" * 60, False), ("in vain" + " and long" * 60, True)],
+    ids=["there is no other", "the other refuses", "the other refuses in background"],
+)  # fmt: skip
+def test_if_no_model_answers_after_the_first_comment_the_response_has_failed(
+    gateway: RunningGateway, text: str, background: bool
+) -> None:
+    model = "m" if text == "in vain" else "none"
+    asked = {"model": model, "input": text, "background": background}
+    frames = stream(gateway, **asked).replace(COMMENT, b"")
+    events = parse_sse(frames)
+    assert [each["sequence_number"] for each in events] == [*range(len(events))]
+    assert events[0]["type"] == "response.created"
+    assert events[-1]["type"] == "response.failed"
+    assert fold(events)["status"] == "failed"
 
 
 def test_a_stream_that_speaks_has_no_comments(tmp_path: Path) -> None:

@@ -188,7 +188,43 @@ async def test_what_fails_at_once_is_a_status_and_later_the_last_part(services: 
     assert (failed.statuses, failed.parts) == ([200], [b"one", b"failed: gone"])
 
 
-async def test_silence_is_broken_once_the_answer_has_begun(services: Services) -> None:
+async def test_an_answer_that_is_silent_begins_with_a_comment(services: Services) -> None:
+    """Both where a server writes at once, and where sending takes its time."""
+
+    async def fails_late(write: ByteSink) -> bytes:
+        await asyncio.sleep(0.05)
+        raise EngineError("gone")
+
+    for seconds in (0.0, 0.1):
+        client = Client(seconds)
+        answer = Answer(services, fails_late)
+        await answer({"type": "http"}, client.receive, client.send)  # type: ignore[arg-type, typeddict-item]
+        assert client.statuses == [200]
+        assert client.parts[0] == b": keep-alive\n\n"
+        assert client.parts[-1] == b"failed: gone"
+
+
+async def test_a_client_that_leaves_takes_the_first_comment_with_it(services: Services) -> None:
+    sending = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        sending.set()
+        await asyncio.Event().wait()
+
+    async def leave() -> Any:
+        await sending.wait()
+        return {"type": "http.disconnect"}
+
+    async def never(write: ByteSink) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    before = asyncio.all_tasks()
+    await Answer(services, never)({"type": "http"}, leave, send)  # type: ignore[arg-type, typeddict-item]
+    assert asyncio.all_tasks() <= before
+
+
+async def test_silence_is_broken_by_comments(services: Services) -> None:
     async def slow(write: ByteSink) -> bytes:
         await asyncio.sleep(0.05)
         await write(b"one")
@@ -204,5 +240,6 @@ async def test_silence_is_broken_once_the_answer_has_begun(services: Services) -
 
     await Answer(services, slow)({"type": "http", "gateway.send": send}, receive, send)  # type: ignore[arg-type, typeddict-item]
     written = connection.written
-    assert written[0].endswith(b"\r\n\r\n3\r\none\r\n")
-    assert any(b": keep-alive" in each for each in written[1:])
+    assert written[0].endswith(b"\r\n\r\ne\r\n: keep-alive\n\n\r\n")
+    at = written.index(b"3\r\none\r\n")
+    assert any(b": keep-alive" in each for each in written[at:])
