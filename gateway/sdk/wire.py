@@ -29,6 +29,7 @@ from gateway.wire.decoding import (
     shortened,
     wrong_type,
 )
+from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.ids import (
     new_id,
 )
@@ -141,5 +142,6 @@ __all__ = [
     "shortened",
     "snapshot",
     "tools",
+    "unknown_names",
     "wrong_type",
 ]

@@ -24,6 +24,7 @@ from gateway.wire.chat_tools import (
 from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 from gateway.wire.content import Logprob
 from gateway.wire.decoding import convert, decode_object, missing
+from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier
 from gateway.wire.sampling import Count
@@ -146,8 +147,8 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
         request.metadata = decode_metadata(sent_metadata)
     if request.store:
         request.__dict__["sent_body"] = raw
-    if unknown := raw.keys() - _KNOWN:
-        request.unknown.extend(sorted(unknown))
+    if not raw.keys() <= _KNOWN:
+        request.unknown.extend(unknown_names(raw, _KNOWN))
     return request
 
 

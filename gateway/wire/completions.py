@@ -11,6 +11,7 @@ from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object, missing, wrong_type
+from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.sampling import MAX_INT, Natural
 from gateway.wire.strict import check_completion
 from gateway.wire.structured import StructuredParameters
@@ -57,8 +58,8 @@ def decode_completion_request(body: bytes, *, strict: bool = False) -> Completio
     if sent is None:
         raise missing("prompt", "Send a string, a list of token ids, or a list of either.")
     request.prompts = _prompts(sent)
-    if unknown := raw.keys() - _KNOWN:
-        request.unknown.extend(sorted(unknown))
+    if not raw.keys() <= _KNOWN:
+        request.unknown.extend(unknown_names(raw, _KNOWN))
     return request
 
 

@@ -19,6 +19,7 @@ from gateway.wire.decoding import (
     shortened,
     wrong_type,
 )
+from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.items import Item, decode_items
 from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
@@ -156,8 +157,8 @@ def convert_response_request(
         request.metadata = decode_metadata(sent_metadata)
     if sent_prompt is not None:
         request.prompt = _decode_prompt(sent_prompt)
-    if unknown := raw.keys() - _KNOWN:
-        request.unknown.extend(sorted(unknown))
+    if not raw.keys() <= _KNOWN:
+        request.unknown.extend(unknown_names(raw, _KNOWN))
     if require_input:
         _require_input(request)
     return request

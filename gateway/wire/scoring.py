@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -60,9 +61,13 @@ class ScoreTextsRequest(ScoringParameters, kw_only=True):
 
 
 _AS_CONFIGURED = "Scores are as the model's own configuration has them. Leave it out."
+_OVERRIDES = (
+    "Vectors of tokens are not taken from requests on this server. Leave the parameter out."
+)
 _REFUSED = {
     "instruction": "Instructions for scoring are not supported on this server. Leave instruction out.",
     "chat_template_kwargs": "The model's template takes no arguments here. Leave chat_template_kwargs out.",
+    "instruct": "Instructions for scoring are not supported on this server. Leave instruct out.",
     "max_tokens_per_query": "Queries are not truncated on this server. Send a shorter one.",
     "max_chunks_per_doc": "Documents are not cut in pieces on this server. Leave max_chunks_per_doc out.",
     "rank_fields": "Documents are texts on this server. Send the fields to rank by as text.",
@@ -70,8 +75,26 @@ _REFUSED = {
     "use_activation": _AS_CONFIGURED,
     "activation": _AS_CONFIGURED,
     "softmax": _AS_CONFIGURED,
+    "apply_softmax": _AS_CONFIGURED,
+    "padding": "Texts are not padded on this server. Leave padding out.",
+    "truncation_side": "Texts keep their beginnings when they are truncated on this server. Leave truncation_side out.",
+    "label_token_ids": "Scores are of pairs, not of tokens, on this server. Leave label_token_ids out.",
+    "item_first": "The query comes first on this server. Leave item_first out.",
+    "return_pooled_hidden_states": "The model's inner states are not shown on this server. Leave the parameter out.",
+    "embed_override_token_id": _OVERRIDES,
+    "query_embed_overrides": _OVERRIDES,
+    "item_embed_overrides": _OVERRIDES,
 }
-_NOT_CUT = {"max_tokens_per_query", "max_chunks_per_doc"}
+_NOTHING: tuple[Any, ...] = (None, [], {}, "")
+_HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "max_tokens_per_query": (None, 0),
+    "max_chunks_per_doc": (None, 0),
+    "apply_softmax": (None, False),
+    "item_first": (None, False),
+    "return_pooled_hidden_states": (None, False),
+    "padding": (None, "do_not_pad"),
+    "truncation_side": (None, "right"),
+}
 _COMMON = {*_REFUSED, *(each.encode_name for each in msgspec.structs.fields(ScoringParameters))}
 _RERANK = _COMMON | {"query", "documents", "top_n", "return_documents"}
 _NAMES = (
@@ -137,8 +160,7 @@ def _given(raw: dict[str, Any]) -> dict[str, Any]:
     """The parameters that are not null. Raises `Unsupported` for those that are refused."""
     given = {key: value for key, value in raw.items() if value is not None}
     for name, message in _REFUSED.items():
-        value = given.get(name)
-        if value not in (None, [], {}, "") and not (value == 0 and name in _NOT_CUT):
+        if given.get(name) not in _HARMLESS.get(name, _NOTHING):
             raise Unsupported(message, param=name)
     return given
 

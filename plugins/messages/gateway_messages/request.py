@@ -21,6 +21,7 @@ from gateway.sdk.wire import (
     decode_object,
     missing,
     shortened,
+    unknown_names,
     wrong_type,
 )
 from gateway_messages.blocks import Message, decode_messages, decode_system
@@ -130,16 +131,22 @@ class MessagesRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
     cache_control: Any = None
     container: Any = None
     context_management: Any = None
+    billing_policy: Any = None
+    compaction: Any = None
     diagnostics: Any = None
+    fallback_credit_token: Any = None
+    fallbacks: Any = None
     inference_geo: Any = None
     speed: Any = None
     thread: Any = None
 
 
 _WITHOUT_EFFECT = {
+    "billing_policy",
     "cache_control",
     "context_management",
     "diagnostics",
+    "fallback_credit_token",
     "inference_geo",
     "metadata",
     "service_tier",
@@ -172,13 +179,13 @@ def decode_request(body: bytes, *, counts: bool = False) -> MessagesRequest:
         request.system = decode_system(sent["system"])
     if sent["tools"] is not None:
         request.tools = _tools(sent["tools"])
-    _check(request)
-    if unknown := raw.keys() - _KNOWN:
-        request.unknown.extend(sorted(unknown))
+    _check(request, counts)
+    if not raw.keys() <= _KNOWN:
+        request.unknown.extend(unknown_names(raw, _KNOWN))
     return request
 
 
-def _check(request: MessagesRequest) -> None:
+def _check(request: MessagesRequest, counts: bool) -> None:
     if request.thread is not None:
         raise ThreadsUnsupported(
             "This server does not store conversations for this API. Send all messages, without 'thread'.",
@@ -187,6 +194,16 @@ def _check(request: MessagesRequest) -> None:
     for name, message in _REFUSED.items():
         if getattr(request, name):
             raise Unsupported(message, param=name)
+    if request.compaction is not None and not counts:
+        raise Unsupported(
+            "Conversations are not summarized through this API. Use /v1/responses/compact.",
+            param="compaction",
+        )
+    if request.fallbacks not in (None, [], "default"):
+        raise Unsupported(
+            "Models to fall back to are configured on this server. Leave the parameter out, or send 'default'.",
+            param="fallbacks",
+        )
     for index, sequence in enumerate(request.stop_sequences or ()):
         if not sequence.strip():
             raise InvalidRequest(

@@ -56,6 +56,8 @@ CASES: dict[str, tuple[Any, int, str, str | None, str | None]] = {
     "priority is text": (with_(priority="high"), 400, "Invalid type for 'priority': expected an integer, but got a string instead.", "priority", "invalid_type"),
     "messages": (with_(messages=[{"role": "user", "content": "x"}]), 400, "Messages are not embedded on this server. Send their text as input.", "messages", "unsupported_parameter"),
     "cutting": (with_(truncate_prompt_tokens=5), 400, "Inputs are not cut on this server. Send shorter ones.", "truncate_prompt_tokens", "unsupported_parameter"),
+    "padding": (with_(padding="max_length"), 400, "Inputs are not padded on this server. Leave padding out.", "padding", "unsupported_parameter"),
+    "a template's arguments": (with_(chat_template_kwargs={"a": 1}), 400, "Messages are not embedded on this server. Send their text as input.", "chat_template_kwargs", "unsupported_parameter"),
     "half floats": (with_(embed_dtype="float16"), 400, "Vectors have 32-bit floats on this server. Leave embed_dtype out.", "embed_dtype", "unsupported_parameter"),
 }  # fmt: skip
 

@@ -34,6 +34,8 @@ CASES: dict[str, tuple[str, dict[str, Any], int, str | None, str | None]] = {
     "no truncation here": ("rerank", {"truncate_prompt_tokens": 5}, 400, "truncate_prompt_tokens", "unsupported_parameter"),
     "no truncation of documents here": ("rerank", {"max_tokens_per_doc": 5}, 400, "max_tokens_per_doc", "unsupported_parameter"),
     "an instruction": ("rerank", {"instruction": "x"}, 400, "instruction", "unsupported_parameter"),
+    "the other side": ("rerank", {"truncation_side": "left"}, 400, "truncation_side", "unsupported_parameter"),
+    "tokens of answers": ("score", {"label_token_ids": [5]}, 400, "label_token_ids", "unsupported_parameter"),
     "fields": ("rerank", {"rank_fields": ["title"]}, 400, "rank_fields", "unsupported_parameter"),
     "a softmax": ("score", {"softmax": False}, 400, "softmax", "unsupported_parameter"),
     "unknown model": ("rerank", {"model": "ada"}, 404, "model", "model_not_found"),
@@ -62,7 +64,15 @@ def test_a_bad_request_has_its_envelope(raw: httpx.Client, name: str) -> None:
 
 
 def test_what_is_neutral_is_accepted(raw: httpx.Client) -> None:
-    neutral = {"max_tokens_per_query": 0, "max_tokens_per_doc": 0, "instruction": None, "user": "u"}
+    neutral = {
+        "max_tokens_per_query": 0,
+        "max_tokens_per_doc": 0,
+        "instruction": None,
+        "user": "u",
+        "truncation_side": "right",
+        "padding": "do_not_pad",
+        "item_first": False,
+    }
     assert raw.post("/v1/rerank", json={**RERANK, **neutral}).status_code == 200
 
 
