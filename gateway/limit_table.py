@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from gateway.protocols import Limits, LimitState, SettledRequest
+from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 
 DAY = 86_400
 _SWEEP = 1024
@@ -54,7 +54,13 @@ class LimitTable:
         self._sweep_at = _SWEEP
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         """See `LimitCounters.admit_request`."""
         now = self._clock()
@@ -139,7 +145,7 @@ def decayed(spent: float, at: float, limit: int | None, now: float) -> float:
 
 
 def refusal(
-    limits: Limits,
+    limits: PrincipalLimits,
     *,
     requests: float,
     spent: float,

@@ -49,7 +49,7 @@ _MOST_OF_AN_ID = 100
 """Characters of a request id in an exemplar, which OpenMetrics limits to 128 in all."""
 
 
-class Background(Protocol):
+class BackgroundCounts(Protocol):
     """Background responses of this process, as `Metrics.watch_background` reports them."""
 
     @property
@@ -213,7 +213,7 @@ class Metrics:
             counter = self._answered[route, status] = self._requests.labels(route, str(status))
         self._add(counter, 1)
 
-    def watch_background(self, background: Background) -> None:
+    def watch_background(self, background: BackgroundCounts) -> None:
         """Report the background responses of this process, read at each scrape."""
 
         def refresh() -> None:

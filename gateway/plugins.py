@@ -46,7 +46,7 @@ PLURALS = {"policy": "policies"}
 """Plurals, in names of hooks, that are not formed with an s."""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class PluginFailure(Struct, frozen=True, kw_only=True):
     """An installed plugin that is not loaded."""
 
     plugin: PluginInfo
@@ -66,7 +66,7 @@ class PluginSet:
         manager: pluggy.PluginManager,
         plugins: Sequence[PluginInfo],
         names: Mapping[tuple[str, str], Offer[Any]],
-        failures: Sequence[Failure],
+        failures: Sequence[PluginFailure],
     ) -> None:
         """`names` maps a kind and a name, or an alias, to the offer."""
         self._manager = manager
@@ -215,7 +215,7 @@ class _Loader:
         self.manager = new_manager()
         self.plugins: list[PluginInfo] = []
         self.names: dict[tuple[str, str], Offer[Any]] = {}
-        self.failures: list[Failure] = []
+        self.failures: list[PluginFailure] = []
 
     def load_installed(self) -> None:
         found = sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name)
@@ -225,12 +225,12 @@ class _Loader:
             info = _info(entry)
             if not self._allowed(entry.name):
                 reason = "[plugins] in the configuration does not let it load"
-                self.failures.append(Failure(plugin=info, reason=reason, wanted=True))
+                self.failures.append(PluginFailure(plugin=info, reason=reason, wanted=True))
             elif other := owners.get(entry.name):
                 reason = (
                     f"{other} has an entry point of the same name; uninstall {_either(info, other)}"
                 )
-                self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+                self.failures.append(PluginFailure(plugin=info, reason=reason, fatal=True))
             else:
                 owners[entry.name] = info
                 self._load(info, entry)
@@ -261,12 +261,12 @@ class _Loader:
     def _fail(self, info: PluginInfo, error: BaseException, what: str) -> None:
         reason = f"{what}: {type(error).__name__}: {one_line(str(error))}".rstrip(": .")
         logger.debug("plugin %s (%s): %s", info.name, info, what, exc_info=error)
-        self.failures.append(Failure(plugin=info, reason=reason))
+        self.failures.append(PluginFailure(plugin=info, reason=reason))
 
     def add(self, info: PluginInfo, plugin: Any) -> None:
         """Check a plugin, call its register hooks, and keep it if all of this succeeds."""
         if mistake := mistake_in(plugin):
-            self.failures.append(Failure(plugin=info, reason=mistake, fatal=True))
+            self.failures.append(PluginFailure(plugin=info, reason=mistake, fatal=True))
             return
         # A separate manager, to attribute registrations to this plugin.
         own = new_manager()
@@ -280,7 +280,7 @@ class _Loader:
                 )
         except ConfigurationError as error:
             reason = str(error).rstrip(".")
-            self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+            self.failures.append(PluginFailure(plugin=info, reason=reason, fatal=True))
             return
         except Exception as error:  # a third-party hook may raise anything
             self._fail(info, error, "registering failed")
@@ -294,14 +294,14 @@ class _Loader:
                     f"it offers {article(offer.kind)} named {name!r}, and so does the plugin {other.plugin!r} "
                     f"({owner}); uninstall {_either(info, owner)}, or disable one under [plugins]"
                 )
-                self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+                self.failures.append(PluginFailure(plugin=info, reason=reason, fatal=True))
                 return
         if self.manager.has_plugin(info.name):
             reason = "a plugin of the same name is loaded already"
-            self.failures.append(Failure(plugin=info, reason=reason, fatal=True))
+            self.failures.append(PluginFailure(plugin=info, reason=reason, fatal=True))
             return
         if not own.get_hookcallers(plugin):
-            self.failures.append(Failure(plugin=info, reason="it implements no hook"))
+            self.failures.append(PluginFailure(plugin=info, reason="it implements no hook"))
             return
         self.manager.register(plugin, info.name)
         self.plugins.append(info)

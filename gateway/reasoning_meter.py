@@ -10,7 +10,7 @@ from itertools import accumulate
 from gateway.protocols import Tokenizer
 
 
-class Span:
+class OutputSpan:
     """A span of output of one kind. `kind` is None until `settle` if it is undecided."""
 
     __slots__ = ("is_reasoning", "tokens")
@@ -35,19 +35,19 @@ class ReasoningMeter:
         self.settled = True
         """Whether all tokens up to the next border have the kind of the latest ones."""
         self._tokenizer = tokenizer
-        self._span = Span(reasoning)
-        self._borders: list[tuple[int, Span]] = []
+        self._span = OutputSpan(reasoning)
+        self._borders: list[tuple[int, OutputSpan]] = []
         self._pending: list[float] = []
         """Starts of tokens whose text is undecided."""
 
-    def border(self, offset: int, is_reasoning: bool | None) -> Span:
+    def border(self, offset: int, is_reasoning: bool | None) -> OutputSpan:
         """Set the kind of the output from `offset` on; None: undecided, until `settle`."""
-        span = Span(is_reasoning)
+        span = OutputSpan(is_reasoning)
         self._borders.append((offset, span))
         self.settled = False
         return span
 
-    def settle(self, span: Span, *, reasoning: bool) -> None:
+    def settle(self, span: OutputSpan, *, reasoning: bool) -> None:
         """Set the kind of an undecided span."""
         span.is_reasoning = reasoning
         if reasoning:

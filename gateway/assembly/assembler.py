@@ -21,8 +21,8 @@ from gateway.assembly.item_builders import (
     AnnouncedMessage,
     AnnouncedReasoning,
     AnnouncedToolList,
+    EventCollector,
     EventList,
-    EventWriter,
     ServerCallBuilder,
     plain_builder,
 )
@@ -68,7 +68,7 @@ class ResponseAssembler:
         without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
         """
         self.response = response
-        self._events = EventWriter()
+        self._events = EventCollector()
         self._next = self._events.next
         self.items = ItemAssembler(
             roles=roles,

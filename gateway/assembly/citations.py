@@ -34,13 +34,13 @@ class Citation(Struct, frozen=True):
     """First and last line of the mark's first range."""
 
 
-class FileCitation(Struct, frozen=True):
+class FileMark(Struct, frozen=True):
     """A mark of a file, which is removed from the text."""
 
     source: FileSource
 
 
-Piece: TypeAlias = str | Citation | FileCitation
+Piece: TypeAlias = str | Citation | FileMark
 
 
 class CitationReader:
@@ -86,7 +86,7 @@ class CitationReader:
                 if file is None:
                     plain.append(mark[0])
                     continue
-                pieces += (self._without_trailing_space(plain), FileCitation(file))
+                pieces += (self._without_trailing_space(plain), FileMark(file))
                 plain = []
                 continue
             if mark := _MARK.match(text, start):

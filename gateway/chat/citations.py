@@ -9,7 +9,7 @@ from urllib.parse import quote
 from gateway.assembly.citations import (
     Citation,
     CitationReader,
-    FileCitation,
+    FileMark,
     Piece,
     by_cursor,
     by_mark,
@@ -102,7 +102,7 @@ class CitedWriter:
                 case Citation(source=source, link=link):
                     out += self._linked(self._links.finish()) + self._write(link)
                     self._annotate(source.url, source.title, len(link))
-                case FileCitation(source=file):
+                case FileMark(source=file):
                     out += self._linked(self._links.finish())
                     self._annotate(
                         f"/v1/files/{quote(file.file_id, safe='')}/content", file.filename

@@ -11,14 +11,14 @@ from gateway.wire import chat_messages as chat
 from gateway.wire import content, items
 
 
-class Conversation(Struct, frozen=True):
+class ChatItems(Struct, frozen=True):
     """Items, and the index of each item's message."""
 
     items: list[items.Item]
     origins: list[int]
 
 
-def items_of(messages: Sequence[chat.Message]) -> Conversation:
+def items_of(messages: Sequence[chat.Message]) -> ChatItems:
     """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order.
 
     Raises `Unsupported` for earlier audio of the assistant, which is not stored.
@@ -26,7 +26,7 @@ def items_of(messages: Sequence[chat.Message]) -> Conversation:
     reader = _Reader()
     for index, message in enumerate(messages):
         reader.read(message, index)
-    return Conversation(reader.items, reader.origins)
+    return ChatItems(reader.items, reader.origins)
 
 
 class _Reader:
@@ -81,7 +81,7 @@ class _Reader:
                         ),
                         index,
                     )
-                case chat.CustomToolCall(id=call_id, custom=custom):
+                case chat.ChatCustomToolCall(id=call_id, custom=custom):
                     self._custom.add(call_id)
                     self._add(
                         items.CustomToolCall(call_id=call_id, name=custom.name, input=custom.input),

@@ -25,14 +25,14 @@ class WrittenCall:
     def function(self) -> CalledFunction:
         return CalledFunction(name=self.name, arguments="".join(self.input))
 
-    def tool_call(self) -> wire.ToolCall:
+    def tool_call(self) -> wire.MessageToolCall:
         if self.custom:
             custom = CalledCustom(name=self.name, input="".join(self.input))
-            return wire.ToolCall(id=self.call_id, type="custom", custom=custom)
-        return wire.ToolCall(id=self.call_id, function=self.function())
+            return wire.MessageToolCall(id=self.call_id, type="custom", custom=custom)
+        return wire.MessageToolCall(id=self.call_id, function=self.function())
 
 
-class MessageWriter:
+class ChoiceCollector:
     """Collects a choice; its methods return no bytes. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
     def __init__(

@@ -12,7 +12,7 @@ from gateway.assembly.logprobs import LogprobAligner
 from gateway.chat.assembler import ChoiceAssembler
 from gateway.chat.chunks import ChunkWriter
 from gateway.chat.citations import AnnotatedWriter, CitedWriter
-from gateway.chat.message import MessageWriter
+from gateway.chat.message import ChoiceCollector
 from gateway.chat.plan import ChatPlan
 from gateway.chat.tee import TeeWriter
 from gateway.errors import StoreUnavailable, Unsupported
@@ -56,7 +56,7 @@ class ChatChoice:
         token_ids: list[int] | None = [] if style.token_ids else None
         self.watch = OutputObserver(aligner=aligner, token_ids=token_ids)
         watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
-        self.message: MessageWriter | None = None
+        self.message: ChoiceCollector | None = None
         writer: AnnotatedWriter
         if style.stream:
             writer = chunks = ChunkWriter(
@@ -71,7 +71,7 @@ class ChatChoice:
                 first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
             )
         if gathers:
-            message = self.message = MessageWriter(
+            message = self.message = ChoiceCollector(
                 index,
                 reasoning_fields=style.reasoning_fields,
                 logprobs=style.logprobs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.chat.chunks import ChunkWriter
-from gateway.chat.message import MessageWriter
+from gateway.chat.message import ChoiceCollector
 from gateway.protocols import TokenLogprob
 from gateway.wire.chat import FinishReason, UrlAnnotation
 
@@ -13,7 +13,7 @@ from gateway.wire.chat import FinishReason, UrlAnnotation
 class TeeWriter:
     """Writes chunks and also collects the message. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
-    def __init__(self, chunks: ChunkWriter, message: MessageWriter) -> None:
+    def __init__(self, chunks: ChunkWriter, message: ChoiceCollector) -> None:
         self._chunks = chunks
         self._message = message
 

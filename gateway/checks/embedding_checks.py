@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from operator import mul
 
-from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.errors import InvalidRequest
 from gateway.protocols import EmbeddingEngine, EmbeddingInput, EmbeddingRequest, EmbeddingResult
 
@@ -30,7 +30,7 @@ def embedder(probe: Probe) -> EmbeddingEngine:
     probe.needs("embeddings")
     engine = probe.engine
     if not isinstance(engine, EmbeddingEngine):
-        raise CheckFailed("it claims embeddings, and is no EmbeddingEngine")
+        raise GuaranteeViolated("it claims embeddings, and is no EmbeddingEngine")
     return engine
 
 
@@ -162,7 +162,7 @@ async def what_cannot_be_embedded_is_refused(probe: Probe) -> None:
                 place = f"input[{len(inputs) - 1}]"
                 require(error.at in places, f"{what} is at {place}, not at {error.param}")
             else:
-                raise CheckFailed(f"it embedded {what}")
+                raise GuaranteeViolated(f"it embedded {what}")
     await embed(probe, [good])
 
 
@@ -192,4 +192,4 @@ async def adapters_embed(probe: Probe) -> None:
     except InvalidRequest as error:
         require(error.param == "model", f"a missing adapter is at model, not at {error.param}")
     else:
-        raise CheckFailed("it took an adapter that is not there")
+        raise GuaranteeViolated("it took an adapter that is not there")

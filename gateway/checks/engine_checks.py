@@ -13,15 +13,15 @@ from gateway.checks import engine_checks_media as media
 from gateway.checks import engine_checks_running as running
 from gateway.checks import engine_checks_steering as steering
 from gateway.checks import scoring_checks as scoring
-from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.checks.generating import CONSTRAINTS
 from gateway.protocols import ChatPrompt, Prompt, TokensPrompt
 
-__all__ = ["CHECKS", "CheckFailed", "EngineCheck", "NotClaimed", "Probe"]
+__all__ = ["CHECKS", "EngineCheck", "GuaranteeViolated", "NotClaimed", "Probe"]
 
 
 class EngineCheck(Struct, frozen=True):
-    """One guarantee. `run` raises `CheckFailed` if it is violated, and `NotClaimed` if the engine does not claim it."""
+    """One guarantee. `run` raises `GuaranteeViolated` if it is violated, and `NotClaimed` if the engine does not claim it."""
 
     what: str
     run: Callable[[Probe], Awaitable[None]]

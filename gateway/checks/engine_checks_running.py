@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, Final
 
-from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.checks.generating import generate
 from gateway.protocols import EngineRequest, TokensPrompt
 
@@ -49,7 +49,9 @@ async def streams(probe: Probe) -> None:
         given = [each for each in done.outputs if each.text or each.token_ids or each.deltas]
         if len(given) > 1:
             return
-    raise CheckFailed(f"each of {_ANSWERS} long answers came in one output, such as {done.text!r}")
+    raise GuaranteeViolated(
+        f"each of {_ANSWERS} long answers came in one output, such as {done.text!r}"
+    )
 
 
 async def checking_starts_nothing(probe: Probe) -> None:
@@ -160,7 +162,9 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
-        raise CheckFailed(f"a cancelled request ended with {task.exception() or task.result()!r}")
+        raise GuaranteeViolated(
+            f"a cancelled request ended with {task.exception() or task.result()!r}"
+        )
 
 
 async def adapters_generate(probe: Probe) -> None:

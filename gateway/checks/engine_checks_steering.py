@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.checks.generating import generate, satisfies
 from gateway.constraints import Const, Constraint, Regex, Sequence, Triggered
 from gateway.errors import Unsupported
@@ -169,7 +169,9 @@ async def a_constraint_is_enforced_or_refused(
         await probe.engine.check(request)
     except Unsupported as error:
         if probe.has(capability):
-            raise CheckFailed(f"it claims {capability}, and refuses it: {error.message}") from error
+            raise GuaranteeViolated(
+                f"it claims {capability}, and refuses it: {error.message}"
+            ) from error
         raise NotClaimed(f"the engine does not claim {capability}") from error
     done = await generate(probe.engine, request)
     if done.finish == "length":

@@ -27,7 +27,7 @@ PROMPT = (
 _numbers = itertools.count(1)
 
 
-class CheckFailed(AssertionError):
+class GuaranteeViolated(AssertionError):
     """A guarantee is violated. The text says which one, and what was observed."""
 
 
@@ -36,9 +36,9 @@ class NotClaimed(Exception):
 
 
 def require(holds: object, seen: str) -> None:
-    """Raise `CheckFailed` unless `holds`."""
+    """Raise `GuaranteeViolated` unless `holds`."""
     if not holds:
-        raise CheckFailed(seen)
+        raise GuaranteeViolated(seen)
 
 
 class Probe:
@@ -129,7 +129,7 @@ class Probe:
                 await attempt()
             except InvalidRequest:
                 continue
-            raise CheckFailed(f"{door} took {what}")
+            raise GuaranteeViolated(f"{door} took {what}")
         await self.engine.health()
 
     @property

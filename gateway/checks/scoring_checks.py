@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from gateway.checks.engine_probe import CheckFailed, NotClaimed, Probe, require
+from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.errors import InvalidRequest
 from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, TextPair
 
@@ -28,7 +28,7 @@ def scorer(probe: Probe) -> ScoringEngine:
     probe.needs("rerank")
     engine = probe.engine
     if not isinstance(engine, ScoringEngine):
-        raise CheckFailed("it claims rerank, and is no ScoringEngine")
+        raise GuaranteeViolated("it claims rerank, and is no ScoringEngine")
     return engine
 
 
@@ -123,7 +123,7 @@ async def what_is_too_long_is_refused(probe: Probe) -> None:
             code = error.code
             require(code == "context_length_exceeded", f"a long pair has the code {code}")
         else:
-            raise CheckFailed(f"it scored a pair of more than {most} tokens")
+            raise GuaranteeViolated(f"it scored a pair of more than {most} tokens")
     await score(probe, PAIRS[:1])
 
 
@@ -169,4 +169,4 @@ async def adapters_score(probe: Probe) -> None:
     except InvalidRequest as error:
         require(error.param == "model", f"a missing adapter is at model, not at {error.param}")
     else:
-        raise CheckFailed("it took an adapter that is not there")
+        raise GuaranteeViolated("it took an adapter that is not there")

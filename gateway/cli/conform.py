@@ -13,9 +13,9 @@ from msgspec import to_builtins
 
 from gateway.cli.common import Commands, table
 from gateway.conform import checks as _  # noqa: F401  # registers the checks
-from gateway.conform.client import Client
-from gateway.conform.outcome import Failed, Unreachable
-from gateway.conform.registry import AREAS, CHECKS, Result, Server, run_checks
+from gateway.conform.client import HttpClient
+from gateway.conform.outcome import CheckFailed, Unreachable
+from gateway.conform.registry import AREAS, CHECKS, CheckResult, ServerUnderTest, run_checks
 from gateway.conform.types import sdk_is_installed
 from gateway.errors import ConfigurationError
 
@@ -63,7 +63,7 @@ def conform(arguments: argparse.Namespace) -> int:
     wanted = set(AREAS) if arguments.only is None else _areas(arguments.only)
     chosen = [each for area in AREAS for each in CHECKS if each.area == area and area in wanted]
     server = _server(arguments)
-    results: list[Result] = []
+    results: list[CheckResult] = []
     try:
         for result in run_checks(server, chosen):
             results.append(result)
@@ -87,28 +87,28 @@ def _areas(only: Sequence[str]) -> set[str]:
     return wanted
 
 
-def _server(arguments: argparse.Namespace) -> Server:
+def _server(arguments: argparse.Namespace) -> ServerUnderTest:
     parts = urlsplit(arguments.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
             f"{arguments.url!r} is no URL of an API, as http://127.0.0.1:8000/v1"
         )
     url = arguments.url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1"
-    client = Client(url, arguments.api_key, arguments.timeout)
+    client = HttpClient(url, arguments.api_key, arguments.timeout)
     model = arguments.model
     if model is None:
         try:
             model = client.get("/models").expect()["data"][0]["id"]
         except Unreachable as error:
             raise ConfigurationError(str(error)) from None
-        except (Failed, KeyError, IndexError, TypeError) as error:
+        except (CheckFailed, KeyError, IndexError, TypeError) as error:
             raise ConfigurationError(
                 f"the list of models of {url} cannot be read ({error}); name a model with --model, and a key with --api-key"
             ) from None
-    return Server(client, model, arguments.embedding_model or model)
+    return ServerUnderTest(client, model, arguments.embedding_model or model)
 
 
-def _print_progress(result: Result, *, verbose: bool) -> None:
+def _print_progress(result: CheckResult, *, verbose: bool) -> None:
     if result.outcome == "fail" or verbose:
         print(f"{_MARKS[result.outcome]:4}  {result.area}: {result.name}")
         if result.detail:
@@ -118,7 +118,7 @@ def _print_progress(result: Result, *, verbose: bool) -> None:
         sys.stdout.flush()
 
 
-def _as_text(results: Sequence[Result]) -> str:
+def _as_text(results: Sequence[CheckResult]) -> str:
     rows = [("AREA", "PASSED", "FAILED", "SKIPPED"), *_counts(results)]
     lines = [table(rows)]
     if not sdk_is_installed():
@@ -128,7 +128,7 @@ def _as_text(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def _counts(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+def _counts(results: Sequence[CheckResult]) -> Iterator[tuple[str, ...]]:
     for area in AREAS:
         outcomes = [result.outcome for result in results if result.area == area]
         if outcomes:
@@ -137,7 +137,7 @@ def _counts(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     yield ("all", *(str(every.count(each)) for each in ("pass", "fail", "skip")))
 
 
-def _as_json(server: Server, results: Sequence[Result]) -> str:
+def _as_json(server: ServerUnderTest, results: Sequence[CheckResult]) -> str:
     report = {
         "url": server.client.url,
         "model": server.model,

@@ -29,7 +29,7 @@ STORE_SECONDS = 10
 """Time limit for opening a store and its answer, in seconds."""
 
 
-class Check(Struct, frozen=True):
+class ReportLine(Struct, frozen=True):
     """One line of the report."""
 
     what: str
@@ -79,91 +79,93 @@ def examine(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
+def _checks(arguments: argparse.Namespace) -> Iterator[ReportLine]:
     try:
         config = configuration(arguments)
     except ConfigurationError as error:
-        yield Check("configuration", "FAIL", str(error))
+        yield ReportLine("configuration", "FAIL", str(error))
         return
-    yield Check("configuration", "ok", config.source)
+    yield ReportLine("configuration", "ok", config.source)
     try:
         plugins = load_plugins(config.plugins, strict=False)
     except ConfigurationError as error:
-        yield Check("plugins", "FAIL", str(error))
+        yield ReportLine("plugins", "FAIL", str(error))
         return
     for info in plugins.plugins:
-        yield Check(f"plugin {info.name}", "ok", str(info))
+        yield ReportLine(f"plugin {info.name}", "ok", str(info))
     for failure in plugins.failures:
         outcome: Outcome = "FAIL" if failure.fatal else "ok" if failure.wanted else "warn"
-        yield Check(f"plugin {failure.plugin.name}", outcome, f"{failure.plugin}: {failure.reason}")
+        yield ReportLine(
+            f"plugin {failure.plugin.name}", outcome, f"{failure.plugin}: {failure.reason}"
+        )
     for name in config.models:
         yield _model(name, config, plugins)
     for name in config.tools:
         try:
             resolve_tool(name, config, plugins)
         except ConfigurationError as error:
-            yield Check(f"tool {name}", "FAIL", str(error))
+            yield ReportLine(f"tool {name}", "FAIL", str(error))
         else:
-            yield Check(f"tool {name}", "ok")
+            yield ReportLine(f"tool {name}", "ok")
     try:
         apis = resolve_apis(config, plugins)
     except ConfigurationError as error:
-        yield Check("apis", "FAIL", str(error))
+        yield ReportLine("apis", "FAIL", str(error))
     else:
-        yield Check("apis", "ok", ", ".join(offer.name for offer, _ in apis) or "none")
+        yield ReportLine("apis", "ok", ", ".join(offer.name for offer, _ in apis) or "none")
         try:
             resources = resolve_resources(config, plugins)
         except ConfigurationError as error:
-            yield Check("resources", "FAIL", str(error))
+            yield ReportLine("resources", "FAIL", str(error))
         else:
             names = ", ".join(offer.name for offer, _ in resources)
-            yield Check("resources", "ok", names or "none")
+            yield ReportLine("resources", "ok", names or "none")
     yield asyncio.run(_store(config, plugins))
     yield _port(config)
 
 
-def _model(name: str, config: Config, plugins: PluginSet) -> Check:
+def _model(name: str, config: Config, plugins: PluginSet) -> ReportLine:
     what = f"model {name}"
     model = config.models[name]
     try:
         plan = resolve_model(name, model, plugins)
     except ConfigurationError as error:
-        return Check(what, "FAIL", str(error))
+        return ReportLine(what, "FAIL", str(error))
     hub_name = hub_name_of(model.path) if model.path is not None else None
     if hub_name is not None and plan.engine.name in HUB_ENGINES:
         try:
             found = look_up(hub_name, Hub.from_environment())
         except ConfigurationError as error:
-            return Check(what, "FAIL", f"models.{name}.path: {error}")
-        return Check(what, "ok", f"engine {plan.engine.name} ({plan.why}): {found}")
+            return ReportLine(what, "FAIL", f"models.{name}.path: {error}")
+        return ReportLine(what, "ok", f"engine {plan.engine.name} ({plan.why}): {found}")
     path = Path(model.path).expanduser() if model.path else None
     local = path is not None and (path.is_absolute() or path.suffix == ".gguf")
     if path is not None and local and not path.exists():
-        return Check(what, "FAIL", f"models.{name}.path: there is no {model.path!r}.")
-    return Check(what, "ok", f"engine {plan.engine.name} ({plan.why})")
+        return ReportLine(what, "FAIL", f"models.{name}.path: there is no {model.path!r}.")
+    return ReportLine(what, "ok", f"engine {plan.engine.name} ({plan.why})")
 
 
-async def _store(config: Config, plugins: PluginSet) -> Check:
+async def _store(config: Config, plugins: PluginSet) -> ReportLine:
     what = f"store {config.server.store}"
     try:
         selected = resolve_store(config, plugins)
         if selected is None:
-            return Check(what, "ok", "responses are not kept")
+            return ReportLine(what, "ok", "responses are not kept")
         offer, store_config = selected
         async with asyncio.timeout(STORE_SECONDS), offer.make(store_config) as store:
             await store.health()
     except ConfigurationError as error:
-        return Check(what, "FAIL", str(error))
+        return ReportLine(what, "FAIL", str(error))
     except TimeoutError:
-        return Check(what, "FAIL", f"no answer within {STORE_SECONDS} s")
+        return ReportLine(what, "FAIL", f"no answer within {STORE_SECONDS} s")
     except GatewayError as error:
-        return Check(what, "FAIL", error.message)
+        return ReportLine(what, "FAIL", error.message)
     except Exception as error:  # plugins may raise anything; the other checks continue
-        return Check(what, "FAIL", f"{type(error).__name__}: {error}")
-    return Check(what, "ok", f"{offer.distribution} {offer.version}")
+        return ReportLine(what, "FAIL", f"{type(error).__name__}: {error}")
+    return ReportLine(what, "ok", f"{offer.distribution} {offer.version}")
 
 
-def _port(config: Config) -> Check:
+def _port(config: Config) -> ReportLine:
     # Imported here because the server imports the whole web framework, which listing and help do not need.
     from gateway.server.server import bound
 
@@ -175,5 +177,5 @@ def _port(config: Config) -> Check:
         with bound(config):
             pass
     except ConfigurationError as error:
-        return Check(what, "FAIL", str(error))
-    return Check(what, "ok")
+        return ReportLine(what, "FAIL", str(error))
+    return ReportLine(what, "ok")

@@ -84,7 +84,7 @@ async def _test(plan: ModelPlan) -> bool:
 
 async def _lines(engine: Engine) -> AsyncIterator[Line]:
     # Imported here because the running gateway does not need the checks.
-    from gateway.checks.engine_checks import CHECKS, CheckFailed, NotClaimed, Probe
+    from gateway.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 
     probe = Probe(engine)
     for check in CHECKS:
@@ -96,7 +96,7 @@ async def _lines(engine: Engine) -> AsyncIterator[Line]:
                 await check.run(probe)
         except NotClaimed as error:
             result, detail = "not offered", str(error)
-        except CheckFailed as error:
+        except GuaranteeViolated as error:
             result, detail = "failed", str(error)
         except TimeoutError:
             result, detail = "failed", f"not over within its time, at most {CHECK_SECONDS:.0f} s"

@@ -41,7 +41,7 @@ from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import (
     EngineRequest,
-    Refusal,
+    PolicyRefusal,
     RenderedPrompt,
     Sampling,
     Tokenizer,
@@ -60,7 +60,7 @@ DEFAULT_MAX_TOKENS = 16
 """OpenAI's default, used if neither the request nor the configuration sets a limit."""
 
 
-class CompletionChoice:
+class TextChoice:
     """One choice, with its own generator and text writer."""
 
     def __init__(
@@ -157,14 +157,14 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
 
     def take(
         self, prepared: PreparedCompletion
-    ) -> tuple[ServedModel, Sequence[CompletionChoice], ExpectedTokens]:
+    ) -> tuple[ServedModel, Sequence[TextChoice], ExpectedTokens]:
         request, model = self._request, prepared.model
         self._head = chunk_head(
             self._id, "text_completion", self._created, model.name, None, model.fingerprint
         )
         n = request.n or 1
         self._made = [
-            CompletionChoice(
+            TextChoice(
                 number * n + index,
                 request,
                 model,
@@ -243,7 +243,7 @@ async def prepare_completion(
         for prompt in request.prompts:
             if policies is not None:
                 decided = await _decided(prompt, policies, tokenizer)
-                if isinstance(decided, Refusal):
+                if isinstance(decided, PolicyRefusal):
                     generations.append(refused_generation(Turn(items=()), decided, sampling))
                     continue
                 prompt = decided
@@ -340,13 +340,15 @@ def _structure(request: CompletionRequest, model: ServedModel) -> Constraint | N
             return structure_of(request, model.engine.capabilities)
 
 
-async def _decided(prompt: Prompt, policies: Policies, tokenizer: Tokenizer) -> Prompt | Refusal:
+async def _decided(
+    prompt: Prompt, policies: Policies, tokenizer: Tokenizer
+) -> Prompt | PolicyRefusal:
     """The prompt as the policies let it pass. Token ids are shown to them as text."""
     text = (
         prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special_tokens=False)
     )
     decided = await policies.texts([text])
-    if isinstance(decided, Refusal):
+    if isinstance(decided, PolicyRefusal):
         return decided
     return prompt if decided[0] == text else decided[0]
 

@@ -13,7 +13,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from msgspec import Struct
 
-from gateway.conform.outcome import Failed, Unreachable
+from gateway.conform.outcome import CheckFailed, Unreachable
 
 Json: TypeAlias = Any
 
@@ -21,7 +21,7 @@ MAX_ANSWER = 32 * 1024 * 1024
 """Largest answer that is read, in bytes."""
 
 
-class Answer(Struct, frozen=True):
+class HttpAnswer(Struct, frozen=True):
     """An answer of the server."""
 
     status: int
@@ -30,32 +30,32 @@ class Answer(Struct, frozen=True):
     body: bytes
 
     def json(self) -> Json:
-        """The body as JSON. Raises `Failed` if it is none."""
+        """The body as JSON. Raises `CheckFailed` if it is none."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             kind = self.headers.get("content-type", "no content type")
-            raise Failed(
+            raise CheckFailed(
                 f"status {self.status} with a body that is no JSON ({kind}): {self.body[:120]!r}"
             ) from None
 
     def expect(self, status: int = 200) -> Json:
-        """The body as JSON. Raises `Failed` if the status is another."""
+        """The body as JSON. Raises `CheckFailed` if the status is another."""
         if self.status != status:
-            raise Failed(f"status {self.status}, not {status}: {_short(self.body)}")
+            raise CheckFailed(f"status {self.status}, not {status}: {_short(self.body)}")
         return self.json()
 
     def events(self) -> list[Json]:
-        """The `data` of the events of a stream, without a closing `[DONE]`. Raises `Failed` if it is no such stream."""
+        """The `data` of the events of a stream, without a closing `[DONE]`. Raises `CheckFailed` if it is no such stream."""
         if self.status != 200:
-            raise Failed(f"status {self.status}, not 200: {_short(self.body)}")
+            raise CheckFailed(f"status {self.status}, not 200: {_short(self.body)}")
         kind = self.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
-            raise Failed(f"the content type of a stream is {kind!r}, not text/event-stream")
+            raise CheckFailed(f"the content type of a stream is {kind!r}, not text/event-stream")
         return list(_events(self.body))
 
 
-class Client:
+class HttpClient:
     """Sends requests to the API at `url`, which ends in `/v1`."""
 
     def __init__(self, url: str, api_key: str, seconds: float) -> None:
@@ -67,23 +67,25 @@ class Client:
         self.last = ""
         """The last request as a `curl` command, with the key left out."""
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> HttpAnswer:
         """`GET`."""
         return self._send("GET", path, None, "application/json")
 
-    def delete(self, path: str) -> Answer:
+    def delete(self, path: str) -> HttpAnswer:
         """`DELETE`."""
         return self._send("DELETE", path, None, "application/json")
 
-    def post(self, path: str, body: Json) -> Answer:
+    def post(self, path: str, body: Json) -> HttpAnswer:
         """`POST` a JSON body. A stream is read to its end."""
         return self._send("POST", path, json.dumps(body).encode(), "application/json")
 
-    def post_bytes(self, path: str, body: bytes, content_type: str = "application/json") -> Answer:
+    def post_bytes(
+        self, path: str, body: bytes, content_type: str = "application/json"
+    ) -> HttpAnswer:
         """`POST` a body as it is."""
         return self._send("POST", path, body, content_type)
 
-    def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> Answer:
+    def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> HttpAnswer:
         self.last = _curl(method, f"{self.url}{path}", body, content_type, key=bool(self._key))
         headers = {"user-agent": "litegate-conform"}
         if body is not None:
@@ -99,17 +101,17 @@ class Client:
             with answer:
                 content = self._read(answer, time.monotonic() + self._seconds)
         except TimeoutError:
-            raise Failed(f"no answer within {self._seconds:g} seconds") from None
+            raise CheckFailed(f"no answer within {self._seconds:g} seconds") from None
         except http.client.IncompleteRead:
-            raise Failed("the connection was closed in the middle of the answer") from None
+            raise CheckFailed("the connection was closed in the middle of the answer") from None
         except URLError as error:
             if isinstance(error.reason, TimeoutError):
-                raise Failed(f"no answer within {self._seconds:g} seconds") from None
+                raise CheckFailed(f"no answer within {self._seconds:g} seconds") from None
             raise Unreachable(f"{self.url} cannot be reached: {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
-            raise Failed(f"the connection failed: {error or type(error).__name__}") from None
+            raise CheckFailed(f"the connection failed: {error or type(error).__name__}") from None
         fields = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, fields, content)
+        return HttpAnswer(answer.status, fields, content)
 
     def _read(self, answer: Any, ends: float) -> bytes:
         """The body, whole. A server that sends a little now and then has no more time than others."""
@@ -119,9 +121,9 @@ class Client:
             parts.append(part)
             size += len(part)
             if size > MAX_ANSWER:
-                raise Failed(f"the answer has more than {MAX_ANSWER} bytes")
+                raise CheckFailed(f"the answer has more than {MAX_ANSWER} bytes")
             if time.monotonic() > ends:
-                raise Failed(f"the answer did not end within {self._seconds:g} seconds")
+                raise CheckFailed(f"the answer did not end within {self._seconds:g} seconds")
         return b"".join(parts)
 
 
@@ -149,7 +151,7 @@ def _curl(method: str, url: str, body: bytes | None, content_type: str, *, key: 
 def _events(body: bytes) -> Iterator[Json]:
     text = body.decode("utf-8", "replace").replace("\r\n", "\n")
     if not text.endswith("\n\n"):
-        raise Failed("the stream does not end with an empty line: it broke off")
+        raise CheckFailed("the stream does not end with an empty line: it broke off")
     for frame in text.split("\n\n"):
         name = None
         data = []
@@ -165,9 +167,9 @@ def _events(body: bytes) -> Iterator[Json]:
         try:
             event = json.loads(content)
         except (ValueError, RecursionError):
-            raise Failed(f"an event's data is no JSON: {content[:120]!r}") from None
+            raise CheckFailed(f"an event's data is no JSON: {content[:120]!r}") from None
         if name is not None and isinstance(event, dict) and event.get("type", name) != name:
-            raise Failed(f"the event {name} has data of the type {event['type']!r}")
+            raise CheckFailed(f"the event {name} has data of the type {event['type']!r}")
         yield event
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """The server did something else than the API promises. The message says what."""
 
 
-class Skipped(Exception):
+class CheckSkipped(Exception):
     """The check does not apply to this server. The message says why."""
 
 
@@ -16,6 +16,6 @@ class Unreachable(Exception):
 
 
 def require(condition: object, problem: str) -> None:
-    """Raise `Failed` unless `condition` is true."""
+    """Raise `CheckFailed` unless `condition` is true."""
     if not condition:
-        raise Failed(problem)
+        raise CheckFailed(problem)

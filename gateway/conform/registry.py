@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from gateway.conform.client import Client
-from gateway.conform.outcome import Failed, Skipped
+from gateway.conform.client import HttpClient
+from gateway.conform.outcome import CheckFailed, CheckSkipped
 from gateway.conform.response_stream import GrammarError
 
 AREAS = (
@@ -29,10 +29,10 @@ AREAS = (
 Outcome: TypeAlias = Literal["pass", "fail", "skip"]
 
 
-class Server(Struct, frozen=True):
+class ServerUnderTest(Struct, frozen=True):
     """The server under test."""
 
-    client: Client
+    client: HttpClient
     model: str
     """The name of a model that generates text."""
     embedding_model: str
@@ -40,15 +40,15 @@ class Server(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A check. `run` raises `Failed` or `Skipped`, or returns."""
+    """A check. `run` raises `CheckFailed` or `CheckSkipped`, or returns."""
 
     area: str
     name: str
     """What holds if it passes."""
-    run: Callable[[Server], None]
+    run: Callable[[ServerUnderTest], None]
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class CheckResult(Struct, frozen=True, kw_only=True):
     """What came of a check."""
 
     area: str
@@ -64,18 +64,22 @@ class Result(Struct, frozen=True, kw_only=True):
 CHECKS: list[Check] = []
 
 
-def check(area: str, name: str) -> Callable[[Callable[[Server], None]], Callable[[Server], None]]:
+def check(
+    area: str, name: str
+) -> Callable[[Callable[[ServerUnderTest], None]], Callable[[ServerUnderTest], None]]:
     """Register a function as a check."""
     assert area in AREAS
 
-    def registered(function: Callable[[Server], None]) -> Callable[[Server], None]:
+    def registered(
+        function: Callable[[ServerUnderTest], None],
+    ) -> Callable[[ServerUnderTest], None]:
         CHECKS.append(Check(area, name, function))
         return function
 
     return registered
 
 
-def run_checks(server: Server, chosen: Sequence[Check]) -> Iterator[Result]:
+def run_checks(server: ServerUnderTest, chosen: Sequence[Check]) -> Iterator[CheckResult]:
     """Run checks one after the other. Raises `Unreachable` if the server is gone."""
     for each in chosen:
         begun = time.monotonic()
@@ -83,9 +87,9 @@ def run_checks(server: Server, chosen: Sequence[Check]) -> Iterator[Result]:
         detail = ""
         try:
             each.run(server)
-        except Skipped as reason:
+        except CheckSkipped as reason:
             outcome, detail = "skip", str(reason)
-        except (Failed, GrammarError) as problem:
+        except (CheckFailed, GrammarError) as problem:
             outcome, detail = "fail", str(problem)
         except KeyError as problem:
             outcome, detail = "fail", f"the answer has no {problem}"
@@ -93,7 +97,7 @@ def run_checks(server: Server, chosen: Sequence[Check]) -> Iterator[Result]:
             # The answer has not the shape that the check relies on.
             outcome = "fail"
             detail = f"the answer has another shape: {type(problem).__name__}: {problem}"
-        yield Result(
+        yield CheckResult(
             area=each.area,
             name=each.name,
             outcome=outcome,

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from gateway.conform.outcome import Failed, Skipped
+from gateway.conform.outcome import CheckFailed, CheckSkipped
 
 
 @cache
@@ -28,15 +28,15 @@ def sdk_is_installed() -> bool:
 
 
 def validate(name: str, value: Any) -> None:
-    """Raise `Failed` if `value` is not of the SDK's type `name`, and `Skipped` without the SDK."""
+    """Raise `CheckFailed` if `value` is not of the SDK's type `name`, and `CheckSkipped` without the SDK."""
     adapter = _adapter(name)
     if adapter is None:
-        raise Skipped("OpenAI's SDK is not installed: `pip install openai`")
+        raise CheckSkipped("OpenAI's SDK is not installed: `pip install openai`")
     try:
         adapter.validate_json(json.dumps(value), strict=True)
     except ValueError as error:  # pydantic's ValidationError is one
         first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
         place = ".".join(map(str, first["loc"]))
-        raise Failed(
+        raise CheckFailed(
             f"not a {name.rpartition('.')[2]} of OpenAI's SDK: {place}: {first['msg']}"
         ) from None

@@ -9,8 +9,8 @@ from gateway.documents.failures import InvalidFile, UnsupportedFile
 from gateway.documents.text import read_text
 from gateway.errors import ConfigurationError
 from gateway.process_pool import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperFailure,
     PoolBusy,
     ProcessPool,
@@ -76,7 +76,7 @@ class DocumentReader:
     def failure(self, failure: HelperFailure) -> ReadingFailure:
         """The failure of a call of the pool, for those who read it."""
         match failure:
-            case DeadlineExceeded():
+            case HelperDeadlineExceeded():
                 return ReadingFailure(
                     f"The file could not be read within {self.seconds:g} seconds."
                 )

@@ -11,9 +11,9 @@ from typing import Final, cast
 from gateway.engine_process.link import EngineLink
 from gateway.engine_process.messages import (
     Description,
-    Limits,
-    Place,
+    PlaceRequest,
     PlaceUsed,
+    QueueLimits,
     WireRequest,
     WireSample,
     WireVectors,
@@ -167,7 +167,7 @@ class SharedQueue:
     def __init__(self, link: EngineLink) -> None:
         self._link = link
 
-    def resize(self, limits: Limits) -> None:
+    def resize(self, limits: QueueLimits) -> None:
         """Use other limits for new requests."""
         self._link.limits = limits
         try:
@@ -180,7 +180,7 @@ class SharedQueue:
     ) -> SharedPlace:
         """Reserve a place for a prompt of `prompt` tokens; `priority` is added to that of the principal. Raises `RateLimited` if there is none."""
         connection = self._link.connection
-        place = Place(
+        place = PlaceRequest(
             None if principal is None else principal.name,
             0 if principal is None else principal.priority,
             1.0 if principal is None else principal.weight,
@@ -220,7 +220,7 @@ class SharedPlace:
 
 @asynccontextmanager
 async def engine_in_process(
-    spec: EngineSpec, starter: EngineStarter, limits: Limits | None = None
+    spec: EngineSpec, starter: EngineStarter, limits: QueueLimits | None = None
 ) -> AsyncIterator[ProcessEngine]:
     """An engine in a process of its own, until the context is left. Raises `ConfigurationError` if it cannot be opened.
 

@@ -22,13 +22,13 @@ from gateway.engine_process.frames import (
     require_own,
 )
 from gateway.engine_process.messages import (
-    Call,
     Cancel,
     Failed,
     FromEngine,
     FromServer,
+    MethodCall,
+    MethodResult,
     Outputs,
-    Result,
     Start,
     WireRequest,
     error_of,
@@ -45,7 +45,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromEngine).decode
 
 
-class Stream:
+class OutputStream:
     """The outputs of one generation, for one reader.
 
     Unread outputs are bounded by the number of tokens that the request may generate.
@@ -129,7 +129,7 @@ class EngineConnection(asyncio.Protocol):
         self._lost = lost
         self._reader = FrameReader()
         self._numbers = itertools.count(1)
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, OutputStream] = {}
         self._calls: dict[int, asyncio.Future[Raw]] = {}
         self._transport: asyncio.Transport | None = None
         self._ended = asyncio.get_running_loop().create_future()
@@ -168,14 +168,14 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def start(self, request: WireRequest) -> Stream:
+    def start(self, request: WireRequest) -> OutputStream:
         """Begin a generation. Raises `GatewayError`."""
-        stream = Stream(next(self._numbers))
+        stream = OutputStream(next(self._numbers))
         self._send(Start(stream.number, request))
         self._streams[stream.number] = stream
         return stream
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: OutputStream) -> None:
         """Forget a stream. If it has not ended, its request is aborted."""
         if self._streams.pop(stream.number, None) is not None and not stream.ended and self.alive:
             self._send(Cancel(stream.number))
@@ -188,7 +188,7 @@ class EngineConnection(asyncio.Protocol):
         A cancelled call is cancelled there too.
         """
         number = next(self._numbers)
-        self._send(Call(number, method, Raw(self._encoded(argument))))
+        self._send(MethodCall(number, method, Raw(self._encoded(argument))))
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._calls[number] = future
         answered = False
@@ -210,7 +210,7 @@ class EngineConnection(asyncio.Protocol):
     def tell(self, method: str, argument: object) -> None:
         """Call a method without waiting for its end. Does nothing if the connection is lost."""
         if self.alive:
-            self._send(Call(0, method, Raw(self._encoded(argument))))
+            self._send(MethodCall(0, method, Raw(self._encoded(argument))))
 
     def _encoded(self, value: object) -> bytes:
         try:
@@ -256,7 +256,7 @@ class EngineConnection(asyncio.Protocol):
                 failed.fail(error)
             elif (call := self._calls.get(message.number)) is not None and not call.done():
                 call.set_exception(error)
-        elif type(message) is Result:
+        elif type(message) is MethodResult:
             call = self._calls.get(message.number)
             if call is not None and not call.done():
                 # A copy: what was received lives as long as its frame otherwise.

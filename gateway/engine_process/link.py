@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.engine_process.connection import EngineConnection
-from gateway.engine_process.messages import Description, Limits, Opened
+from gateway.engine_process.messages import Description, Opened, QueueLimits
 from gateway.engine_process.starting import EngineSpec, EngineStarter, NotStarted, StartLater
 from gateway.errors import ConfigurationError, EngineUnavailable
 
@@ -26,7 +26,7 @@ class EngineLink:
         self,
         spec: EngineSpec,
         starter: EngineStarter,
-        limits: Limits | None,
+        limits: QueueLimits | None,
         reopened: Callable[[Description], None],
     ) -> None:
         """`limits`: of all server processes together; None if this is the only one. `reopened` is called with the description of

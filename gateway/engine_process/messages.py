@@ -233,7 +233,7 @@ def _received(each: WireLogprob) -> TokenLogprob:
 # Errors.
 
 
-class Failure(Struct, array_like=True):
+class WireError(Struct, array_like=True):
     """A `GatewayError`."""
 
     kind: str
@@ -244,12 +244,12 @@ class Failure(Struct, array_like=True):
     headers: dict[str, str] = {}
 
 
-def failure_of(error: GatewayError) -> Failure:
+def failure_of(error: GatewayError) -> WireError:
     kind = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
-    return Failure(kind.__name__, error.message, tuple(error.at), error.code, error.headers)
+    return WireError(kind.__name__, error.message, tuple(error.at), error.code, error.headers)
 
 
-def error_of(failure: Failure) -> GatewayError:
+def error_of(failure: WireError) -> GatewayError:
     kind = getattr(errors, failure.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, GatewayError)):
         kind = EngineError
@@ -277,15 +277,15 @@ class Cancel(Struct, array_like=True, tag=2):
     number: int
 
 
-class Call(Struct, array_like=True, tag=3):
-    """Call a method. Answered by `Result` or `Failed`."""
+class MethodCall(Struct, array_like=True, tag=3):
+    """Call a method. Answered by `MethodResult` or `Failed`."""
 
     number: int
     method: str
     argument: Raw = Raw(b"\xc0")
 
 
-FromServer: TypeAlias = Start | Cancel | Call
+FromServer: TypeAlias = Start | Cancel | MethodCall
 
 
 # What the engine's process sends.
@@ -297,7 +297,7 @@ class Outputs(Struct, array_like=True, tag=1):
     pieces: list[Piece]
 
 
-class Result(Struct, array_like=True, tag=2):
+class MethodResult(Struct, array_like=True, tag=2):
     """The result of a call."""
 
     number: int
@@ -308,13 +308,13 @@ class Failed(Struct, array_like=True, tag=3):
     """The end of a stream or a call by an error."""
 
     number: int
-    failure: Failure
+    failure: WireError
 
 
-FromEngine: TypeAlias = Outputs | Result | Failed
+FromEngine: TypeAlias = Outputs | MethodResult | Failed
 
 
-class Limits(Struct, kw_only=True):
+class QueueLimits(Struct, kw_only=True):
     """Limits on the requests of all server processes together. The names are those of `ModelConfig`."""
 
     max_running: int
@@ -371,7 +371,7 @@ class WireVectors(Struct, array_like=True):
     prompt_tokens: int
 
 
-class Place(Struct, array_like=True):
+class PlaceRequest(Struct, array_like=True):
     """A request for a place in the queue that all server processes share."""
 
     principal: str | None

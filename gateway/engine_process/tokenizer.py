@@ -17,7 +17,7 @@ from gateway.engine_process.frames import (
     receive_frame,
     require_own,
 )
-from gateway.engine_process.messages import Failure, error_of
+from gateway.engine_process.messages import WireError, error_of
 from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway.protocols import AddedToken
 
@@ -109,7 +109,7 @@ class ProcessTokenizer:
         raise (
             ValueError(value)
             if isinstance(value, str)
-            else error_of(msgspec.convert(value, Failure))
+            else error_of(msgspec.convert(value, WireError))
         )
 
     def _connection(self, path: str) -> socket.socket:

@@ -18,7 +18,13 @@ from msgspec import Struct
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex
 from gateway.engines.xgrammar import nodes
 from gateway.errors import InvalidRequest, ParamPath, RateLimited, Unsupported
-from gateway.process_pool import DeadlineExceeded, FunctionFailed, HelperDied, PoolBusy, ProcessPool
+from gateway.process_pool import (
+    FunctionFailed,
+    HelperDeadlineExceeded,
+    HelperDied,
+    PoolBusy,
+    ProcessPool,
+)
 
 _decoder = msgspec.msgpack.Decoder(Constraint)
 MOST_BYTES = 16 << 20
@@ -26,7 +32,7 @@ _REFUSALS = 1000
 """Maximum number of cached refusals."""
 
 
-class Refusal(Struct, frozen=True, array_like=True):
+class CompileFailure(Struct, frozen=True, array_like=True):
     """The result of a compiling function for an argument that cannot be compiled."""
 
     message: str
@@ -41,7 +47,7 @@ class Compiled(Struct, frozen=True, array_like=True):
     """The result of a compiling function."""
 
     result: Any = None
-    refusal: Refusal | None = None
+    refusal: CompileFailure | None = None
 
 
 def compiled(make: Callable[[], Any]) -> Any:
@@ -49,11 +55,11 @@ def compiled(make: Callable[[], Any]) -> Any:
     try:
         return msgspec.to_builtins(Compiled(make()))
     except Unsupported as error:
-        refusal = Refusal(error.message, error.at, True, error.code)
+        refusal = CompileFailure(error.message, error.at, True, error.code)
     except InvalidRequest as error:
-        refusal = Refusal(error.message, error.at, False, error.code)
+        refusal = CompileFailure(error.message, error.at, False, error.code)
     except RecursionError:
-        refusal = Refusal("It is nested too deeply.", ("schema",))
+        refusal = CompileFailure("It is nested too deeply.", ("schema",))
     return msgspec.to_builtins(Compiled(None, refusal))
 
 
@@ -127,7 +133,7 @@ class Compiler:
         self._cache_bytes = cache_bytes
         self._cache: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
         self._cached = 0
-        self._refused: OrderedDict[bytes, Refusal] = OrderedDict()
+        self._refused: OrderedDict[bytes, CompileFailure] = OrderedDict()
         self._running: dict[bytes, _Running] = {}
         self.calls = 0
         """Number of compilations; cache hits are not counted."""
@@ -185,8 +191,8 @@ class Compiler:
             raise RateLimited(
                 "Too many schemas, patterns and grammars wait to be compiled. Try again later."
             ) from None
-        except DeadlineExceeded:
-            refusal = Refusal(
+        except HelperDeadlineExceeded:
+            refusal = CompileFailure(
                 f"It takes longer than {self._seconds:g} seconds to compile, the bound of this server "
                 "(compile_seconds). Make it simpler: fewer alternatives, repetitions and references.",
                 ("schema",),
@@ -197,7 +203,7 @@ class Compiler:
                 param="schema",
             ) from None
         except FunctionFailed as error:
-            refusal = Refusal(f"It cannot be compiled ({error.name}).", ("schema",))
+            refusal = CompileFailure(f"It cannot be compiled ({error.name}).", ("schema",))
         else:
             done = msgspec.convert(answer, Compiled)
             if done.refusal is None:
@@ -227,6 +233,6 @@ class Compiler:
             task.exception()  # mark as retrieved: it was raised to the remaining waiters
 
 
-def _error(refusal: Refusal) -> InvalidRequest:
+def _error(refusal: CompileFailure) -> InvalidRequest:
     kind = Unsupported if refusal.unsupported else InvalidRequest
     return kind(refusal.message, param=refusal.param, code=refusal.code)

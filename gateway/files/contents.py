@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any, Final
 from urllib.parse import quote
 
-from gateway.files.database import Database
+from gateway.files.database import FilesDatabase
 
 CONTENTS_TABLE: Final = """
 CREATE TABLE contents (
@@ -53,7 +53,7 @@ class Download:
 
     def __init__(
         self,
-        database: Database,
+        database: FilesDatabase,
         read: Callable[[sqlite3.Connection, int], bytes],
         *,
         filename: str,

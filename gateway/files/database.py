@@ -22,7 +22,7 @@ _STEPS: Final = 100_000
 """SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
 
 
-class Database:
+class FilesDatabase:
     """Runs functions with a connection, each in a transaction. Processes may share the database."""
 
     def __init__(

@@ -20,7 +20,7 @@ _SECONDS: Final = 3600, 2_592_000
 """Minimum and maximum lifetime of a file in seconds, as at OpenAI."""
 
 
-class Upload(Struct, frozen=True, kw_only=True):
+class FileUpload(Struct, frozen=True, kw_only=True):
     """An uploaded file."""
 
     content: IO[bytes]
@@ -31,7 +31,7 @@ class Upload(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[Upload]:
+async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[FileUpload]:
     """The file of a form and its settings. Raises an error if the form is invalid."""
     async with forms.uploaded(request, max_bytes, advice=_ADVICE) as form:
         filename = _clean_name(form.filename)
@@ -40,7 +40,7 @@ async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[Up
             raise missing("purpose", "It is 'user_data' or 'assistants' for files to be searched.")
         if purpose not in PURPOSES:
             raise not_among("purpose", purpose, list(PURPOSES))
-        yield Upload(
+        yield FileUpload(
             content=form.content,
             filename=filename,
             purpose=purpose,

@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.errors import StoreUnavailable
 from gateway.files.contents import PART
-from gateway.files.database import Database
+from gateway.files.database import FilesDatabase
 from gateway.wire.ids import new_id
 
 _NOBODY: Final = b""
@@ -20,7 +20,7 @@ _KEPT_SECONDS: Final = 3600
 class GrowingFile:
     """A file that is stored in parts, each in a transaction of its own. It belongs to nobody until it is finished."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: FilesDatabase) -> None:
         self._database = database
         self._seq: int | None = None
         self._parts = 0

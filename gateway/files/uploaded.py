@@ -19,8 +19,8 @@ from gateway.files.contents import (
     size_of,
     write_content,
 )
-from gateway.files.database import Database
-from gateway.files.form import Upload
+from gateway.files.database import FilesDatabase
+from gateway.files.form import FileUpload
 from gateway.files.growing import GrowingFile
 from gateway.files.lists import ListQuery, page
 from gateway.wire.common import Value
@@ -76,7 +76,7 @@ Forget: TypeAlias = Callable[[Sequence[str]], Awaitable[None]]
 class UploadedFiles:
     """Uploaded files, and their limits. `owner` is the name of an API key, or empty."""
 
-    def __init__(self, database: Database, limits: FileLimits) -> None:
+    def __init__(self, database: FilesDatabase, limits: FileLimits) -> None:
         """`database` has `FILE_TABLES`."""
         self.database = database
         self.limits = limits
@@ -105,7 +105,7 @@ class UploadedFiles:
             if _serving.get(loop) is self:
                 del _serving[loop]
 
-    async def add(self, owner: str, upload: Upload) -> FileObject:
+    async def add(self, owner: str, upload: FileUpload) -> FileObject:
         """Store a file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
         return await self.database.write(lambda c: insert_file(c, owner, upload, self.limits))
 
@@ -286,7 +286,7 @@ def check_room(connection: sqlite3.Connection, owner: str, size: int, limits: Fi
 
 
 def insert_file(
-    connection: sqlite3.Connection, owner: str, upload: Upload, limits: FileLimits
+    connection: sqlite3.Connection, owner: str, upload: FileUpload, limits: FileLimits
 ) -> FileObject:
     """Store an uploaded file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
     size = size_of(upload.content)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from gateway.config.hub_names import HubName, parse_name
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
-from gateway.hub.repository import Listing, Repository
+from gateway.hub.repository import Repository, RepositoryListing
 from gateway.net.guard import is_private, refusal
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         """
         content = self._api(f"{name.repo}/revision/main?blobs=true")
         try:
-            return msgspec.json.decode(content, type=Listing).repository(name.repo)
+            return msgspec.json.decode(content, type=RepositoryListing).repository(name.repo)
         except ValueError as error:
             raise HubAnswerInvalid("its file list cannot be read") from error
 

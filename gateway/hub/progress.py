@@ -15,7 +15,7 @@ STEP = 10
 """A line is logged at each multiple of this, in percent."""
 
 
-class Progress(Protocol):
+class DownloadProgress(Protocol):
     """Takes how much is done, in bytes. Called from any thread."""
 
     def advance(self, count: int) -> None:
@@ -58,7 +58,7 @@ class _Bar:
 
 
 @contextmanager
-def progress(what: str, total: int, done: int = 0) -> Iterator[Progress]:
+def progress(what: str, total: int, done: int = 0) -> Iterator[DownloadProgress]:
     """Show the progress of `what`, which has `total` bytes, of which `done` are there already."""
     if not sys.stderr.isatty():
         yield _Lines(what, total, done)

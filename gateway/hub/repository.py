@@ -47,7 +47,7 @@ class _Sibling(Struct):
     lfs: _Lfs | None = None
 
 
-class Listing(Struct):
+class RepositoryListing(Struct):
     """A hub's answer to `GET /api/models/<repo>/revision/<revision>?blobs=true`, as far as it is used."""
 
     sha: str

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from gateway.errors import ConfigurationError
 from gateway.hub.client import Hub, HubAnswerInvalid, HubUnreachable
-from gateway.hub.progress import Progress, human_size, progress
+from gateway.hub.progress import DownloadProgress, human_size, progress
 from gateway.hub.repository import Repository, RepositoryFile
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Job:
                 "on another disk."
             )
 
-    def fetch(self, file: RepositoryFile, shown: Progress) -> None:
+    def fetch(self, file: RepositoryFile, shown: DownloadProgress) -> None:
         """Download a file into its blob, unless it is there."""
         if _size(self._blob(file)) == file.size:
             return
@@ -189,7 +189,7 @@ class _Transfer:
         repository: Repository,
         file: RepositoryFile,
         partial: IO[bytes],
-        shown: Progress,
+        shown: DownloadProgress,
         stop: threading.Event,
     ) -> None:
         self._hub = hub

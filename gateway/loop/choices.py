@@ -27,7 +27,7 @@ ByteSink: TypeAlias = Callable[[bytes], Awaitable[None]]
 """Takes what is ready at once; awaiting it is the back-pressure."""
 
 
-class Choice(Protocol):
+class GeneratedChoice(Protocol):
     """One choice of an answer."""
 
     generator: Generator
@@ -64,13 +64,13 @@ class AnswerRun(ABC, Generic[PlanT]):
         self.services = services
         self.scope = RunScope(services, name="a completion", api=api)
         self._attempts = attempts
-        self._choices: Sequence[Choice] = ()
+        self._choices: Sequence[GeneratedChoice] = ()
         self._full: RateLimited | None = None
         """The error of a full queue, if another model is left."""
         self._begin(plan)
 
     @abstractmethod
-    def take(self, plan: PlanT) -> tuple[ServedModel, Sequence[Choice], ExpectedTokens]:
+    def take(self, plan: PlanT) -> tuple[ServedModel, Sequence[GeneratedChoice], ExpectedTokens]:
         """Begin the answer anew by `plan`. Returns its model, its choices, and what they all may use."""
 
     def _begin(self, plan: PlanT) -> None:
@@ -164,7 +164,7 @@ class AnswerRun(ABC, Generic[PlanT]):
             async with lock:
                 await sink(data)
 
-        async def make(choice: Choice) -> None:
+        async def make(choice: GeneratedChoice) -> None:
             if rest := await choice.run(HeldSink(in_turn) if holds else in_turn):
                 await in_turn(rest)
 

@@ -13,7 +13,7 @@ from gateway.loop.policies import Policies
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import (
     EngineRequest,
-    Refusal,
+    PolicyRefusal,
     RenderedPrompt,
     Sampling,
     TokensPrompt,
@@ -29,7 +29,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Without the images, sounds and documents; `request.turn` has them."""
     rendered: RenderedPrompt
     request: EngineRequest
-    refusal: Refusal | None = None
+    refusal: PolicyRefusal | None = None
     """The whole output, if a policy refused the prompt. The engine then gets no request."""
 
 
@@ -71,7 +71,7 @@ def generation_id(request_id: str | None) -> str:
     return own if request_id is None else f"{own}-{request_id}"
 
 
-def refused_generation(turn: Turn, refusal: Refusal, sampling: Sampling) -> Generation:
+def refused_generation(turn: Turn, refusal: PolicyRefusal, sampling: Sampling) -> Generation:
     """The generation of a prompt that a policy has refused."""
     nothing = RenderedPrompt(prompt=TokensPrompt(token_ids=()), tail="text")
     request = EngineRequest(

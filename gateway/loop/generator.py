@@ -33,7 +33,7 @@ from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import turn_starts, without_oldest
-from gateway.loop.usage import PromptCount, TokenCount
+from gateway.loop.usage import PromptCount, TokenCounter
 from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
 from gateway.protocols import (
@@ -42,7 +42,7 @@ from gateway.protocols import (
     FinishReason,
     OutputParser,
     ParserContext,
-    Refusal,
+    PolicyRefusal,
     RenderedPrompt,
     Span,
     TokensPrompt,
@@ -82,7 +82,7 @@ class Generator:
         """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens.
         `stats` is told when the outputs came."""
         self.model = model
-        self.tokens = TokenCount()
+        self.tokens = TokenCounter()
         self.counts_prompt = True
         """Whether the next generation's prompt is counted. Of choices that share a prompt, only the first counts it."""
         self.stop_reason: str | int | None = None
@@ -121,11 +121,11 @@ class Generator:
     async def prepare(self, turn: Turn) -> Generation:
         """Create the engine request for `turn`, as the policies let it pass."""
         decided = await self._decided(turn)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, PolicyRefusal):
             return refused_generation(turn, decided, self._settings.sampling)
         return await self._prepare(decided)
 
-    async def _decided(self, turn: Turn) -> Turn | Refusal:
+    async def _decided(self, turn: Turn) -> Turn | PolicyRefusal:
         """The turn as the policies let it pass."""
         policies = self._settings.policies
         if policies is None:
@@ -190,7 +190,7 @@ class Generator:
         """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
         first `preamble` items are kept."""
         decided = await self._decided(turn)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, PolicyRefusal):
             return refused_generation(turn, decided, self._settings.sampling)
         turn, generation = decided, None
         try:
@@ -292,7 +292,7 @@ class Generator:
         await asyncio.create_task(self._run(generation, writer, sink))
 
     async def _refuse(
-        self, refusal: Refusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
+        self, refusal: PolicyRefusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
     ) -> None:
         """Write a policy's refusal in place of the output."""
         self.began = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.loop.choices import completion_usage
 from gateway.loop.generation import Generation
-from gateway.loop.usage import PromptCount, TokenCount, total
+from gateway.loop.usage import PromptCount, TokenCounter, total
 from gateway.protocols import EngineOutput, TokenLogprob
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 
@@ -27,7 +27,7 @@ class OutputObserver:
         self._token_ids = token_ids
         self._prompt: PromptCount | None = None
         self._made = 0
-        self._earlier = TokenCount()
+        self._earlier = TokenCounter()
 
     def begin(self, generation: Generation) -> None:
         """Begin a generation. Its counts are added to those of the earlier ones."""
@@ -50,8 +50,8 @@ class OutputObserver:
         """Usage of this choice so far, over all its generations."""
         return completion_usage(self._so_far().usage())
 
-    def _so_far(self) -> TokenCount:
-        current, prompt = TokenCount(), self._prompt
+    def _so_far(self) -> TokenCounter:
+        current, prompt = TokenCounter(), self._prompt
         if prompt is not None:
             current.input, current.cached = prompt.prompt, prompt.cached
             if self._counts_output:

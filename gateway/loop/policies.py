@@ -13,8 +13,8 @@ from gateway.protocols import (
     FinishReason,
     OutputFilter,
     Policy,
+    PolicyRefusal,
     PolicyRequest,
-    Refusal,
     Sampling,
     Tokenizer,
     Turn,
@@ -38,17 +38,17 @@ class Policies:
         self._policies = policies
         self._about = PolicyRequest(api=api, model=model, owner=owner)
 
-    async def turn(self, turn: Turn, *, first: bool) -> Turn | Refusal:
+    async def turn(self, turn: Turn, *, first: bool) -> Turn | PolicyRefusal:
         """The turn as the model may read it. `first`: nothing was generated yet. Raises `Rerouted`."""
         decided = await self._check(msgspec.structs.replace(self._about, turn=turn), first=first)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, PolicyRefusal):
             return decided
         return turn if decided.turn is None else decided.turn
 
-    async def texts(self, texts: Sequence[str]) -> Sequence[str] | Refusal:
+    async def texts(self, texts: Sequence[str]) -> Sequence[str] | PolicyRefusal:
         """The texts as the model may read them. Raises `Rerouted`."""
         decided = await self._check(msgspec.structs.replace(self._about, texts=texts), first=True)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, PolicyRefusal):
             return decided
         if len(decided.texts) != len(texts):
             raise RuntimeError("a policy has changed the number of texts")
@@ -70,7 +70,7 @@ class Policies:
             else:
                 written.append(tokenizer.decode(each, skip_special_tokens=False))
         decided = await self.texts(written)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, PolicyRefusal):
             raise refused(decided, param)
         return [
             each if new == old else new
@@ -94,10 +94,10 @@ class Policies:
                     param=param,
                 )
 
-    async def _check(self, request: PolicyRequest, *, first: bool) -> PolicyRequest | Refusal:
+    async def _check(self, request: PolicyRequest, *, first: bool) -> PolicyRequest | PolicyRefusal:
         for policy in self._policies:
             decided = await policy.check(request)
-            if isinstance(decided, Refusal):
+            if isinstance(decided, PolicyRefusal):
                 return decided
             request = decided
         if first and request.model != self._about.model:
@@ -112,7 +112,7 @@ def policies_for(
     return Policies(policies, api=api, model=model, owner=owner) if policies else None
 
 
-def refused(refusal: Refusal, param: str | ParamPath) -> InvalidRequest:
+def refused(refusal: PolicyRefusal, param: str | ParamPath) -> InvalidRequest:
     """The error of a refused request, for APIs whose answers cannot have a refusal."""
     return InvalidRequest(refusal.text, param=param, code="content_filter")
 

@@ -10,7 +10,7 @@ from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 
-class TokenCount:
+class TokenCounter:
     """The tokens used by an answer so far, over all its generations."""
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class TokenCount:
         )
 
 
-def total(counts: Iterable[TokenCount]) -> TokenCount:
+def total(counts: Iterable[TokenCounter]) -> TokenCounter:
     """The sum of all counts."""
-    whole = TokenCount()
+    whole = TokenCounter()
     for count in counts:
         whole.input += count.input
         whole.cached += count.cached

@@ -33,7 +33,7 @@ class Fetched(Struct, frozen=True):
     """As the server declares it; may be empty."""
 
 
-class Fetcher:
+class MediaFetcher:
     """Fetches files. Each has its own connections, without cookies, so that requests share no state."""
 
     def __init__(

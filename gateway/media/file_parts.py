@@ -17,7 +17,7 @@ from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, M
 _LONGEST_NAME: Final = 200
 
 
-class FileSource(Struct, frozen=True, kw_only=True):
+class DocumentSource(Struct, frozen=True, kw_only=True):
     """What a part of a request says about its document. Parts with equal sources have equal documents."""
 
     url: str = ""
@@ -29,10 +29,10 @@ class FileSource(Struct, frozen=True, kw_only=True):
     """Whether the pages of a PDF are wanted as images too."""
 
 
-class FilePart(Struct, frozen=True, kw_only=True):
+class DocumentPart(Struct, frozen=True, kw_only=True):
     """A part that is a document."""
 
-    source: FileSource
+    source: DocumentSource
     param: ParamPath
     """Path of the part, as `("input", 3, "content", 0)`."""
 
@@ -58,9 +58,9 @@ class FileContent(Struct, frozen=True, kw_only=True):
         return len(self.text) + sum(len(page.data) for page in self.pages)
 
 
-def file_source(part: InputFile) -> FileSource:
+def file_source(part: InputFile) -> DocumentSource:
     """The source of a part."""
-    return FileSource(
+    return DocumentSource(
         url=part.file_url or "",
         file_id=part.file_id or "",
         data=part.file_data or "",
@@ -80,7 +80,7 @@ def content_of(item: Item) -> tuple[str, Sequence[MessageContent]]:
             return "", ()
 
 
-def file_parts(items: Sequence[Item]) -> Iterator[FilePart]:
+def file_parts(items: Sequence[Item]) -> Iterator[DocumentPart]:
     """The documents in messages and in outputs of the client's tools."""
     for index, item in enumerate(items):
         if (
@@ -92,7 +92,7 @@ def file_parts(items: Sequence[Item]) -> Iterator[FilePart]:
         field, content = content_of(item)
         for at, part in enumerate(content):
             if isinstance(part, InputFile):
-                yield FilePart(source=file_source(part), param=("input", index, field, at))
+                yield DocumentPart(source=file_source(part), param=("input", index, field, at))
 
 
 def shown_parts(content: FileContent, pages: Sequence[str]) -> list[InputText | InputImage]:

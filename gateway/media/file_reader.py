@@ -18,7 +18,7 @@ from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLi
 from gateway.files.uploaded import uploaded_files
 from gateway.media.cache import MediaCache
 from gateway.media.encoded import decode_base64, is_data_url, too_large
-from gateway.media.file_parts import FileContent, FileSource
+from gateway.media.file_parts import DocumentSource, FileContent
 from gateway.media.pages import read_document
 from gateway.media.refused import (
     DOWNLOAD_FAILED,
@@ -86,12 +86,12 @@ class FileReader:
         self._fetcher = None
         if media.allow_hosts:
             try:
-                from gateway.media.fetching import Fetcher
+                from gateway.media.fetching import MediaFetcher
             except ImportError as error:
                 raise ConfigurationError(
                     "Fetching files (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
                 ) from error
-            self._fetcher = Fetcher(media, resolve, what="file", max_bytes=config.max_bytes)
+            self._fetcher = MediaFetcher(media, resolve, what="file", max_bytes=config.max_bytes)
         self._cache = MediaCache[FileContent](config.cache_bytes, lambda content: content.size)
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
@@ -106,7 +106,7 @@ class FileReader:
         if self._reader is not None:
             await self._reader.close()
 
-    async def read(self, source: FileSource, owner: str) -> FileContent:
+    async def read(self, source: DocumentSource, owner: str) -> FileContent:
         """The text of a document, and images of its pages if `source` wants them. Raises `MediaRefused`, or
         `RateLimited`."""
         loaded = await self.load(source, owner)
@@ -125,7 +125,7 @@ class FileReader:
             found = await self._cache.get((owner, html, images, digest), make)
         return FileContent(filename=loaded.filename, text=found.text, pages=found.pages)
 
-    async def load(self, source: FileSource, owner: str) -> LoadedFile:
+    async def load(self, source: DocumentSource, owner: str) -> LoadedFile:
         """The bytes of a document. Raises `MediaRefused`, with codes of documents."""
         try:
             if source.data or is_data_url(source.url):

@@ -12,9 +12,9 @@ from gateway.config import DocumentsConfig
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.media.concurrently import for_each
 from gateway.media.file_parts import (
+    DocumentPart,
+    DocumentSource,
     FileContent,
-    FilePart,
-    FileSource,
     content_of,
     file_parts,
     file_source,
@@ -67,7 +67,7 @@ class FileResolver:
         self._owner = owner
         self._shows_pages = shows_pages
         self._url_of = url_of
-        self._contents: Mapping[FileSource, FileContent] = {}
+        self._contents: Mapping[DocumentSource, FileContent] = {}
 
     async def resolve(self, items: Sequence[Item]) -> ShownItems:
         """`items` with the text, and the pages if they are wanted, in the place of each document.
@@ -94,15 +94,17 @@ class FileResolver:
         self._check_totals(parts, config)
         return self._shown(items)
 
-    def _wanted(self, source: FileSource) -> FileSource:
+    def _wanted(self, source: DocumentSource) -> DocumentSource:
         if source.shows_pages and not self._shows_pages:
             return msgspec.structs.replace(source, shows_pages=False)
         return source
 
-    async def _read(self, missing: dict[FileSource, FilePart], config: DocumentsConfig) -> None:
-        found: dict[FileSource, FileContent] = {}
+    async def _read(
+        self, missing: dict[DocumentSource, DocumentPart], config: DocumentsConfig
+    ) -> None:
+        found: dict[DocumentSource, FileContent] = {}
 
-        async def read(entry: tuple[FileSource, FilePart]) -> None:
+        async def read(entry: tuple[DocumentSource, DocumentPart]) -> None:
             source, part = entry
             try:
                 content = await self._reader.read(source, self._owner)
@@ -117,7 +119,7 @@ class FileResolver:
         await for_each(reversed(missing.items()), read)
         self._contents = {**self._contents, **found}
 
-    def _check_totals(self, parts: Sequence[FilePart], config: DocumentsConfig) -> None:
+    def _check_totals(self, parts: Sequence[DocumentPart], config: DocumentsConfig) -> None:
         text = pages = 0
         for part in parts:
             content = self._contents[self._wanted(part.source)]
@@ -165,7 +167,7 @@ def data_url(image: Media) -> str:
     return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
-def _too_much_text(part: FilePart, config: DocumentsConfig) -> InvalidRequest:
+def _too_much_text(part: DocumentPart, config: DocumentsConfig) -> InvalidRequest:
     return InvalidRequest(
         f"The files of the conversation have more than {config.max_total_text} characters together, the limit of this "
         "server. Leave some out.",

@@ -28,8 +28,8 @@ from gateway.media.shares import OwnerShares
 from gateway.media.sounds import DECODED_WIDTH, MOST_RATE, read_sound
 from gateway.net.guard import Resolve, resolve
 from gateway.process_pool import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperFailure,
     PoolBusy,
     ProcessPool,
@@ -95,12 +95,12 @@ class MediaReader:
         self._fetcher = None
         if config.allow_hosts:
             try:
-                from gateway.media.fetching import Fetcher
+                from gateway.media.fetching import MediaFetcher
             except ImportError as error:
                 raise ConfigurationError(
                     "Fetching images (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
                 ) from error
-            self._fetcher = Fetcher(config, resolve)
+            self._fetcher = MediaFetcher(config, resolve)
         self._cache = MediaCache[Media](config.cache_bytes, lambda media: len(media.data))
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
@@ -261,7 +261,7 @@ def _refusal(failure: HelperFailure, what: str, seconds: float) -> MediaRefused 
             return RateLimited(f"Too many files wait to be decoded. Send the {what} again later.")
         case FunctionFailed(name="MediaRefused", message=message):
             return MediaRefused.from_text(message)
-        case DeadlineExceeded():
+        case HelperDeadlineExceeded():
             why = f"takes longer than {seconds:g} seconds to decode"
         case FunctionFailed(name="MemoryError"):
             why = "takes more memory to decode than this server allows"

@@ -5,8 +5,8 @@ the event loop must not block; a process can be killed.
 """
 
 from gateway.process_pool.pool import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperDied,
     HelperFailure,
     PoolBusy,
@@ -15,8 +15,8 @@ from gateway.process_pool.pool import (
 )
 
 __all__ = [
-    "DeadlineExceeded",
     "FunctionFailed",
+    "HelperDeadlineExceeded",
     "HelperDied",
     "HelperFailure",
     "PoolBusy",

@@ -29,7 +29,7 @@ class HelperFailure(Exception):
     """A call that has no result."""
 
 
-class DeadlineExceeded(HelperFailure):
+class HelperDeadlineExceeded(HelperFailure):
     """The call took longer than its deadline; its process was killed."""
 
 
@@ -201,7 +201,9 @@ class ProcessPool:
         except BaseException as failure:
             await self._drop(helper)
             if isinstance(failure, TimeoutError):
-                raise DeadlineExceeded(f"The call took longer than {seconds:g} seconds.") from None
+                raise HelperDeadlineExceeded(
+                    f"The call took longer than {seconds:g} seconds."
+                ) from None
             if isinstance(failure, msgspec.DecodeError):
                 raise HelperDied("The helper process returned invalid data.") from None
             raise

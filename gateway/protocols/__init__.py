@@ -5,7 +5,6 @@ All protocols are structural: a plugin's class satisfies one without importing i
 """
 
 from gateway.protocols.api import (
-    Answer,
     AnswerWriter,
     Api,
     AsgiApp,
@@ -16,6 +15,7 @@ from gateway.protocols.api import (
     ListedModel,
     NewWriter,
     Outcome,
+    PreparedAnswer,
     Reply,
     Route,
     RouteRequest,
@@ -69,13 +69,13 @@ from gateway.protocols.output import (
     ReasoningPiece,
     TextPiece,
 )
-from gateway.protocols.policies import Ending, OutputFilter, Policy, PolicyRequest, Refusal
+from gateway.protocols.policies import Ending, OutputFilter, Policy, PolicyRefusal, PolicyRequest
 from gateway.protocols.principals import (
     LimitCounters,
     LimitName,
-    Limits,
     LimitState,
     Principal,
+    PrincipalLimits,
     SettledRequest,
 )
 from gateway.protocols.profile import (
@@ -167,7 +167,6 @@ __all__ = [
     "UNFINISHED",
     "AdapterLoadingEngine",
     "AddedToken",
-    "Answer",
     "AnswerWriter",
     "Api",
     "Append",
@@ -218,7 +217,6 @@ __all__ = [
     "LimitCounters",
     "LimitName",
     "LimitState",
-    "Limits",
     "ListedModel",
     "MeasuredEngine",
     "Media",
@@ -242,8 +240,11 @@ __all__ = [
     "Piece",
     "PlacedMedia",
     "Policy",
+    "PolicyRefusal",
     "PolicyRequest",
+    "PreparedAnswer",
     "Principal",
+    "PrincipalLimits",
     "Prompt",
     "PromptRenderer",
     "PromptRole",
@@ -252,7 +253,6 @@ __all__ = [
     "RawPiece",
     "ReasoningPiece",
     "RefreshedEngine",
-    "Refusal",
     "RenderedPrompt",
     "Reply",
     "RequestAuthenticator",

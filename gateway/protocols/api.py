@@ -120,7 +120,7 @@ class AnswerWriter(Protocol):
 
 @runtime_checkable
 class CallWriter(Protocol):
-    """An `AnswerWriter` of answers in which the gateway runs tools (`Answer.available_tools`).
+    """An `AnswerWriter` of answers in which the gateway runs tools (`PreparedAnswer.available_tools`).
 
     Deltas of such calls arrive like those of any other call. `end` is called after each turn, and `called` for each
     result of that turn afterwards.
@@ -133,10 +133,10 @@ class CallWriter(Protocol):
 
 
 NewWriter: TypeAlias = Callable[[], AnswerWriter]
-"""Makes the writer of an answer. Called again if another model answers than was planned; see `Answer.stream`."""
+"""Makes the writer of an answer. Called again if another model answers than was planned; see `PreparedAnswer.stream`."""
 
 
-class Answer(Protocol):
+class PreparedAnswer(Protocol):
     """A checked request, ready to generate: the engine has accepted its prompt. Used once, through one of its methods."""
 
     @property
@@ -214,7 +214,7 @@ class Gateway(Protocol):
         (`code_interpreter`)."""
         ...
 
-    async def prepare(self, request: GenerationRequest) -> Answer:
+    async def prepare(self, request: GenerationRequest) -> PreparedAnswer:
         """Render the prompt and let the engine check it.
 
         Raises a `GatewayError` for an invalid request. Its `param` uses the Responses API's names: `input[i]…` for an

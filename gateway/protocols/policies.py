@@ -26,7 +26,7 @@ class PolicyRequest(Struct, frozen=True, kw_only=True):
     """Raw prompts, or texts to be embedded or scored, in the order of the request. Prompts of token ids are decoded."""
 
 
-class Refusal(Struct, frozen=True):
+class PolicyRefusal(Struct, frozen=True):
     """A request that does not reach the model. `text` is what the client reads."""
 
     text: str
@@ -56,7 +56,7 @@ class OutputFilter(Protocol):
 class Policy(Protocol):
     """Decides about prompts and outputs. Opened once at start-up."""
 
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         """Accept `request` by returning it, change it, send it to another model, or refuse it.
 
         Called before each prompt of a model, so several times for an answer with tools. It may raise any

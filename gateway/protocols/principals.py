@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 _Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class PrincipalLimits(Struct, frozen=True, kw_only=True):
     """The limits of one principal. None: no limit."""
 
     requests_per_minute: _Count | None = None
@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self != _UNLIMITED
 
 
-_UNLIMITED = Limits()
+_UNLIMITED = PrincipalLimits()
 
 
 class Principal(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     """Names of the models that it may use; `*` stands for any characters. None: all."""
     tools: Sequence[str] | None = None
     """Names of the tool servers that it may use, as in `[tools.<name>]`. None: all."""
-    limits: Limits = Limits()
+    limits: PrincipalLimits = PrincipalLimits()
     priority: int = 0
     """Whose waiting requests are served first: those of the lowest priority, as in vLLM."""
     weight: Annotated[float, Meta(gt=0)] = 1.0
@@ -71,7 +71,7 @@ class SettledRequest(Struct, frozen=True, kw_only=True):
 
     principal: str
     request_id: str
-    limits: Limits
+    limits: PrincipalLimits
     reserved: int
     """The tokens that were counted when it was admitted."""
     used: int
@@ -90,7 +90,13 @@ class LimitCounters(Protocol):
     """
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         """Atomically count a request and `tokens` tokens, unless a limit is exceeded; then nothing is counted.
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from gateway.wire.items import ConfigurationUpdate, Item
 from gateway.wire.request import ResponseRequest
-from gateway.wire.text import Reasoning
+from gateway.wire.text import ReasoningOptions
 
 
 def with_updates(request: ResponseRequest, context: Sequence[Item]) -> ResponseRequest:
@@ -23,7 +23,7 @@ def with_updates(request: ResponseRequest, context: Sequence[Item]) -> ResponseR
             continue
         if item.reasoning is not UNSET:
             effort = item.reasoning.effort
-            reasoning = msgspec.structs.replace(reasoning or Reasoning(), effort=effort)
+            reasoning = msgspec.structs.replace(reasoning or ReasoningOptions(), effort=effort)
         if item.text is not UNSET:
             text = msgspec.structs.replace(text, format=item.text.format)
     if reasoning is request.reasoning and text is request.text:

@@ -15,7 +15,7 @@ Write = Callable[[bytes], bool]
 """Writes server-sent events to a client immediately. Returns False, having written nothing, if it cannot."""
 
 
-class Follower:
+class LogFollower:
     """A client that has received all events up to `at`, and receives new ones."""
 
     __slots__ = ("_left", "at", "complete", "write")
@@ -55,7 +55,7 @@ class LiveLog:
     def __init__(self) -> None:
         self.count = 0
         """Number of stored events, as far as this process knows."""
-        self._followers: tuple[Follower, ...] = ()
+        self._followers: tuple[LogFollower, ...] = ()
         """The followers. Each has received all events; its position is computed when needed, not with every event."""
         self._writes: tuple[Write, ...] = ()
         """The followers' `write` functions."""
@@ -105,13 +105,13 @@ class LiveLog:
         self._ended = True
         self._drop_followers(*self._followers)
 
-    async def follow(self, at: int, write: Write) -> Follower:
+    async def follow(self, at: int, write: Write) -> LogFollower:
         """Pass all events after `at` to `write`; all events counted by this log are in the store.
 
         Returns when the log ends, or when the client is too slow. The caller then reads the rest from the store, from
         the follower's position.
         """
-        follower = Follower(at, write)
+        follower = LogFollower(at, write)
         if not self._ended:
             self._set_followers((*self._followers, follower))
             try:
@@ -120,13 +120,13 @@ class LiveLog:
                 self._set_followers(each for each in self._followers if each is not follower)
         return follower
 
-    def _drop_followers(self, *parting: Follower) -> None:
+    def _drop_followers(self, *parting: LogFollower) -> None:
         self._set_followers(each for each in self._followers if each not in parting)
         for each in parting:
             each.at = max(each.at, self.count - 1)
             each.leave()
 
-    def _set_followers(self, followers: Iterable[Follower]) -> None:
+    def _set_followers(self, followers: Iterable[LogFollower]) -> None:
         self._followers = tuple(followers)
         self._writes = tuple(each.write for each in self._followers)
         self._ahead = any(each.at >= self.count for each in self._followers)

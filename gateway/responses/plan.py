@@ -55,7 +55,7 @@ from gateway.wire.common import JsonObject
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import ConversationReference, Response
-from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.tools import Tool
 
 
@@ -331,7 +331,7 @@ def _text_format(request: ResponseRequest) -> TextFormat:
     return shared_format(request, wanted, "text.format")
 
 
-def _summarizes(reasoning: Reasoning | None, model: ServedModel) -> bool:
+def _summarizes(reasoning: ReasoningOptions | None, model: ServedModel) -> bool:
     asked = reasoning is not None and reasoning.requested_summary is not None
     return asked and model.config.reasoning_summary == "full"
 

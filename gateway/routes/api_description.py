@@ -29,8 +29,8 @@ from gateway.wire.completions import (
     CompletionRequest,
     Detokenized,
     DetokenizeRequest,
+    TokenizeAnswer,
     TokenizeOptions,
-    Tokens,
 )
 from gateway.wire.embeddings import EmbeddingList, EmbeddingsRequest
 from gateway.wire.events import AnyEvent
@@ -117,7 +117,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/v1/embeddings"): Operation(takes=EmbeddingsRequest, answers=EmbeddingList),
     **dict.fromkeys((("POST", path) for path in ("/v1/rerank", "/v2/rerank", "/rerank")), _RERANK),
     **dict.fromkeys((("POST", path) for path in ("/v1/score", "/score")), _SCORE),
-    ("POST", "/tokenize"): Operation(takes=TokenizeOptions, answers=Tokens),
+    ("POST", "/tokenize"): Operation(takes=TokenizeOptions, answers=TokenizeAnswer),
     ("POST", "/detokenize"): Operation(takes=DetokenizeRequest, answers=Detokenized),
     ("GET", "/v1/models"): Operation(answers=ModelList),
     ("GET", "/v1/models/{model}"): Operation(answers=ModelObject),
@@ -324,18 +324,11 @@ class _Components:
         del messages["default"]
 
 
-_RENAMED: Final = {
-    "gateway.wire.text.Reasoning": "ReasoningOptions",
-    "gateway.wire.structured.StreamOptions": "ChatStreamOptions",
-    "gateway.wire.chat_messages.CustomToolCall": "ChatCustomToolCall",
-}
-
-
 def _short(name: str) -> str:
     """A component's name. If several types have one name, msgspec puts their modules before it; those of plugins keep them, so that
     the names of the core's types do not depend on what is installed."""
     if "." not in name or name.startswith("gateway."):
-        return _RENAMED.get(name, name.rpartition(".")[2])
+        return name.rpartition(".")[2]
     parts = name.removeprefix("gateway_").split(".")
     return "".join(word[:1].upper() + word[1:] for part in parts for word in part.split("_"))
 

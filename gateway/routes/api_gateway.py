@@ -41,8 +41,8 @@ from gateway.tools.toolset import Toolset
 from gateway.wire.parameters import SharedParameters
 
 
-class PreparedAnswer:
-    """Implements `gateway.protocols.Answer`."""
+class ApiAnswer:
+    """Implements `gateway.protocols.PreparedAnswer`."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class ApiGateway:
             offered = services.permitted_tools(slot.name, slot.config, slot.tools)
         return {*offered.by_type, *offered.choices}
 
-    async def prepare(self, request: GenerationRequest) -> PreparedAnswer:
+    async def prepare(self, request: GenerationRequest) -> ApiAnswer:
         services = self._services
         names = await services.candidates(
             request.model, api=self._api, does="generates", owner=request.owner, size=request.size
@@ -174,7 +174,7 @@ class ApiGateway:
 
         attempts = Attempts(names, prepare, services.metrics, hold=services.loaded)
         async with attempts:
-            return PreparedAnswer(await attempts.begin(), request, services, attempts, self._api)
+            return ApiAnswer(await attempts.begin(), request, services, attempts, self._api)
 
     async def _prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedGeneration:
         services = self._services

@@ -23,8 +23,8 @@ from gateway.wire.common import JsonObject
 from gateway.wire.completions import (
     Detokenized,
     DetokenizeRequest,
+    TokenizeAnswer,
     TokenizeOptions,
-    Tokens,
 )
 from gateway.wire.decoding import convert, decode_object, missing
 
@@ -57,7 +57,7 @@ async def detokenize(request: HttpRequest) -> ASGIApp:
 
 async def _tokenized(
     raw: JsonObject, options: TokenizeOptions, services: Services, size: int, owner: str | None
-) -> Tokens:
+) -> TokenizeAnswer:
     model = services.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
@@ -71,7 +71,7 @@ async def _tokenized(
         token_ids, count = await _chat_tokens(raw, services, size, owner)
     else:
         raise missing("prompt", "Send a text as prompt, or messages.")
-    return Tokens(
+    return TokenizeAnswer(
         count=count,
         max_model_len=model.info.max_model_len,
         tokens=token_ids,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gateway.config import ApiKey, ServerConfig
 from gateway.errors import AuthenticationError, ConfigurationError, GatewayError, PermissionDenied
-from gateway.protocols import Credentials, Limits, Principal, RequestAuthenticator
+from gateway.protocols import Credentials, Principal, PrincipalLimits, RequestAuthenticator
 from gateway.runtime.callers import current_caller
 
 logger = logging.getLogger("gateway.runtime.access")
@@ -54,7 +54,7 @@ def principal_of(key: ApiKey) -> Principal:
         name=key.name,
         models=key.models,
         tools=key.tools,
-        limits=Limits(
+        limits=PrincipalLimits(
             requests_per_minute=key.requests_per_minute,
             tokens_per_minute=key.tokens_per_minute,
             tokens_per_day=key.tokens_per_day,

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from gateway.engine_process.client import SharedPlace, SharedQueue
-from gateway.engine_process.messages import Limits
+from gateway.engine_process.messages import QueueLimits
 from gateway.errors import EngineUnavailable, RateLimited
 from gateway.protocols import Principal
-from gateway.runtime.fair_queue import INPUT_COST, OUTPUT_COST, Client, FairQueue
+from gateway.runtime.fair_queue import INPUT_COST, OUTPUT_COST, FairQueue, QueueClient
 
 _EVERYBODY = "everybody"
 """The one client of a queue that serves in the order of arrival."""
@@ -83,9 +83,9 @@ class Admission:
             self.shared.resize(self.limits)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> QueueLimits:
         """The limits and the order."""
-        return Limits(
+        return QueueLimits(
             max_running=self._max_running,
             max_waiting=self._max_waiting,
             max_waiting_per_key=self._max_waiting_per_key,
@@ -167,7 +167,7 @@ class Admission:
         held_back = reservation.priority > 0 and reservation._place is None
         return self._later if held_back else self._queue
 
-    def _client_of(self, reservation: Reservation) -> Client:
+    def _client_of(self, reservation: Reservation) -> QueueClient:
         queue, principal = self._queue_of(reservation), reservation.principal
         if principal is None or not self._fair:
             return queue.client(_EVERYBODY, reservation.priority)
@@ -201,12 +201,12 @@ class Admission:
                 raise
         reservation.started = self._clock()
 
-    def _start(self, client: Client, reservation: Reservation) -> None:
+    def _start(self, client: QueueClient, reservation: Reservation) -> None:
         self._left(reservation)
         self.running += 1
         client.running += 1
 
-    def _end(self, client: Client, started: float | None) -> None:
+    def _end(self, client: QueueClient, started: float | None) -> None:
         if started is not None:
             self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
         self.running -= 1
@@ -235,7 +235,9 @@ class Admission:
                 self._start(client, reservation)
                 turn.set_result(None)
 
-    def _settle(self, reservation: Reservation, client: Client, change: float, output: int) -> None:
+    def _settle(
+        self, reservation: Reservation, client: QueueClient, change: float, output: int
+    ) -> None:
         """Correct what a request was expected to cost."""
         self._queue_of(reservation).charge(client, change)
         client.expected_output += 0.1 * (output - client.expected_output)
@@ -275,7 +277,7 @@ class Reservation:
         """The principal's name; "" for none."""
         self.prompt = prompt
         self.priority = priority
-        self.client: Client | None = None
+        self.client: QueueClient | None = None
         """Whose counter it is served by, once it was entered."""
         self.cost = 0.0
         """What it was expected to cost."""

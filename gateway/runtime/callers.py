@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from gateway.protocols import Limits, Principal
+from gateway.protocols import Principal, PrincipalLimits
 
 
 class Caller:
@@ -68,7 +68,7 @@ def by_the_gateway() -> Iterator[None]:
         return
     free = caller.principal
     if free is not None:
-        free = msgspec.structs.replace(free, models=None, tools=None, limits=Limits())
+        free = msgspec.structs.replace(free, models=None, tools=None, limits=PrincipalLimits())
     with called_by(Caller(free)):
         yield
 

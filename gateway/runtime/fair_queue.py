@@ -21,7 +21,7 @@ _SWEEP = 1024
 """Idle clients are forgotten whenever there are twice as many as after the last time, from here on."""
 
 
-class Client:
+class QueueClient:
     """Who waits, or is served. `priority`: lower ones are served first. `weight`: the share among the same priority."""
 
     __slots__ = ("counter", "expected_output", "name", "priority", "running", "waiting", "weight")
@@ -44,9 +44,9 @@ class _Level:
     __slots__ = ("heap", "last", "size")
 
     def __init__(self) -> None:
-        self.heap: list[tuple[float, int, Client]] = []
+        self.heap: list[tuple[float, int, QueueClient]] = []
         """Counters of waiting clients, with those that have changed or no longer wait since."""
-        self.last: Client | None = None
+        self.last: QueueClient | None = None
         """The client that was served last."""
         self.size = 0
 
@@ -55,7 +55,7 @@ class FairQueue(Generic[T]):
     """Entries that wait, by client. No operation takes time proportional to the number of entries."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str, int], Client] = {}
+        self._clients: dict[tuple[str, int], QueueClient] = {}
         self._levels: dict[int, _Level] = {}
         self._order: list[int] = []
         """The priorities of the levels, lowest first."""
@@ -66,19 +66,19 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return self._size
 
-    def client(self, name: str, priority: int = 0, weight: float = 1.0) -> Client:
+    def client(self, name: str, priority: int = 0, weight: float = 1.0) -> QueueClient:
         """The client of that name and priority, with this weight from now on."""
         found = self._clients.get((name, priority))
         if found is None:
             self._forget_idle()
-            found = self._clients[name, priority] = Client(name, priority, weight)
+            found = self._clients[name, priority] = QueueClient(name, priority, weight)
             if priority not in self._levels:
                 self._levels[priority] = _Level()
                 self._order = sorted(self._levels)
         found.weight = weight
         return found
 
-    def lift(self, client: Client) -> None:
+    def lift(self, client: QueueClient) -> None:
         """Note that `client` sends a request. Called before `push`, or before `serve` if it does not have to wait."""
         if client.waiting:
             return
@@ -89,7 +89,7 @@ class FairQueue(Generic[T]):
         elif level.last is not None and not client.running:
             client.counter = max(client.counter, level.last.counter)
 
-    def push(self, client: Client, entry: T, cost: float) -> None:
+    def push(self, client: QueueClient, entry: T, cost: float) -> None:
         """Let `entry` wait for a service of `cost`, behind the client's other ones."""
         level = self._levels[client.priority]
         client.waiting[entry] = cost
@@ -98,7 +98,7 @@ class FairQueue(Generic[T]):
         if len(client.waiting) == 1:
             self._note(level, client)
 
-    def pop(self) -> tuple[Client, T]:
+    def pop(self) -> tuple[QueueClient, T]:
         """Serve the next entry: its client's counter grows by its cost. Raises `IndexError` if none waits."""
         for priority in self._order:
             level = self._levels[priority]
@@ -111,7 +111,7 @@ class FairQueue(Generic[T]):
                 return client, entry  # type: ignore[return-value]  # entries are those that were pushed
         raise IndexError("nothing waits")
 
-    def discard(self, client: Client, entry: T) -> bool:
+    def discard(self, client: QueueClient, entry: T) -> bool:
         """Remove an entry that waits. Returns False if it does not."""
         if client.waiting.pop(entry, None) is None:
             return False
@@ -119,19 +119,19 @@ class FairQueue(Generic[T]):
         self._size -= 1
         return True
 
-    def serve(self, client: Client, cost: float) -> None:
+    def serve(self, client: QueueClient, cost: float) -> None:
         """Add the cost of a service to the client's counter."""
         level = self._levels[client.priority]
         level.last = client
         self.charge(client, cost)
 
-    def charge(self, client: Client, cost: float) -> None:
+    def charge(self, client: QueueClient, cost: float) -> None:
         """Add `cost` to the client's counter; negative if a service has cost less than was expected."""
         client.counter += cost / client.weight
         if client.waiting:
             self._note(self._levels[client.priority], client)
 
-    def _note(self, level: _Level, client: Client) -> None:
+    def _note(self, level: _Level, client: QueueClient) -> None:
         self._number += 1
         heapq.heappush(level.heap, (client.counter, self._number, client))
         if len(level.heap) > 2 * len(self._clients) + 64:
@@ -139,7 +139,7 @@ class FairQueue(Generic[T]):
             level.heap = [(each.counter, at, each) for at, each in enumerate(waiting.values())]
             heapq.heapify(level.heap)
 
-    def _smallest(self, level: _Level) -> Client | None:
+    def _smallest(self, level: _Level) -> QueueClient | None:
         """The waiting client with the smallest counter."""
         heap = level.heap
         while heap:

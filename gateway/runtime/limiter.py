@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
 from gateway.limit_table import LimitTable, remaining, seconds_until_regained
-from gateway.protocols import LimitCounters, Limits, LimitState, Principal, SettledRequest
+from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
 from gateway.wire.ids import new_id
 
@@ -207,7 +207,7 @@ class Limiter:
                 await counters.renew_requests(running, seconds=LEASE_SECONDS)
 
 
-def _token_limits(limits: Limits) -> list[int]:
+def _token_limits(limits: PrincipalLimits) -> list[int]:
     both = (limits.tokens_per_minute, limits.tokens_per_day)
     return [most for most in both if most is not None]
 
@@ -254,7 +254,7 @@ def _refusal(principal: Principal, state: LimitState, wanted: int) -> RateLimite
             )
 
 
-def limit_headers(limits: Limits, state: LimitState) -> list[tuple[bytes, bytes]]:
+def limit_headers(limits: PrincipalLimits, state: LimitState) -> list[tuple[bytes, bytes]]:
     """The headers `x-ratelimit-*` of OpenAI's API."""
     headers: list[tuple[bytes, bytes]] = []
     for kind, limit, spent in (

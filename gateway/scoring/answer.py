@@ -15,7 +15,7 @@ from gateway.loop.policies import Policies, policies_for, refused
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.run_scope import RunScope
 from gateway.protocols import (
-    Refusal,
+    PolicyRefusal,
     ScoreRequest,
     ScoreResult,
     ScoringEngine,
@@ -200,7 +200,7 @@ async def _decided(
     """The pairs as the policies let them pass. Each text is shown to them once."""
     distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
     decided = await policies.texts(distinct)
-    if isinstance(decided, Refusal):
+    if isinstance(decided, PolicyRefusal):
         raise refused(decided, rename(("pairs",)))
     changed = dict(zip(distinct, decided, strict=True))
     return [(changed[query], changed[document]) for query, document in pairs]

@@ -10,10 +10,10 @@ from gateway.files.contents import (
     write_content,
 )
 from gateway.files.database import (
-    Database,
+    FilesDatabase,
 )
 from gateway.files.form import (
-    Upload,
+    FileUpload,
 )
 from gateway.files.growing import (
     GrowingFile,
@@ -41,14 +41,14 @@ __all__ = [
     "CONTENTS_TABLE",
     "FILE_TABLES",
     "PART",
-    "Database",
     "Download",
     "FileLimits",
     "FileObject",
     "FileRoutes",
+    "FileUpload",
+    "FilesDatabase",
     "GrowingFile",
     "ListQuery",
-    "Upload",
     "UploadedFiles",
     "content_of",
     "find_file",

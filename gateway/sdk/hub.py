@@ -11,13 +11,13 @@ from gateway.hub.fetching import (
     in_thread,
 )
 from gateway.hub.folders import models_in_folder, projector_in_folder
-from gateway.hub.progress import Progress, human_size, progress
+from gateway.hub.progress import DownloadProgress, human_size, progress
 
 __all__ = [
+    "DownloadProgress",
     "GgufFiles",
     "Hub",
     "HubName",
-    "Progress",
     "WeightFiles",
     "downloaded_weights",
     "fetch_gguf",

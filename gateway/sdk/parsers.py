@@ -1,11 +1,11 @@
 """Helpers for output formats: counting the tokens of reasoning."""
 
 from gateway.reasoning_meter import (
+    OutputSpan,
     ReasoningMeter,
-    Span,
 )
 
 __all__ = [
+    "OutputSpan",
     "ReasoningMeter",
-    "Span",
 ]

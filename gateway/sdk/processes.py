@@ -1,8 +1,8 @@
 """Running functions in helper processes, which are killed at a deadline; folders that end with their process."""
 
 from gateway.process_pool import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperFailure,
     PoolBusy,
     ProcessPool,
@@ -13,8 +13,8 @@ from gateway.temporary_folders import (
 )
 
 __all__ = [
-    "DeadlineExceeded",
     "FunctionFailed",
+    "HelperDeadlineExceeded",
     "HelperFailure",
     "PoolBusy",
     "ProcessPool",

@@ -4,24 +4,24 @@ from gateway.sql.schema import (
     VERSIONS,
 )
 from gateway.sql.statements import (
-    Database,
     Operation,
     Rows,
+    SqlDatabase,
     Statement,
 )
 from gateway.sql.store import (
     SqlStore,
 )
 from gateway.sql.upkeep import (
-    Bounds,
+    StoreLimits,
 )
 
 __all__ = [
     "VERSIONS",
-    "Bounds",
-    "Database",
     "Operation",
     "Rows",
+    "SqlDatabase",
     "SqlStore",
     "Statement",
+    "StoreLimits",
 ]

@@ -3,7 +3,7 @@
 from gateway.assembly.citations import (
     Citation,
     CitationReader,
-    FileCitation,
+    FileMark,
     Piece,
     by_cursor,
     by_mark,
@@ -31,7 +31,7 @@ __all__ = [
     "CallHistory",
     "Citation",
     "CitationReader",
-    "FileCitation",
+    "FileMark",
     "Piece",
     "StringFieldReader",
     "by_cursor",

@@ -12,17 +12,17 @@ import msgspec
 
 from gateway.engine_process.frames import FrameReader, FrameTooLarge, framed
 from gateway.engine_process.messages import (
-    Call,
     Cancel,
     Failed,
     FromEngine,
     FromServer,
-    Limits,
+    MethodCall,
+    MethodResult,
     Outputs,
     Piece,
-    Place,
+    PlaceRequest,
     PlaceUsed,
-    Result,
+    QueueLimits,
     Start,
     WireRequest,
     WireSample,
@@ -130,9 +130,9 @@ class ServerConnection(asyncio.Protocol):
                 if task is not None:
                     task.cancel()
                 self._end_place(message.number)  # what it may have reserved
-            case Call(number=0):
+            case MethodCall(number=0):
                 self._told_now(message)
-            case Call():
+            case MethodCall():
                 self._run(message.number, self._call(message))
 
     def _run(self, number: int, work: Any) -> None:
@@ -157,21 +157,21 @@ class ServerConnection(asyncio.Protocol):
             logger.exception("the engine failed on a request")
             self._fail(stream, EngineError("The engine failed on this request. The server's log says why."))  # fmt: skip
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: MethodCall) -> None:
         try:
             value = await self._result(call)
-            self._send(Result(call.number, msgspec.Raw(_encode(value))))
+            self._send(MethodResult(call.number, msgspec.Raw(_encode(value))))
         except GatewayError as error:
             self._fail(call.number, error)
         except Exception:  # an engine may raise anything
             logger.exception("the engine failed on %s", call.method)
             self._fail(call.number, EngineError("The engine failed on this request. The server's log says why."))  # fmt: skip
 
-    async def _result(self, call: Call) -> object:
+    async def _result(self, call: MethodCall) -> object:
         host, argument = self._host, call.argument
         match call.method:
             case "open":
-                return await host.opened(_decoded(argument, Limits | None))
+                return await host.opened(_decoded(argument, QueueLimits | None))
             case "health":
                 await host.engine.health()
                 return None
@@ -179,13 +179,13 @@ class ServerConnection(asyncio.Protocol):
                 await host.engine.check(from_wire(_decoded(argument, WireRequest)))
                 return None
             case "reserve":
-                return await self._reserve(call.number, _decoded(argument, Place))
+                return await self._reserve(call.number, _decoded(argument, PlaceRequest))
             case "begin":
                 _, turn = self._places[_decoded(argument, int)]
                 return await asyncio.shield(turn)
         return await self._optional(call)
 
-    async def _optional(self, call: Call) -> object:
+    async def _optional(self, call: MethodCall) -> object:
         """Calls of what only some engines are."""
         engine, argument = self._host.engine, call.argument
         match call.method:
@@ -216,7 +216,7 @@ class ServerConnection(asyncio.Protocol):
 
     # The queue.
 
-    def _told_now(self, call: Call) -> None:
+    def _told_now(self, call: MethodCall) -> None:
         """Calls without an answer."""
         match call.method:
             case "end":
@@ -226,9 +226,9 @@ class ServerConnection(asyncio.Protocol):
                 if (reservation := self._ended.pop(used.number, None)) is not None:
                     reservation.used(used.prompt, used.output)
             case "resize":
-                self._host.resize(_decoded(call.argument, Limits))
+                self._host.resize(_decoded(call.argument, QueueLimits))
 
-    async def _reserve(self, number: int, place: Place) -> tuple[int, bool]:
+    async def _reserve(self, number: int, place: PlaceRequest) -> tuple[int, bool]:
         admission = self._host.admission
         if admission is None:
             raise EngineError("The engine's process has no queue.")

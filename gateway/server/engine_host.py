@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from gateway.engine_process.frames import ACCEPT_AGAIN_SECONDS, ENGINE, TOKENIZER, is_own
-from gateway.engine_process.messages import Description, Limits, Opened
+from gateway.engine_process.messages import Description, Opened, QueueLimits
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import (
     AdapterLoadingEngine,
@@ -112,7 +112,7 @@ class EngineHost:
         if not self._connections:
             self._stop.set()
 
-    async def opened(self, limits: Limits | None) -> Opened:
+    async def opened(self, limits: QueueLimits | None) -> Opened:
         """Open the engine, unless it is open; and use these limits."""
         if self._stop.is_set():
             return Opened()  # it ends: another process is to be asked
@@ -126,7 +126,7 @@ class EngineHost:
             self.resize(limits)
         return Opened(description=description_of(engine))
 
-    def resize(self, limits: Limits) -> None:
+    def resize(self, limits: QueueLimits) -> None:
         """Use these limits for new requests."""
         if self.admission is None:
             self.admission = Admission(

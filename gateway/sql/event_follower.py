@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 from gateway.sql import logs
-from gateway.sql.statements import Database, key
+from gateway.sql.statements import SqlDatabase, key
 
 _KEPT = 256 << 10
 """Bytes of a followed log that are kept in memory, for readers that are almost up to date."""
@@ -79,7 +79,7 @@ class _Followed:
 class EventFollower:
     """Follows the logs that this process reads."""
 
-    def __init__(self, database: Database, since: Callable[[], float]) -> None:
+    def __init__(self, database: SqlDatabase, since: Callable[[], float]) -> None:
         """`since`: responses that were not used later have expired."""
         self._database = database
         self._since = since

@@ -12,8 +12,8 @@ from gateway.protocols import Append, Notification
 from gateway.sql import logs
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.outage import through_outage
-from gateway.sql.statements import Database, key
-from gateway.sql.tokens import Tokens
+from gateway.sql.statements import SqlDatabase, key
+from gateway.sql.tokens import TransactionTokens
 
 logger = logging.getLogger("gateway.stores")
 
@@ -41,12 +41,17 @@ class _Entry:
         self.callbacks = callbacks
 
 
-class EventWriter:
+class SqlEventWriter:
     """Appends to logs, in the order of the calls. An append that was started is completed even if its caller is
     cancelled."""
 
     def __init__(
-        self, database: Database, follower: EventFollower, tokens: Tokens, *, outage: float
+        self,
+        database: SqlDatabase,
+        follower: EventFollower,
+        tokens: TransactionTokens,
+        *,
+        outage: float,
     ) -> None:
         self._database = database
         self._follower = follower

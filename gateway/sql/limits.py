@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.limit_table import DAY, decayed, refusal
-from gateway.protocols import Limits, LimitState, SettledRequest
+from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 from gateway.sql.statements import Operation, Rows, Statement, key
 
 
 def admit(
-    principal: str, request_id: str, limits: Limits, tokens: int, seconds: float, now: float
+    principal: str,
+    request_id: str,
+    limits: PrincipalLimits,
+    tokens: int,
+    seconds: float,
+    now: float,
 ) -> Operation[LimitState]:
     """Count a request, unless a limit is exceeded."""
     who, what = key(principal), key(request_id)

@@ -27,7 +27,7 @@ Operation: TypeAlias = Generator[Statement, Rows, T]
 """Statements of one transaction and, in the end, its result. It may be run again, if the transaction was rolled back."""
 
 
-class Database(Protocol):
+class SqlDatabase(Protocol):
     """Runs operations, each in a transaction of its own. Raises `StoreUnavailable` if the database does not answer."""
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:

@@ -16,10 +16,10 @@ from gateway.protocols import (
     CompletionPage,
     ConversationBounds,
     ItemPage,
-    Limits,
     LimitState,
     Notification,
     Order,
+    PrincipalLimits,
     SettledRequest,
     StoredCompletion,
     StoredResponse,
@@ -28,11 +28,11 @@ from gateway.protocols import (
 from gateway.sql import completions, conversations, leases, logs, responses, usage, values
 from gateway.sql import limits as counters
 from gateway.sql.event_follower import EventFollower
-from gateway.sql.event_writer import EventWriter
+from gateway.sql.event_writer import SqlEventWriter
 from gateway.sql.outage import through_outage
-from gateway.sql.statements import CANCELS, Database, Operation, key
-from gateway.sql.tokens import Tokens
-from gateway.sql.upkeep import Bounds, Kind, Upkeep
+from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
+from gateway.sql.tokens import TransactionTokens
+from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
 
@@ -51,16 +51,21 @@ class SqlStore:
     """
 
     def __init__(
-        self, database: Database, bounds: Bounds, *, outage: float = 0.0, shared: bool = True
+        self,
+        database: SqlDatabase,
+        bounds: StoreLimits,
+        *,
+        outage: float = 0.0,
+        shared: bool = True,
     ) -> None:
         """`outage`: seconds without the database that a running background response survives."""
         self._database = database
         self._ttl = bounds.ttl
         self._outage = outage
         self._shared = shared
-        self._tokens = Tokens()
+        self._tokens = TransactionTokens()
         self._follower = EventFollower(database, lambda: self._since)
-        self._writer = EventWriter(database, self._follower, self._tokens, outage=outage)
+        self._writer = SqlEventWriter(database, self._follower, self._tokens, outage=outage)
         self._upkeep = Upkeep(database, bounds, self._removed)
         self._cancelled = asyncio.Event()
         self._used: dict[Kind, set[int]] = {}
@@ -394,7 +399,13 @@ class SqlStore:
         return await self._read(lambda: values.get(name, owner, self._database.now()))
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         """In one transaction of several statements. See `LimitCounters.admit_request`."""
         return await self._write(

@@ -6,7 +6,7 @@ import itertools
 import secrets
 
 
-class Tokens:
+class TransactionTokens:
     """Each token is unique among all processes."""
 
     def __init__(self) -> None:

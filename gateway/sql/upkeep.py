@@ -13,7 +13,7 @@ from msgspec import Struct
 from gateway.errors import StoreUnavailable
 from gateway.sql import completions, conversations, limits, responses, usage, values
 from gateway.sql.schema import FINISHED, KEPT
-from gateway.sql.statements import Database, Operation, Statement
+from gateway.sql.statements import Operation, SqlDatabase, Statement
 
 logger = logging.getLogger("gateway.stores")
 
@@ -30,7 +30,7 @@ _LEASES_KEPT = 86_400.0
 """Seconds for which requests to cancel, and expired leases, are kept."""
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class StoreLimits(Struct, frozen=True, kw_only=True):
     """Limits of a store."""
 
     responses: int
@@ -52,7 +52,7 @@ class Upkeep:
     """Runs beside the store. Entries are counted in the database when so much was stored that a bound may be exceeded."""
 
     def __init__(
-        self, database: Database, bounds: Bounds, removed: Callable[[Collection[str]], None]
+        self, database: SqlDatabase, bounds: StoreLimits, removed: Callable[[Collection[str]], None]
     ) -> None:
         """`removed` is called with the keys of evicted responses."""
         self._database = database

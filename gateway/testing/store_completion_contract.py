@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.protocols import CompletionPage, ResponseStore, StoredCompletion
-from gateway.wire.chat import AnswerMessage, Choice, CompletionUsage, ToolCall
+from gateway.wire.chat import AnswerMessage, Choice, CompletionUsage, MessageToolCall
 from gateway.wire.chat_messages import CalledFunction
 from gateway.wire.common import encode
 from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
@@ -56,7 +56,9 @@ def completion(
 ) -> StoredCompletion:
     """A stored completion, with calls and with tools of any JSON."""
     completion_id = f"chatcmpl-{uuid.uuid4().hex}"
-    call = ToolCall(id="call_1", function=CalledFunction(name="f", arguments='{"a": "\\u00e9"}'))
+    call = MessageToolCall(
+        id="call_1", function=CalledFunction(name="f", arguments='{"a": "\\u00e9"}')
+    )
     choices = [
         Choice(index=0, message=AnswerMessage(content=text), finish_reason="stop"),
         Choice(index=1, message=AnswerMessage(tool_calls=[call]), finish_reason="tool_calls"),

@@ -27,7 +27,7 @@ from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, 
 Function = Callable[..., Any]
 
 
-class FunctionTool:
+class PythonTool:
     """One function with the JSON schema of its arguments."""
 
     def __init__(self, function: Function, *, time_limit: float) -> None:
@@ -89,7 +89,7 @@ class FunctionTool:
 class FunctionServer(ToolServer):
     """Functions as a tool server. They share no state between responses."""
 
-    def __init__(self, label: str, tools: Sequence[FunctionTool]) -> None:
+    def __init__(self, label: str, tools: Sequence[PythonTool]) -> None:
         self.label = label
         self._tools = {tool.server_tool.definition.name: tool for tool in tools}
 
@@ -107,7 +107,7 @@ def functions(
     label: str, *tools: Function, time_limit: float = 60.0
 ) -> Callable[[Any], AbstractAsyncContextManager[ToolServer]]:
     """What `gateway_register_tools` registers for plain functions. `label` is the server's name in `mcp_call` items."""
-    server = FunctionServer(label, [FunctionTool(tool, time_limit=time_limit) for tool in tools])
+    server = FunctionServer(label, [PythonTool(tool, time_limit=time_limit) for tool in tools])
 
     @asynccontextmanager
     async def open_tools(config: Any) -> AsyncIterator[ToolServer]:

@@ -32,22 +32,22 @@ QUIET = logging.Logger("uvicorn self-check", logging.CRITICAL + 1)
 CannedApp = Callable[[Scope, Receive, Send, "Exchange"], Awaitable[None]]
 
 
-class CheckFailed(Exception):
+class SelfCheckFailed(Exception):
     """A check failed. The text says what is wrong."""
 
 
 def require(held: bool, problem: str) -> None:
-    """Raise `CheckFailed` with `problem` unless `held`."""
+    """Raise `SelfCheckFailed` with `problem` unless `held`."""
     if not held:
-        raise CheckFailed(problem)
+        raise SelfCheckFailed(problem)
 
 
 def problem_of(error: Exception) -> str:
-    """What went wrong, for the log; other exceptions than `CheckFailed` come out of uvicorn."""
-    return str(error) if isinstance(error, CheckFailed) else f"{type(error).__name__}: {error}"
+    """What went wrong, for the log; other exceptions than `SelfCheckFailed` come out of uvicorn."""
+    return str(error) if isinstance(error, SelfCheckFailed) else f"{type(error).__name__}: {error}"
 
 
-class Connection(asyncio.Transport):
+class CannedConnection(asyncio.Transport):
     """A connection in memory that notes what is written."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Exchange:
     """One canned connection to a protocol of its own."""
 
     protocol: Any
-    connection: Connection
+    connection: CannedConnection
     state: ServerState
     failures: list[BaseException] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ def open_exchange(settings: ServingConfig, app: CannedApp, *, most: int = 1) -> 
     limits = protocol._limits = copy.copy(settings.limits)
     limits.head_timeout = limits.body_timeout = limits.send_timeout = _LIMIT
     limits.most = most
-    connection = Connection()
+    connection = CannedConnection()
     exchange = Exchange(protocol, connection, state)
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:

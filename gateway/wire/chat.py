@@ -155,7 +155,7 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
 # The answer.
 
 
-class ToolCall(Value, frozen=True, kw_only=True):
+class MessageToolCall(Value, frozen=True, kw_only=True):
     """A call in the answer, of a function or a custom tool."""
 
     id: str
@@ -187,7 +187,7 @@ class AnswerMessage(Value, frozen=True, kw_only=True):
     annotations: list[UrlAnnotation] = []
     reasoning_content: str | UnsetType | None = UNSET
     reasoning: str | UnsetType | None = UNSET
-    tool_calls: list[ToolCall] | UnsetType = UNSET
+    tool_calls: list[MessageToolCall] | UnsetType = UNSET
     function_call: CalledFunction | UnsetType = UNSET
 
 

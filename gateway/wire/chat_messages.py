@@ -69,12 +69,12 @@ class FunctionToolCall(Tagged, frozen=True, kw_only=True, tag="function"):
     function: CalledFunction
 
 
-class CustomToolCall(Tagged, frozen=True, kw_only=True, tag="custom"):
+class ChatCustomToolCall(Tagged, frozen=True, kw_only=True, tag="custom"):
     id: str
     custom: CalledCustom
 
 
-ToolCall: TypeAlias = FunctionToolCall | CustomToolCall
+ToolCall: TypeAlias = FunctionToolCall | ChatCustomToolCall
 
 
 # Messages.

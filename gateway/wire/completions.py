@@ -132,7 +132,7 @@ class Completion(Value, frozen=True, kw_only=True):
 # /tokenize and /detokenize, compatible with vLLM.
 
 
-class Tokens(Value, frozen=True, kw_only=True):
+class TokenizeAnswer(Value, frozen=True, kw_only=True):
     """The answer of `/tokenize`."""
 
     count: int

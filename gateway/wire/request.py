@@ -25,7 +25,7 @@ from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count
 from gateway.wire.strict import check_response
-from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 
 
@@ -84,7 +84,7 @@ class ResponseRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
     max_tool_calls: Count | None = None
     metadata: dict[str, str] | None = None
     parallel_tool_calls: bool | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningOptions | None = None
     safety_identifier: Annotated[str, Meta(max_length=64)] | None = None
     service_tier: ServiceTier | None = None
     text: TextConfig = TextConfig()

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from gateway.errors import GatewayError
 from gateway.wire.common import JsonObject, Value, Wire, encode
 from gateway.wire.items import Item
-from gateway.wire.text import Reasoning, TextConfig
+from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.timings import RequestMetrics, Timings
 from gateway.wire.tools import Tool, ToolChoice
 
@@ -110,7 +110,7 @@ class Response(Wire, kw_only=True):
     parallel_tool_calls: bool = True
     previous_response_id: str | None = None
     prompt_cache_key: str | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningOptions | None = None
     safety_identifier: str | None = None
     service_tier: ServiceTier = "default"
     store: bool = True

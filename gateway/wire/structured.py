@@ -10,7 +10,7 @@ from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.parameters import SharedParameters
 
 
-class StreamOptions(Value, frozen=True, kw_only=True):
+class ChatStreamOptions(Value, frozen=True, kw_only=True):
     """`continuous_usage_stats` is vLLM's: current usage in every chunk."""
 
     include_usage: bool | None = None
@@ -61,7 +61,7 @@ class StructuredParameters(SharedParameters, kw_only=True, omit_defaults=True, d
     model: str | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: ChatStreamOptions | None = None
     user: str | None = None
     response_format: ResponseFormat | None = None
 

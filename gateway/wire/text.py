@@ -52,7 +52,7 @@ class TextConfig(Value, frozen=True, kw_only=True):
     verbosity: Literal["low", "medium", "high"] | UnsetType = UNSET
 
 
-class Reasoning(Value, frozen=True, kw_only=True):
+class ReasoningOptions(Value, frozen=True, kw_only=True):
     """`reasoning`. `effort` and `summary` are always echoed; null if not set."""
 
     effort: ReasoningEffort | None = None

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gateway import hookimpl
 from gateway.deltas import Delta, TextDelta
 from gateway.hookspecs import OpenPolicy, Register
-from gateway.protocols import Ending, NoConfig, PolicyRequest, Refusal
+from gateway.protocols import Ending, NoConfig, PolicyRefusal, PolicyRequest
 from gateway.sdk.policies import texts_of
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.pytest_plugin import StartGateway
@@ -56,11 +56,11 @@ class Guard:
     def __init__(self) -> None:
         self.asked: list[PolicyRequest] = []
 
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         self.asked.append(request)
         texts = [*request.texts, *(() if request.turn is None else texts_of(request.turn))]
         if any("refuse me" in text for text in texts):
-            return Refusal("I must not.")
+            return PolicyRefusal("I must not.")
         if any("route me" in text for text in texts):
             return replace(request, model="other")
         if any("circle" in text for text in texts):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.limit_table import DAY, LimitTable
-from gateway.protocols import Limits, SettledRequest
+from gateway.protocols import PrincipalLimits, SettledRequest
 from gateway.testing import LimitCountersContract
 
 
@@ -41,7 +41,9 @@ def test_no_more_is_admitted_than_the_limit_and_what_was_regained(
     began, admitted = clock.now, 0
     for number, gap in enumerate(gaps):
         clock.now += gap
-        state = asyncio.run(_admit(table, str(number), Limits(requests_per_minute=limit), 1))
+        state = asyncio.run(
+            _admit(table, str(number), PrincipalLimits(requests_per_minute=limit), 1)
+        )
         if state is None:
             admitted += 1
         assert admitted <= limit + (clock.now - began) * limit / 60 + 1e-3
@@ -58,7 +60,7 @@ def test_used_tokens_stay_within_the_limit_but_for_the_last_request(
 ) -> None:
     """Requests one after the other: what is used beyond a reservation is paid back before the next one."""
     clock = Clock()
-    table, limits = LimitTable(clock), Limits(tokens_per_minute=limit)
+    table, limits = LimitTable(clock), PrincipalLimits(tokens_per_minute=limit)
     began, used_before = clock.now, 0
     for number, (wanted, used, gap) in enumerate(requests):
         clock.now += gap
@@ -71,7 +73,7 @@ def test_used_tokens_stay_within_the_limit_but_for_the_last_request(
 
 def test_a_day_begins_anew_at_midnight() -> None:
     clock = Clock(20_000 * DAY + DAY - 10.0)
-    table, limits = LimitTable(clock), Limits(tokens_per_day=10)
+    table, limits = LimitTable(clock), PrincipalLimits(tokens_per_day=10)
     assert asyncio.run(_admit(table, "a", limits, 10)) is None
     assert asyncio.run(_admit(table, "b", limits, 10)) == "day"
     clock.now += 11
@@ -86,7 +88,7 @@ def test_principals_that_are_gone_are_forgotten() -> None:
     async def many(prefix: str) -> None:
         for number in range(1100):
             name = f"{prefix}{number}"
-            limits = Limits(requests_per_minute=5)
+            limits = PrincipalLimits(requests_per_minute=5)
             state = await table.admit_request(name, "r", limits, tokens=1, seconds=60)
             ended = SettledRequest(
                 principal=name, request_id="r", limits=limits, reserved=1, used=1, day=state.day
@@ -101,13 +103,15 @@ def test_principals_that_are_gone_are_forgotten() -> None:
     assert len(table._principals) < 3000
 
 
-async def _admit(table: LimitTable, request_id: str, limits: Limits, tokens: int) -> str | None:
+async def _admit(
+    table: LimitTable, request_id: str, limits: PrincipalLimits, tokens: int
+) -> str | None:
     state = await table.admit_request("p", request_id, limits, tokens=tokens, seconds=60)
     return state.refused
 
 
 async def _settle(
-    table: LimitTable, request_id: str, limits: Limits, reserved: int, used: int, clock: Clock, *, day: int | None = None
+    table: LimitTable, request_id: str, limits: PrincipalLimits, reserved: int, used: int, clock: Clock, *, day: int | None = None
 ) -> None:  # fmt: skip
     ended = SettledRequest(
         principal="p",

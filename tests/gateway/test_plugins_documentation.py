@@ -22,9 +22,9 @@ from gateway.protocols import (
     EngineRequest,
     ModelInfo,
     ParserContext,
+    PolicyRefusal,
     PolicyRequest,
     Principal,
-    Refusal,
     RoutingRequest,
     SessionContext,
     StoredResponse,
@@ -150,7 +150,7 @@ async def test_the_policy_works(plugins: PluginSet) -> None:
     async with offer.make(config) as policy:
         assert await policy.check(about) is about
         refused = await policy.check(msgspec.structs.replace(about, texts=["war and peace"]))
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, PolicyRefusal)
         limiting = policy.output(about)
         assert limiting is not None
         assert limiting.feed([TextDelta("abc")]) == [TextDelta("abc")]

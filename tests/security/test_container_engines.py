@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from gateway_container.config import ContainersConfig
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox import process as sandbox_process
 from gateway_container.sandbox.answers import CommandResult
-from gateway_container.sandbox.isolation import Engine
+from gateway_container.sandbox.isolation import ContainerEngine
 from gateway_container.sandbox.process import start_sandbox
 
-LIMITS = Limits(memory=2**28, disk=2**24, processes=32, open_files=64, cpu_seconds=20)
+LIMITS = SandboxLimits(memory=2**28, disk=2**24, processes=32, open_files=64, cpu_seconds=20)
 ENGINE = """#!{python}
 import json, os, signal, sys, time
 held = sorted(os.listdir("/proc/self/fd"))
@@ -56,7 +56,7 @@ def asked(folder: Path) -> list[Any]:
 
 
 async def run_in(config: ContainersConfig, name: str) -> CommandResult:
-    sandbox = await start_sandbox(Engine(config), name, LIMITS, seconds=20)
+    sandbox = await start_sandbox(ContainerEngine(config), name, LIMITS, seconds=20)
     try:
         return await sandbox.ask(
             "run", CommandResult, seconds=10, command=["echo", "hi"], limit=100
@@ -111,7 +111,7 @@ def test_docker_knows_every_option() -> None:
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
     config = ContainersConfig(engine="docker", image="no.such.registry.invalid/image")
-    command = Engine(config).launch("litegate-options", LIMITS).command
+    command = ContainerEngine(config).launch("litegate-options", LIMITS).command
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 125
     for complaint in ("unknown", "invalid argument", "conflicting", "requires"):
@@ -144,7 +144,7 @@ def test_a_start_that_is_cancelled_leaves_no_container(tmp_path: Path) -> None:
 
     async def cancelled() -> None:
         starting = asyncio.create_task(
-            start_sandbox(Engine(config), "litegate-4", LIMITS, seconds=600)
+            start_sandbox(ContainerEngine(config), "litegate-4", LIMITS, seconds=600)
         )
         while not (tmp_path / "asked").exists():  # noqa: ASYNC110  # another process makes it
             await asyncio.sleep(0.02)
@@ -219,7 +219,7 @@ def test_the_agent_of_a_container_hides_from_the_code_without_our_filter(tmp_pat
     place = tmp_path / "agent"
     place.mkdir()
     place.chmod(0o777)
-    words = Engine(ContainersConfig(engine="x", image="y")).launch("n", LIMITS).command
+    words = ContainerEngine(ContainersConfig(engine="x", image="y")).launch("n", LIMITS).command
     program = [each.replace("/tmp/.agent", f"{place}/laid") for each in words[words.index("y") + 1 :]]  # fmt: skip
     command = [
         "unshare", "--pid", "--fork", "--mount-proc", "setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups",

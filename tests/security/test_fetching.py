@@ -18,12 +18,12 @@ from gateway.net.guard import AddressRefused, HostGuard, refusal, resolve
 from gateway.protocols import SessionContext
 from gateway.wire.tools import McpTool
 from gateway_browser.config import BrowserConfig, LocalConfig
-from gateway_browser.documents import Document
+from gateway_browser.documents import PageText
 from gateway_browser.domains import ANY_PAGE, Domain, DomainFilter
 from gateway_browser.errors import PageFailure
-from gateway_browser.fetching import Fetcher
+from gateway_browser.fetching import PageFetcher
 from gateway_browser.reader import PageReader
-from gateway_mcp.config import McpConfig, RemoteConfig
+from gateway_mcp.config import McpConfig, RemoteServersConfig
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.http import http_client
 from gateway_mcp.servers import McpServers
@@ -169,16 +169,18 @@ HERE = Names(a_test=["127.0.0.1"], b_test=["127.0.0.1"], meta_test=["169.254.169
 
 def fetch(
     url: str, names: Names | None = HERE, domains: DomainFilter = ANY_PAGE, **keys: Any
-) -> Document | str:
+) -> PageText | str:
     """A page, or what its failure says."""
     config = BrowserConfig(
         provider="local", local=LocalConfig(path="."), **{"allow_private": True, **keys}
     )
 
-    async def body() -> Document | str:
+    async def body() -> PageText | str:
         reader = PageReader(config)
         fetcher = (
-            Fetcher(config, reader) if names is None else Fetcher(config, reader, resolve=names)
+            PageFetcher(config, reader)
+            if names is None
+            else PageFetcher(config, reader, resolve=names)
         )
         try:
             return await fetcher.fetch(url, domains)
@@ -230,7 +232,7 @@ def test_a_redirect_to_another_host_brings_nothing_along(
 ) -> None:
     other = start()
     recorder.answers["/1"] = redirect(f"http://b.test:{other.port}/2")
-    assert isinstance(fetch(f"http://a.test:{recorder.port}/1"), Document)
+    assert isinstance(fetch(f"http://a.test:{recorder.port}/1"), PageText)
     [(_, headers)] = other.asked
     assert headers["host"] == f"b.test:{other.port}"
     assert not {"authorization", "cookie", "referer"} & headers.keys()
@@ -309,7 +311,7 @@ def test_the_body_of_a_redirect_is_not_read(recorder: Recorder) -> None:
             sent += handler.wfile.write(bytes(65_536))
 
     recorder.answers["/1"] = answer
-    assert isinstance(fetch(f"http://a.test:{recorder.port}/1"), Document)
+    assert isinstance(fetch(f"http://a.test:{recorder.port}/1"), PageText)
     assert sent < 32 << 20
 
 
@@ -328,7 +330,7 @@ def test_this_machine_is_refused_however_it_is_written(recorder: Recorder, host:
 
 def test_a_page_is_read_from_the_address_that_was_checked(recorder: Recorder) -> None:
     names = Names(a_test=["127.0.0.1", "169.254.169.254"])
-    assert isinstance(fetch(f"http://a.test:{recorder.port}/", names), Document)
+    assert isinstance(fetch(f"http://a.test:{recorder.port}/", names), PageText)
     assert names.asked == ["a.test"], "resolved once, and connected to what that gave"
 
 
@@ -379,7 +381,9 @@ def test_one_bad_address_among_good_ones_refuses_a_name(address: str) -> None:
 
 def mcp(use: Callable[[Any], Awaitable[T]], url: str, names: Names, **entry: Any) -> T:
     """What `use` makes of the server at `url`."""
-    remote = RemoteConfig(enabled=True, allow_hosts=["*.test"], allow_private=True, tools_ttl=0.001)
+    remote = RemoteServersConfig(
+        enabled=True, allow_hosts=["*.test"], allow_private=True, tools_ttl=0.001
+    )
 
     async def body() -> T:
         async with McpServers(McpConfig(remote=remote), resolve=names) as servers:
@@ -440,7 +444,9 @@ def test_a_host_that_cannot_be_one_is_no_mcp_server(recorder: Recorder, url: str
         return None
 
     host = url.removeprefix("http://").rstrip("/")
-    remote = RemoteConfig(enabled=True, allow_hosts=["*"], allow_private=True, tools_ttl=0.001)
+    remote = RemoteServersConfig(
+        enabled=True, allow_hosts=["*"], allow_private=True, tools_ttl=0.001
+    )
 
     async def body(server_url: str) -> Exception | None:
         async with McpServers(McpConfig(remote=remote), resolve=resolve) as servers:
@@ -496,7 +502,7 @@ def test_proxies_of_the_environment_are_passed_by(
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    assert isinstance(fetch(f"http://a.test:{recorder.port}/"), Document)
+    assert isinstance(fetch(f"http://a.test:{recorder.port}/"), PageText)
     mcp(list_tools, f"http://a.test:{recorder.port}/mcp", HERE)
     assert recorder.asked
     assert not proxy.asked

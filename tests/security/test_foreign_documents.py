@@ -19,7 +19,7 @@ import pytest
 
 from gateway.documents.reader import ReadingFailure
 from gateway_browser.config import BrowserConfig, LocalConfig
-from gateway_browser.documents import MOST_LINES, Document, document_of
+from gateway_browser.documents import MOST_LINES, PageText, document_of
 from gateway_browser.encodings import CODECS, codec_of
 from gateway_browser.errors import PageFailure
 from gateway_browser.pages import MOST_CHARACTERS, Pages
@@ -68,10 +68,10 @@ def browser_config(**keys: Any) -> BrowserConfig:
     )
 
 
-def read_page(content: bytes, kind: str = "text/html", **keys: Any) -> Document | str:
+def read_page(content: bytes, kind: str = "text/html", **keys: Any) -> PageText | str:
     """The page, or what its failure says."""
 
-    async def body() -> Document | str:
+    async def body() -> PageText | str:
         reader = PageReader(browser_config(**keys))
         try:
             return await reader.document("http://a.test/", content, kind, "")
@@ -126,7 +126,7 @@ PAGES: dict[str, bytes] = {
 @pytest.mark.parametrize("what", PAGES)
 def test_a_page_is_read_or_fails_within_limits(what: str) -> None:
     found = read_page(PAGES[what])
-    if isinstance(found, Document):
+    if isinstance(found, PageText):
         assert len(found.lines) <= MOST_LINES + 1
         assert len(found.title) <= 500
         assert len(found.links) <= 10_000
@@ -142,7 +142,7 @@ def test_entities_of_xml_are_not_expanded(kind: str) -> None:
         for level in range(12)
     )
     found = read_page(laughs + b"]><a>&m;</a>", kind)
-    assert isinstance(found, Document)
+    assert isinstance(found, PageText)
     assert "&m;" in found.lines[-1]
 
 
@@ -156,7 +156,7 @@ def test_a_page_has_a_character_set_of_the_web(charset: str, where: str) -> None
     else:
         content = f"<meta charset={charset}>".encode() + content
     found = read_page(content, kind)
-    assert isinstance(found, Document), found
+    assert isinstance(found, PageText), found
     assert found.lines[0].startswith("ok\\u0041+AGE-é")
 
 

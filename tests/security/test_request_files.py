@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import pytest
 
 from gateway.config import DocumentsConfig, MediaConfig
-from gateway.files.database import Database
-from gateway.files.form import Upload
+from gateway.files.database import FilesDatabase
+from gateway.files.form import FileUpload
 from gateway.files.uploaded import FILE_TABLES, UploadedFiles
-from gateway.media.file_parts import FileSource
+from gateway.media.file_parts import DocumentSource
 from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
 from gateway.protocols import Media
@@ -34,11 +34,11 @@ def page(box: bytes, drawn: bytes = b"", resources: bytes = b"<< >>") -> bytes:
     return pdf(CATALOGUE, PAGES, leaf % (box, resources), stream(drawn))
 
 
-def source(data: bytes, **fields: Any) -> FileSource:
-    return FileSource(data=base64.b64encode(data).decode(), **fields)
+def source(data: bytes, **fields: Any) -> DocumentSource:
+    return DocumentSource(data=base64.b64encode(data).decode(), **fields)
 
 
-def shown(data: bytes) -> FileSource:
+def shown(data: bytes) -> DocumentSource:
     return source(data, shows_pages=True)
 
 
@@ -55,7 +55,7 @@ def run(
     return asyncio.run(body())
 
 
-def refusal(given: FileSource, **keys: Any) -> MediaRefused:
+def refusal(given: DocumentSource, **keys: Any) -> MediaRefused:
     async def use(reader: FileReader) -> MediaRefused:
         with pytest.raises(MediaRefused) as refused:
             await reader.read(given, "anna")
@@ -64,7 +64,7 @@ def refusal(given: FileSource, **keys: Any) -> MediaRefused:
     return run(use, **keys)
 
 
-def tried(given: FileSource, **keys: Any) -> Sequence[Media]:
+def tried(given: DocumentSource, **keys: Any) -> Sequence[Media]:
     """The pages of a file; none if it is refused as invalid."""
     try:
         return run(lambda reader: reader.read(given, "anna"), **keys).pages
@@ -133,20 +133,20 @@ def test_a_process_that_dies_ends_only_its_file() -> None:
 @pytest.mark.parametrize(
     ("given", "limits", "code"),
     [
-        (FileSource(data="A" * 4_000_000), {"max_bytes": 1_000_000}, "file_too_large"),
-        (FileSource(data="data:text/plain;base64," + "A" * 4000), {"max_bytes": 1000}, "file_too_large"),
-        (FileSource(data="data:" + "x" * 1_000_000), {}, "invalid_file_url"),
-        (FileSource(data="=" * 1_000_000), {}, "invalid_base64_file"),
-        (FileSource(data="\ud800" * 8), {}, "invalid_base64_file"),
-        (FileSource(url="file:///etc/passwd"), {}, "invalid_file_url"),
-        (FileSource(url="http://[", filename="a"), {}, "invalid_file_url"),
+        (DocumentSource(data="A" * 4_000_000), {"max_bytes": 1_000_000}, "file_too_large"),
+        (DocumentSource(data="data:text/plain;base64," + "A" * 4000), {"max_bytes": 1000}, "file_too_large"),
+        (DocumentSource(data="data:" + "x" * 1_000_000), {}, "invalid_file_url"),
+        (DocumentSource(data="=" * 1_000_000), {}, "invalid_base64_file"),
+        (DocumentSource(data="\ud800" * 8), {}, "invalid_base64_file"),
+        (DocumentSource(url="file:///etc/passwd"), {}, "invalid_file_url"),
+        (DocumentSource(url="http://[", filename="a"), {}, "invalid_file_url"),
         (source(b"a\n" * 600), {"max_text": 1000}, "invalid_file"),
         (source(b"PK\x03\x04" + bytes(200)), {}, "invalid_file"),
         (source(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), {}, "unsupported_file"),
     ],
 )  # fmt: skip
 def test_what_is_too_large_or_none_is_refused(
-    given: FileSource, limits: dict[str, Any], code: str
+    given: DocumentSource, limits: dict[str, Any], code: str
 ) -> None:
     media = {"allow_hosts": ["*"]} if given.url else {}
     assert refusal(given, media=media, **limits).code == code
@@ -157,7 +157,7 @@ def test_a_private_address_is_not_connected_to() -> None:
         return ["127.0.0.1"] if host == "public.example" else [host]
 
     for url in ("http://public.example:1/a", "http://127.0.0.1:1/a", "http://169.254.169.254/a"):
-        refused = refusal(FileSource(url=url), names=names, media={"allow_hosts": ["*"]})
+        refused = refusal(DocumentSource(url=url), names=names, media={"allow_hosts": ["*"]})
         assert refused.code == "invalid_file_url"
         assert "not fetched" in refused.message
 
@@ -168,17 +168,17 @@ def test_a_file_of_another_owner_does_not_exist(tmp_path: Path) -> None:
             max_file_bytes = max_total_bytes = 1 << 20
             max_files = 10
 
-        database = Database(tmp_path / "f", (FILE_TABLES,), name="Files", setting="path")
+        database = FilesDatabase(tmp_path / "f", (FILE_TABLES,), name="Files", setting="path")
         with closing(database):
             files = UploadedFiles(database, Limits())
-            upload = Upload(content=io.BytesIO(b"secret"), filename="s.txt", purpose="user_data", seconds=None)  # fmt: skip
+            upload = FileUpload(content=io.BytesIO(b"secret"), filename="s.txt", purpose="user_data", seconds=None)  # fmt: skip
             file = await files.add("anna", upload)
             with files.serving():
-                own = await reader.read(FileSource(file_id=file.id), "anna")
+                own = await reader.read(DocumentSource(file_id=file.id), "anna")
                 assert (own.filename, own.text) == ("s.txt", "secret")
                 for owner in ("bert", ""):
                     with pytest.raises(MediaRefused) as refused:
-                        await reader.read(FileSource(file_id=file.id), owner)
+                        await reader.read(DocumentSource(file_id=file.id), owner)
                     assert refused.value.code == "file_not_found"
 
     run(use)

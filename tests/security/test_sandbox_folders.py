@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult
 from gateway_container.sandbox.isolation import Jail
 from gateway_container.sandbox.process import start_sandbox
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_read_is_told_of_and_the_rest_is_kept(gateway: A
 
 
 def test_without_isolation_too_deep_folders_are_removed_with_the_sandbox() -> None:
-    limits = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+    limits = SandboxLimits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
 
     async def run() -> str:
         jail = Jail(ContainersConfig(unsafe=True), namespaces=False)

@@ -17,7 +17,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult
 from gateway_container.sandbox.budget import Budget, available_memory, open_budget
 from gateway_container.sandbox.choice import choose_isolation
@@ -67,7 +67,7 @@ def test_without_a_cgroup_the_processes_of_a_sandbox_are_bounded_together(
     without_cgroup: Isolation, how: str
 ) -> None:
     assert bounded_by(NO_CGROUP) == []
-    limits = Limits(memory=160 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+    limits = SandboxLimits(memory=160 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
     code = FORKING.format(hog=textwrap.indent(textwrap.dedent(HOGS[how]), " " * 8))
 
     async def run() -> CommandResult:
@@ -84,7 +84,9 @@ def test_without_a_cgroup_the_processes_of_a_sandbox_are_bounded_together(
 
 
 def test_a_sandbox_without_a_cgroup_counts_with_its_files(without_cgroup: Isolation) -> None:
-    limits = Limits(memory=64 * MIB, disk=10 * MIB, processes=8, open_files=64, cpu_seconds=5)
+    limits = SandboxLimits(
+        memory=64 * MIB, disk=10 * MIB, processes=8, open_files=64, cpu_seconds=5
+    )
     assert without_cgroup.memory(limits) == 74 * MIB
 
 

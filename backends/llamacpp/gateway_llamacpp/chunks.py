@@ -21,7 +21,7 @@ class Probability(Struct):
     top_logprobs: list[Alternative] = []
 
 
-class Progress(Struct, gc=False):
+class PromptProgress(Struct, gc=False):
     """Progress of prompt processing. `cache` tokens were taken from the cache."""
 
     cache: int = 0
@@ -41,7 +41,7 @@ class Details(Struct):
     completion_probabilities: list[Probability] = []
 
 
-class Failure(Struct):
+class ErrorReply(Struct):
     """An error reply; it is the only chunk."""
 
     message: str = "llama.cpp failed without a message"
@@ -49,7 +49,7 @@ class Failure(Struct):
     code: int = 500
 
 
-class Chunk(Struct):
+class CompletionReply(Struct):
     """One reply.
 
     llama.cpp sends no chunk for a token that ends inside a UTF-8 character. It is counted in `tokens_predicted` of the
@@ -57,8 +57,8 @@ class Chunk(Struct):
     """
 
     details: Details | None = field(name="__verbose", default=None)
-    prompt_progress: Progress | None = None
-    error: Failure | None = None
+    prompt_progress: PromptProgress | None = None
+    error: ErrorReply | None = None
 
 
-decode_chunk = msgspec.json.Decoder(Chunk).decode
+decode_chunk = msgspec.json.Decoder(CompletionReply).decode

@@ -28,7 +28,7 @@ _SAMPLERS = ("penalties", "temperature", "min_p", "top_k", "top_p")
 """Samplers in vLLM's order: temperature first, so that top_p has OpenAI's meaning."""
 
 
-class Completion(Struct, frozen=True):
+class LlamaCppRequest(Struct, frozen=True):
     """A request for llama.cpp, and its maximum number of tokens."""
 
     body: dict[str, Any]
@@ -41,13 +41,13 @@ class Completion(Struct, frozen=True):
     prompts: MediaPrompts | None = None
     """Writes prompts with media. None: the model has no projector."""
 
-    def in_slot(self, number: int, *, reusable: bool) -> Completion:
+    def in_slot(self, number: int, *, reusable: bool) -> LlamaCppRequest:
         """The same completion in a given slot. `reusable`: the slot's cached prefix may be used."""
         cache = self.body["cache_prompt"] and reusable
         body = self.body | {"id_slot": number, "cache_prompt": cache}
         return structs.replace(self, body=body)
 
-    def constrained(self, grammar: str) -> Completion:
+    def constrained(self, grammar: str) -> LlamaCppRequest:
         """The same completion with a grammar that its output follows."""
         return structs.replace(self, body=self.body | {"grammar": grammar})
 
@@ -91,7 +91,7 @@ class CompletionBuilder:
         self._max_model_len = max_model_len
         self._prompts = prompts
 
-    def build(self, request: EngineRequest, grammar: str | None = None) -> Completion:
+    def build(self, request: EngineRequest, grammar: str | None = None) -> LlamaCppRequest:
         """The completion for `request`, constrained by `grammar`. Raises `InvalidRequest` or `Unsupported`, naming the
         parameter. With media it asks llama.cpp for their number of tokens, and blocks."""
         if not isinstance(request.prompt, TokensPrompt):
@@ -117,7 +117,7 @@ class CompletionBuilder:
                     param="min_tokens",
                 )
             body["grammar"] = grammar
-        return Completion(body, prompt, sampling, limit, length, media, self._prompts)
+        return LlamaCppRequest(body, prompt, sampling, limit, length, media, self._prompts)
 
     def length(self, prompt: TokensPrompt) -> int:
         """Number of tokens of `prompt`, with its images and sounds. Raises `Unsupported` for those that the model does

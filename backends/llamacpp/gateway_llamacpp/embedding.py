@@ -17,7 +17,7 @@ from gateway.sdk import (
     ModelInfo,
 )
 from gateway.sdk.engines import EmbeddingOnly, checked_tokens, shortened, vector_of_json
-from gateway_llamacpp.chunks import Failure
+from gateway_llamacpp.chunks import ErrorReply
 from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.pooled import PooledEngine
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -33,7 +33,7 @@ class _Vector(msgspec.Struct):
 
 class _Reply(msgspec.Struct):
     data: list[_Vector] = []
-    error: Failure | None = None
+    error: ErrorReply | None = None
 
 
 _decode = msgspec.json.Decoder(_Reply).decode

@@ -16,12 +16,12 @@ from gateway.sdk import (
     TokensPrompt,
 )
 from gateway_llamacpp.compilation import Grammars
-from gateway_llamacpp.completion import Completion, CompletionBuilder
-from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.completion import CompletionBuilder, LlamaCppRequest
+from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.owned_slots import OwnedSlots
 from gateway_llamacpp.samples import Sample, read_samples
 from gateway_llamacpp.slots import Slots
-from gateway_llamacpp.streams import Mailbox, Stream
+from gateway_llamacpp.streams import Mailbox, RunningRequest
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 from gateway_llamacpp.worker import NativeServer, Worker
@@ -63,7 +63,7 @@ class LlamaCppEngine:
         self._capabilities = _CAPABILITIES | media | adapters
         self._slots = Slots(n_parallel)
         self._owned = OwnedSlots(n_parallel, shared_memory=shared_memory)
-        self._running: set[Stream] = set()
+        self._running: set[RunningRequest] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
         self._samples: list[Sample] = []
@@ -153,7 +153,7 @@ class LlamaCppEngine:
             return len(prompt.token_ids)
         return await asyncio.to_thread(self._builder.length, prompt)
 
-    async def _build(self, request: EngineRequest) -> Completion:
+    async def _build(self, request: EngineRequest) -> LlamaCppRequest:
         if isinstance(request.prompt, TokensPrompt) and request.prompt.media:
             # Counting asks llama.cpp, which decodes the media.
             completion = await asyncio.to_thread(self._builder.build, request)
@@ -170,11 +170,13 @@ class LlamaCppEngine:
             raise _shutting_down()
         return self._server
 
-    def _start(self, completion: Completion, slot: int | None) -> Stream:
-        stream = Stream(self.mailbox)
+    def _start(self, completion: LlamaCppRequest, slot: int | None) -> RunningRequest:
+        stream = RunningRequest(self.mailbox)
         stream.slot = slot
         try:
-            generation = Generation(self._vocabulary, completion.sampling, limit=completion.limit)
+            generation = GenerationState(
+                self._vocabulary, completion.sampling, limit=completion.limit
+            )
             worker = Worker(self._alive(), completion, generation, stream)
             thread = threading.Thread(target=worker.run, name="llamacpp-request")
             thread.start()
@@ -188,12 +190,12 @@ class LlamaCppEngine:
         self._all_ended.clear()
         return stream
 
-    def _release(self, stream: Stream) -> None:
+    def _release(self, stream: RunningRequest) -> None:
         if stream.slot is not None:
             self._owned.release(stream.slot)
         self._slots.release()
 
-    def _stream_ended(self, stream: Stream) -> None:
+    def _stream_ended(self, stream: RunningRequest) -> None:
         self._running.discard(stream)
         self._release(stream)
         if not self._running:

@@ -31,7 +31,7 @@ class _Held(Struct):
     logprob: TokenLogprob | None
 
 
-class Generation:
+class GenerationState:
     """State of one generation. Call `feed` until an output has a finish reason."""
 
     def __init__(self, vocabulary: Vocabulary, sampling: Sampling, *, limit: int) -> None:

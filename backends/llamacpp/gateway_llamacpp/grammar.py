@@ -21,7 +21,7 @@ from gateway.sdk.constraints import (
 from gateway_llamacpp.characters import char_class, complement, literal, single
 from gateway_llamacpp.gbnf import embedded
 from gateway_llamacpp.json_schema import SchemaWriter
-from gateway_llamacpp.json_text import JsonText
+from gateway_llamacpp.json_text import JsonRules
 from gateway_llamacpp.regex import regex_to_gbnf
 from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
 
@@ -55,7 +55,7 @@ class _Writer:
                 # Schemas share the rules of JSON itself, but have separate references.
                 return SchemaWriter(self._rules, schema).write()
             case JsonObject():
-                return JsonText(self._rules).object()
+                return JsonRules(self._rules).object()
             case Regex(pattern):
                 return regex_to_gbnf(pattern)
             case Grammar():

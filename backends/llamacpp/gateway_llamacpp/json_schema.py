@@ -21,7 +21,7 @@ from gateway.sdk.json_schema import (
     listed_types,
 )
 from gateway_llamacpp.characters import literal
-from gateway_llamacpp.json_text import JsonText, in_string
+from gateway_llamacpp.json_text import JsonRules, in_string
 from gateway_llamacpp.number_ranges import bounds_of, integers, numbers
 from gateway_llamacpp.regex import regex_to_gbnf
 from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
@@ -52,7 +52,7 @@ class SchemaWriter:
     def __init__(self, rules: Rules, schema: Mapping[str, Any]) -> None:
         self._rules = rules
         self._root = schema
-        self._json = JsonText(rules)
+        self._json = JsonRules(rules)
         self._references: dict[str, str] = {}
 
     def write(self) -> str:

@@ -21,7 +21,7 @@ DIGITS_MOST = 15
 NUMBER_TAIL = f'("." [0-9]{{1,{DIGITS_MOST}}})? ([eE] [-+]? [0-9]{{1,2}})?'
 
 
-class JsonText:
+class JsonRules:
     """Adds JSON's rules to a grammar as they are used."""
 
     def __init__(self, rules: Rules) -> None:

@@ -40,7 +40,7 @@ class Concat(Struct, frozen=True):
     parts: tuple[Node, ...]
 
 
-class Choice(Struct, frozen=True):
+class Alternation(Struct, frozen=True):
     """An alternation."""
 
     options: tuple[Node, ...]
@@ -60,7 +60,7 @@ class Anchor(Struct, frozen=True):
     sign: str
 
 
-Node: TypeAlias = Chars | Concat | Choice | Times | Anchor
+Node: TypeAlias = Chars | Concat | Alternation | Times | Anchor
 Emit: TypeAlias = Callable[[Characters], str]
 """Writes one character of a set: verbatim, or escaped for a JSON string."""
 
@@ -86,7 +86,7 @@ def regex_to_gbnf(pattern: str, *, emit: Emit = char_class, whole: bool = True) 
     Raises `InvalidRequest` for a malformed pattern and `Unsupported` for one that a grammar cannot express.
     """
     node = _Parser(pattern).parse()
-    branches = node.options if isinstance(node, Choice) else (node,)
+    branches = node.options if isinstance(node, Alternation) else (node,)
     return one_of(_branch(branch, emit, whole=whole) for branch in branches)
 
 
@@ -112,7 +112,7 @@ def _written(node: Node, emit: Emit) -> str:
             return emit(characters)
         case Concat(parts):
             return sequence(_written(part, emit) for part in parts)
-        case Choice(options):
+        case Alternation(options):
             return one_of(_written(option, emit) for option in options)
         case Times(body, low, high):
             return repeat(_written(body, emit), low, high)
@@ -163,7 +163,7 @@ class _Parser:
         options = [self._concat()]
         while self._take("|"):
             options.append(self._concat())
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
 
     def _concat(self) -> Node:
         parts: list[Node] = []

@@ -18,7 +18,7 @@ from gateway.sdk import (
     TextPair,
 )
 from gateway.sdk.engines import ScoringOnly
-from gateway_llamacpp.chunks import Failure
+from gateway_llamacpp.chunks import ErrorReply
 from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.pooled import PooledEngine
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -40,7 +40,7 @@ class _Usage(msgspec.Struct, frozen=True):
 class _Reply(msgspec.Struct):
     results: list[_Result] = []
     usage: _Usage = _Usage()
-    error: Failure | None = None
+    error: ErrorReply | None = None
 
 
 _decode = msgspec.json.Decoder(_Reply).decode

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from gateway.sdk import EngineOutput
 
 
-class Stream:
+class RunningRequest:
     """One running request. A thread writes, one coroutine reads.
 
     Unread data is bounded by the number of tokens that the request may generate.
@@ -96,16 +96,18 @@ class Stream:
 class Mailbox:
     """Collects the streams with new outputs. One wake-up of the loop serves them all."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Stream], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, ended: Callable[[RunningRequest], None]
+    ) -> None:
         """`ended` is called in the loop once for each stream that ends."""
         self._loop = loop
         self._ended = ended
-        self._marked: deque[Stream] = deque()
+        self._marked: deque[RunningRequest] = deque()
         self._scheduled = False
         self.wakes = 0
         """Number of wake-ups of the loop."""
 
-    def mark(self, stream: Stream) -> None:
+    def mark(self, stream: RunningRequest) -> None:
         """Notify the loop that `stream` has new outputs. Called in any thread."""
         # Flags are cleared before the data is read, so a mark in between costs at most a needless wake-up.
         if not stream.marked:

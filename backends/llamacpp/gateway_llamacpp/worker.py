@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.sdk import EngineError, EngineOutput, EngineUnavailable, GatewayError, InvalidRequest
-from gateway_llamacpp.chunks import Failure, decode_chunk
-from gateway_llamacpp.completion import Completion
-from gateway_llamacpp.generation import Generation
-from gateway_llamacpp.streams import Stream
+from gateway_llamacpp.chunks import ErrorReply, decode_chunk
+from gateway_llamacpp.completion import LlamaCppRequest
+from gateway_llamacpp.generation import GenerationState
+from gateway_llamacpp.streams import RunningRequest
 
 
 class NativeServer(Protocol):
@@ -44,7 +44,11 @@ class Worker:
     """Runs one completion and writes to its stream. `run` is the thread's function."""
 
     def __init__(
-        self, server: NativeServer, completion: Completion, generation: Generation, stream: Stream
+        self,
+        server: NativeServer,
+        completion: LlamaCppRequest,
+        generation: GenerationState,
+        stream: RunningRequest,
     ) -> None:
         self._server = server
         self._completion = completion
@@ -114,7 +118,7 @@ class Worker:
         return self._until is not None and self._generation.count >= self._until
 
 
-def translated(failure: Failure) -> GatewayError:
+def translated(failure: ErrorReply) -> GatewayError:
     """The gateway error for llama.cpp's error."""
     if failure.type == "exceed_context_size_error":
         return InvalidRequest(failure.message, param="input", code="context_length_exceeded")

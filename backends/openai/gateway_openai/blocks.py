@@ -13,7 +13,7 @@ import msgspec
 from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 
 
-class OpenCall:
+class CallBlock:
     """A call that may still receive arguments."""
 
     def __init__(self, key: Hashable, call_id: str | None, *, custom: bool) -> None:
@@ -51,9 +51,9 @@ class Blocks:
         self.ready: list[Delta] = []
         """Deltas ready to be sent. The caller clears the list after taking them."""
         self._one_call = one_call
-        self._waiting: deque[OpenCall | Delta] = deque()
+        self._waiting: deque[CallBlock | Delta] = deque()
         """Deferred output. The first entry, if any, is the call that is being streamed."""
-        self._calls: dict[Hashable, OpenCall] = {}
+        self._calls: dict[Hashable, CallBlock] = {}
 
     def write(self, delta: Delta) -> None:
         """Add text, reasoning, a refusal or the start of a message."""
@@ -65,19 +65,19 @@ class Blocks:
         else:
             self.ready.append(delta)
 
-    def call(self, key: Hashable) -> OpenCall | None:
+    def call(self, key: Hashable) -> CallBlock | None:
         """The call with this key, open or ended; None if there is none."""
         return self._calls.get(key)
 
-    def start(self, key: Hashable, call_id: str | None, *, custom: bool = False) -> OpenCall:
+    def start(self, key: Hashable, call_id: str | None, *, custom: bool = False) -> CallBlock:
         """Start a call. Replaces any earlier call with the same key."""
-        call = self._calls[key] = OpenCall(key, call_id, custom=custom)
+        call = self._calls[key] = CallBlock(key, call_id, custom=custom)
         if self._waiting:
             self._flush_complete()
         self._waiting.append(call)
         return call
 
-    def arguments(self, call: OpenCall, text: str) -> None:
+    def arguments(self, call: CallBlock, text: str) -> None:
         """Add arguments. They are sent once the call's name is known and no earlier call is open."""
         if text:
             call.parts.append(text)
@@ -99,7 +99,7 @@ class Blocks:
         """
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, OpenCall):
+            if not isinstance(first, CallBlock):
                 self.ready.append(first)
             else:
                 if not first.name:
@@ -118,7 +118,7 @@ class Blocks:
         waiting = self._waiting
         while waiting:
             first = waiting[0]
-            if isinstance(first, OpenCall):
+            if isinstance(first, CallBlock):
                 self._emit_item(first)
                 if self._one_call or not first.started or not first.whole():
                     return False
@@ -128,7 +128,7 @@ class Blocks:
             waiting.popleft()
         return True
 
-    def _emit_item(self, call: OpenCall) -> None:
+    def _emit_item(self, call: CallBlock) -> None:
         if not call.started:
             if not call.name:
                 return
@@ -144,7 +144,7 @@ class Blocks:
         call.sent_parts = len(call.parts)
         self.ready.append(CallArgumentsDelta(text))
 
-    def _close(self, call: OpenCall) -> None:
+    def _close(self, call: CallBlock) -> None:
         if call.custom:
             self.ready.append(CallArgumentsDelta('"}' if call.sent_parts else '{"input":""}'))
         self.ready.append(CallEnded())

@@ -24,8 +24,8 @@ from gateway_openai.chat_stream import ChatBuilder, read_chat
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.errors import Translator
 from gateway_openai.responses_stream import ResponsesBuilder, read_responses
-from gateway_remote.client import Client, StreamedReply
-from gateway_remote.connecting import PooledEngine
+from gateway_remote.client import ReplicaClient, StreamedReply
+from gateway_remote.connecting import ReplicaEngine
 from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
 from gateway_remote.generation import RemoteGeneration
 from gateway_remote.pool import Pool
@@ -34,7 +34,7 @@ from gateway_remote.score_calls import ScoreCalls
 from gateway_remote.vectors import VectorCalls
 
 
-class OpenAIEngine(PooledEngine):
+class OpenAIEngine(ReplicaEngine):
     """An OpenAI-compatible upstream. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
 
     def __init__(
@@ -43,7 +43,7 @@ class OpenAIEngine(PooledEngine):
         config: OpenAIConfig,
         info: ModelInfo,
         language: MessageLanguage,
-        client: Client,
+        client: ReplicaClient,
         pool: Pool,
     ) -> None:
         super().__init__(info, pool, Dispatcher(config, client, pool, language, discreet=True))

@@ -14,7 +14,7 @@ from gateway.sdk import ConfigurationError, Engine, EngineContext, ModelInfo
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.engine import MessageLanguage, OpenAIEngine
 from gateway_openai.errors import Translator
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.connecting import connections, monitored
 from gateway_remote.discovery import Discovery, discovery
 from gateway_remote.failures import ReplicaFailure
@@ -91,7 +91,7 @@ def _secrets(config: OpenAIConfig, path: str | None, key: str | None) -> list[st
 
 
 async def _listed(
-    client: Client, pool: Pool, config: OpenAIConfig, path: str | None, model: str
+    client: ReplicaClient, pool: Pool, config: OpenAIConfig, path: str | None, model: str
 ) -> int | None:
     """Context length of the model in tokens; None if the upstream does not respond or does not state it."""
     for replica in pool.replicas if path else ():

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EngineRequest, FinishReason, ReasoningDelta, RefusalDelta
-from gateway_openai.blocks import OpenCall
+from gateway_openai.blocks import CallBlock
 from gateway_openai.building import DeltaBuilder
 from gateway_openai.errors import Translator, UpstreamError
 from gateway_openai.scores import UpstreamLogprob
@@ -178,7 +178,7 @@ class ResponsesBuilder(DeltaBuilder):
             case _:
                 pass
 
-    def _start(self, index: int, item: _Item) -> OpenCall:
+    def _start(self, index: int, item: _Item) -> CallBlock:
         custom = item.type == "custom_tool_call"
         self._items[index] = _ItemProgress("call")
         self._last_kind = "call"

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from gateway.sdk import InvalidRequest
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.pool import Pool
 from gateway_remote.replica import Endpoint
@@ -25,7 +25,7 @@ LOAD_SECONDS = 300.0
 class AdapterLoading:
     """Passes on requests for adapters to all servers that are known now."""
 
-    def __init__(self, client: Client, pool: Pool, dialect: str) -> None:
+    def __init__(self, client: ReplicaClient, pool: Pool, dialect: str) -> None:
         self._client = client
         self._pool = pool
         self._route = _ROUTES.get(dialect)

@@ -89,7 +89,7 @@ class StreamedReply:
             done(self._connection)
 
 
-class Client:
+class ReplicaClient:
     """Sends requests to replicas. Call `close` at the end, and `trim` periodically."""
 
     def __init__(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, ModelInfo
-from gateway_remote.client import Client, Meaning, headers_of, tls_context
+from gateway_remote.client import Meaning, ReplicaClient, headers_of, tls_context
 from gateway_remote.config import PoolConfig
 from gateway_remote.dispatch import Dispatcher
 from gateway_remote.health import HealthMonitor
@@ -23,7 +23,7 @@ from gateway_remote.stalls import StallWatch
 class ReplicaConnections(Struct, frozen=True):
     """The client and the replicas of one model."""
 
-    client: Client
+    client: ReplicaClient
     pool: Pool
     stalls: StallWatch
 
@@ -34,14 +34,14 @@ async def connections(
 ) -> AsyncIterator[ReplicaConnections]:
     """A client and an empty pool for the model `name`. Raises `ConfigurationError` for an unreadable `ca_file`.
 
-    See `Client` for `meaning`.
+    See `ReplicaClient` for `meaning`.
     """
     stalls = StallWatch(config.stall_timeout, time.monotonic)
     try:
         tls = await asyncio.to_thread(tls_context, config.ca_file, verify=config.tls_verify)
     except OSError as error:
         raise ConfigurationError(f"ca_file {config.ca_file}: {error.strerror or error}.") from error
-    client = Client(
+    client = ReplicaClient(
         stalls,
         headers=headers_of(config.headers, key),
         connect_timeout=config.connect_timeout,
@@ -76,7 +76,7 @@ async def monitored(monitor: HealthMonitor) -> AsyncIterator[None]:
             await task
 
 
-class PooledEngine:
+class ReplicaEngine:
     """The parts of `gateway.protocols.Engine` that depend on the replicas alone."""
 
     def __init__(self, info: ModelInfo, pool: Pool, dispatcher: Dispatcher) -> None:

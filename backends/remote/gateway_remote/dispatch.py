@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from gateway.sdk import EngineError, EngineOutput, EngineRequest, EngineUnavailable, GatewayError
-from gateway_remote.client import Client, StreamedReply, UndeliveredError
+from gateway_remote.client import ReplicaClient, StreamedReply, UndeliveredError
 from gateway_remote.config import PoolConfig
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
 from gateway_remote.pool import Lease, Pool
@@ -103,7 +103,7 @@ class Dispatcher:
     def __init__(
         self,
         config: PoolConfig,
-        client: Client,
+        client: ReplicaClient,
         pool: Pool,
         language: Language,
         *,

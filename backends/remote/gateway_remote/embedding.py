@@ -12,9 +12,9 @@ from gateway.sdk import (
     ModelInfo,
 )
 from gateway.sdk.engines import EmbeddingOnly, checked_tokens, only_embeds
-from gateway_remote.client import Client, StreamedReply
+from gateway_remote.client import ReplicaClient, StreamedReply
 from gateway_remote.config import RemoteConfig
-from gateway_remote.connecting import PooledEngine
+from gateway_remote.connecting import ReplicaEngine
 from gateway_remote.dialects import ServedModelInfo
 from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
 from gateway_remote.pool import Pool
@@ -22,7 +22,7 @@ from gateway_remote.tokenizer import JsonTokenizer
 from gateway_remote.vectors import VectorCalls
 
 
-class RemoteEmbedder(EmbeddingOnly, PooledEngine):
+class RemoteEmbedder(EmbeddingOnly, ReplicaEngine):
     """Embedding models over HTTP. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without generation."""
 
     def __init__(
@@ -33,7 +33,7 @@ class RemoteEmbedder(EmbeddingOnly, PooledEngine):
         served: ServedModelInfo,
         cuts: bool,
         tokenizer: JsonTokenizer,
-        client: Client,
+        client: ReplicaClient,
         pool: Pool,
     ) -> None:
         """`cuts`: whether the servers decide which shorter vectors their model supports."""

@@ -9,9 +9,9 @@ import msgspec
 
 from gateway.sdk import Capability, EngineRequest, ModelInfo, PlacedMedia, Prompt, TokensPrompt
 from gateway_remote.adapter_loading import AdapterLoading
-from gateway_remote.client import Client, StreamedReply
+from gateway_remote.client import ReplicaClient, StreamedReply
 from gateway_remote.config import RemoteConfig
-from gateway_remote.connecting import PooledEngine
+from gateway_remote.connecting import ReplicaEngine
 from gateway_remote.dialects import Dialect
 from gateway_remote.dispatch import Dispatcher, EncodedRequest
 from gateway_remote.generation import RemoteGeneration
@@ -23,7 +23,7 @@ from gateway_remote.replica import Endpoint
 from gateway_remote.tokenizer import JsonTokenizer
 
 
-class RemoteEngine(PooledEngine):
+class RemoteEngine(ReplicaEngine):
     """Engines over HTTP. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
 
     def __init__(
@@ -33,7 +33,7 @@ class RemoteEngine(PooledEngine):
         info: ModelInfo,
         dialect: Dialect,
         tokenizer: JsonTokenizer,
-        client: Client,
+        client: ReplicaClient,
         pool: Pool,
     ) -> None:
         self._media = LlamaServerMedia(client, pool, tokenizer)

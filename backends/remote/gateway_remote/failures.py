@@ -23,7 +23,7 @@ class ReplicaBusy(ReplicaFailure):
         self.retry_after = retry_after
 
 
-class ErrorBody(Struct):
+class ReplicaErrorBody(Struct):
     """The `error` object of a response or an event."""
 
     message: str = ""
@@ -33,7 +33,7 @@ class ErrorBody(Struct):
 
 
 class _Answer(Struct):
-    error: ErrorBody | str | None = None
+    error: ReplicaErrorBody | str | None = None
     message: str | None = None
     detail: str | list[object] | None = None
     type: str | None = None
@@ -61,26 +61,26 @@ _PARAMETERS: Mapping[str, str | ParamPath] = {
 """Maps the servers' parameter names to the gateway's."""
 
 
-def read_error(body: bytes, status: int) -> ErrorBody:
+def read_error(body: bytes, status: int) -> ReplicaErrorBody:
     """Parse the error of an unsuccessful response in any of the known shapes."""
     try:
         answer = _decode_answer(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = " ".join(body[:300].decode("utf-8", "replace").split())
-        return ErrorBody(message=text or f"HTTP status {status}")
-    if isinstance(answer.error, ErrorBody):
+        return ReplicaErrorBody(message=text or f"HTTP status {status}")
+    if isinstance(answer.error, ReplicaErrorBody):
         return answer.error
     message = answer.error or answer.message or str(answer.detail or f"HTTP status {status}")
-    return ErrorBody(message=message, type=answer.type, param=answer.param)
+    return ReplicaErrorBody(message=message, type=answer.type, param=answer.param)
 
 
-def too_large(error: ErrorBody) -> bool:
+def too_large(error: ReplicaErrorBody) -> bool:
     """Whether llama-server reports that an embedding input exceeds its `--ubatch-size`. It reports this as a server
     error."""
     return "too large to process" in error.message
 
 
-def refusal(error: ErrorBody) -> InvalidRequest:
+def refusal(error: ReplicaErrorBody) -> InvalidRequest:
     """A 400 with the server's message and the gateway's name of the parameter."""
     name = (error.param or "").rpartition(".")[2]
     if _TOO_LONG.search(error.message) or error.type == "exceed_context_size_error":
@@ -88,7 +88,7 @@ def refusal(error: ErrorBody) -> InvalidRequest:
     return InvalidRequest(error.message, param=_PARAMETERS.get(name, name))
 
 
-def failure_in_stream(error: ErrorBody) -> Exception:
+def failure_in_stream(error: ReplicaErrorBody) -> Exception:
     """The exception for an error event: invalid request or replica failure."""
     if isinstance(error.code, int) and 400 <= error.code < 500 and error.code not in (408, 429):
         return refusal(error)

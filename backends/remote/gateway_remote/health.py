@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.config import PoolConfig
 from gateway_remote.discovery import Discovery
 from gateway_remote.failures import ReplicaFailure
@@ -22,7 +22,7 @@ class HealthMonitor:
     def __init__(
         self,
         pool: Pool,
-        client: Client,
+        client: ReplicaClient,
         config: PoolConfig,
         discovery: Discovery,
         stalls: StallWatch,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import Capability
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.config import DialectName
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.media import counts_media
@@ -87,7 +87,7 @@ _OWNERS: dict[str, DialectName] = {
 
 
 async def identify(
-    client: Client, where: Endpoint, *, dialect: DialectName | None, model: str | None
+    client: ReplicaClient, where: Endpoint, *, dialect: DialectName | None, model: str | None
 ) -> Identity:
     """Identify the server. Raises `ReplicaFailure` if it does not respond, or does not serve the model."""
     cards = (await client.get(where, "/v1/models", _Models, within=_TIMEOUT)).data
@@ -118,20 +118,20 @@ async def identify(
             return identity
 
 
-async def _has_vectors(client: Client, where: Endpoint) -> bool:
+async def _has_vectors(client: ReplicaClient, where: Endpoint) -> bool:
     """Whether the server embeds. An embedding server rejects an empty request as invalid; others lack the route or say
     so."""
     status = await client.status(where, "/v1/embeddings", within=_TIMEOUT, body=b"{}")
     return status in (400, 422)
 
 
-async def _has_scores(client: Client, where: Endpoint, model: str) -> bool:
+async def _has_scores(client: ReplicaClient, where: Endpoint, model: str) -> bool:
     """Whether the server reranks. Others lack the route, or have it and say that they do not."""
     body = msgspec.json.encode({"model": model, "query": "a", "documents": ["b"]})
     return await client.status(where, "/rerank", within=_TIMEOUT, body=body) == 200
 
 
-async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
+async def _kind(client: ReplicaClient, where: Endpoint, card: _Card) -> DialectName:
     kind = _OWNERS.get(card.owned_by)
     if kind is None and await _answers(client, where, "/get_model_info"):
         kind = "sglang"
@@ -148,11 +148,11 @@ async def _kind(client: Client, where: Endpoint, card: _Card) -> DialectName:
     return kind
 
 
-async def _answers(client: Client, where: Endpoint, path: str) -> bool:
+async def _answers(client: ReplicaClient, where: Endpoint, path: str) -> bool:
     return await client.status(where, path, within=_TIMEOUT) == 200
 
 
-async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) -> Identity:
+async def _of_llama_server(client: ReplicaClient, where: Endpoint, identity: Identity) -> Identity:
     props = await client.get(where, "/props", _Props, within=_TIMEOUT)
     reranks = await _has_scores(client, where, identity.model)
     return Identity(
@@ -169,7 +169,9 @@ async def _of_llama_server(client: Client, where: Endpoint, identity: Identity) 
     )
 
 
-async def _media(client: Client, where: Endpoint, modalities: _Modalities) -> frozenset[Capability]:
+async def _media(
+    client: ReplicaClient, where: Endpoint, modalities: _Modalities
+) -> frozenset[Capability]:
     taken: dict[Capability, bool] = {"images": modalities.vision, "audio": modalities.audio}
     found = frozenset(name for name, takes in taken.items() if takes)
     if found and not await counts_media(client, where):
@@ -182,7 +184,7 @@ async def _media(client: Client, where: Endpoint, modalities: _Modalities) -> fr
     return found
 
 
-async def _of_sglang(client: Client, where: Endpoint, identity: Identity) -> Identity:
+async def _of_sglang(client: ReplicaClient, where: Endpoint, identity: Identity) -> Identity:
     info = await client.get(where, "/get_model_info", _SglangModel, within=_TIMEOUT)
     return Identity(
         dialect=identity.dialect,

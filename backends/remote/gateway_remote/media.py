@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.sdk import EngineUnavailable, InvalidRequest, Media, PlacedMedia, Unsupported
 from gateway.sdk.engines import MediaText
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.failures import ReplicaFailure, read_error
 from gateway_remote.pool import Pool
 from gateway_remote.replica import Endpoint
@@ -37,7 +37,7 @@ class _Count(Struct):
 class LlamaServerMedia:
     """Media in the prompts of one model. Bound to an event loop."""
 
-    def __init__(self, client: Client, pool: Pool, tokenizer: JsonTokenizer) -> None:
+    def __init__(self, client: ReplicaClient, pool: Pool, tokenizer: JsonTokenizer) -> None:
         self._client = client
         self._pool = pool
         bytes_of = tokenizer.bytes_of
@@ -107,7 +107,7 @@ class LlamaServerMedia:
         raise Unsupported("The engine of this model does not tell how many tokens images have.")
 
 
-async def counts_media(client: Client, where: Endpoint) -> bool:
+async def counts_media(client: ReplicaClient, where: Endpoint) -> bool:
     """Whether the server tells how many tokens a message has."""
     body = msgspec.json.encode({"messages": [{"role": "user", "content": "a"}]})
     return await client.status(where, COUNT_PATH, within=_TIMEOUT, body=body) == 200

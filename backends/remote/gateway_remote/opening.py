@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.sdk import ConfigurationError, Engine, EngineContext, ModelInfo
 from gateway_remote.assets import Assets, load_assets
-from gateway_remote.client import Client
+from gateway_remote.client import ReplicaClient
 from gateway_remote.compiling import PreparedStructures
 from gateway_remote.config import RemoteConfig
 from gateway_remote.connecting import connections, monitored
@@ -124,7 +124,7 @@ def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -
 
 
 async def _first_answer(
-    found: Discovery, client: Client, config: RemoteConfig, context: EngineContext
+    found: Discovery, client: ReplicaClient, config: RemoteConfig, context: EngineContext
 ) -> Identity:
     """Model information from the first replica that responds."""
     give_up = time.monotonic() + config.start_timeout

@@ -14,15 +14,15 @@ from gateway.sdk import (
     ScoringInfo,
 )
 from gateway.sdk.engines import ScoringOnly, only_scores
-from gateway_remote.client import Client, StreamedReply
+from gateway_remote.client import ReplicaClient, StreamedReply
 from gateway_remote.config import RemoteConfig
-from gateway_remote.connecting import PooledEngine
+from gateway_remote.connecting import ReplicaEngine
 from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
 from gateway_remote.pool import Pool
 from gateway_remote.score_calls import ScoreCalls
 
 
-class RemoteReranker(ScoringOnly, PooledEngine):
+class RemoteReranker(ScoringOnly, ReplicaEngine):
     """Reranking models over HTTP. Satisfies `gateway.protocols.ScoringEngine`, and `Engine` without generation."""
 
     def __init__(
@@ -32,7 +32,7 @@ class RemoteReranker(ScoringOnly, PooledEngine):
         info: ModelInfo,
         model: str,
         truncates: bool,
-        client: Client,
+        client: ReplicaClient,
         pool: Pool,
     ) -> None:
         """`model` is the model's name on the servers; `truncates`: whether they truncate texts on request."""

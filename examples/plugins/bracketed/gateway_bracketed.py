@@ -18,11 +18,11 @@ from gateway.sdk import (
     Register,
     hookimpl,
 )
-from gateway_parsers import FormatSpec, JsonCalls, MarkupFormat, Reasoning
+from gateway_parsers import FormatSpec, JsonCalls, MarkupFormat, ReasoningMarkers
 
 BRACKETED = FormatSpec(
     name="bracketed",
-    reasoning=Reasoning(
+    reasoning=ReasoningMarkers(
         open="[[think]]", close="[[/think]]", after_open=" ", before_close=" ", after_close="\n"
     ),
     calls=JsonCalls(

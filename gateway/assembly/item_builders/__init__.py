@@ -6,8 +6,8 @@ used in the events, the final response and the store.
 """
 
 from gateway.assembly.item_builders.announced import Announced as Announced
+from gateway.assembly.item_builders.announced import EventCollector as EventCollector
 from gateway.assembly.item_builders.announced import EventList as EventList
-from gateway.assembly.item_builders.announced import EventWriter as EventWriter
 from gateway.assembly.item_builders.approval import ApprovalRequestBuilder as ApprovalRequestBuilder
 from gateway.assembly.item_builders.cited_message import CitedMessageBuilder as CitedMessageBuilder
 from gateway.assembly.item_builders.client_call import ClientCallBuilder as ClientCallBuilder

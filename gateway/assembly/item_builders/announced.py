@@ -12,7 +12,7 @@ from gateway.wire import events, items
 EventList = list[events.Event]
 
 
-class EventWriter:
+class EventCollector:
     """Numbers the events of a response, and collects those of one step."""
 
     __slots__ = ("next", "out")
@@ -45,7 +45,7 @@ class Announced(ItemBuilder):
     """Announces the item that another class builds: each change is an event. `output_item.done` has the finished item
     itself."""
 
-    events: EventWriter
+    events: EventCollector
 
     def _added(self, item: items.Item) -> None:
         self.events.out.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from gateway.assembly.citations import Citation, CitationReader, FileCitation, Piece
+from gateway.assembly.citations import Citation, CitationReader, FileMark, Piece
 from gateway.assembly.item_builders.item import EndStatus
 from gateway.assembly.item_builders.message import AnnouncedMessage, MessageBuilder
 from gateway.assembly.logprobs import logprob
@@ -56,7 +56,7 @@ class CitedMessageBuilder(MessageBuilder):
                         end_index=self._length,
                     )
                     self._annotate(cited)
-                case FileCitation(source=file):
+                case FileMark(source=file):
                     self._write_linked(self._links.finish())
                     if self._kind != "output_text":
                         self._open_part("output_text")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.assembly.item_builders.announced import Announced, EventWriter
+from gateway.assembly.item_builders.announced import Announced, EventCollector
 from gateway.wire import events, items
 
 
 class AnnouncedCompaction(Announced):
     """Builds and announces a compaction. Its content is sent only when it is finished, because it is encrypted."""
 
-    def __init__(self, item_id: str, writer: EventWriter) -> None:
+    def __init__(self, item_id: str, writer: EventCollector) -> None:
         self.id = item_id
         self.events = writer
 

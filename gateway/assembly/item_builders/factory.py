@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from gateway.assembly.item_builders.announced import EventWriter
+from gateway.assembly.item_builders.announced import EventCollector
 from gateway.assembly.item_builders.approval import AnnouncedApprovalRequest, ApprovalRequestBuilder
 from gateway.assembly.item_builders.cited_message import AnnouncedCitedMessage, CitedMessageBuilder
 from gateway.assembly.item_builders.client_call import AnnouncedClientCall, ClientCallBuilder
@@ -72,7 +72,7 @@ ANNOUNCED: Final[Mapping[Any, Callable[..., Any]]] = {
 class AnnouncedBuilders:
     """The `BuilderFactory` of builders that announce their items."""
 
-    def __init__(self, events: EventWriter) -> None:
+    def __init__(self, events: EventCollector) -> None:
         self._events = events
 
     def __call__(self, kind: Callable[P, BuilderT], *args: P.args, **kwargs: P.kwargs) -> BuilderT:

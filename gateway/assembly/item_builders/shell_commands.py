@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.assembly.item_builders.announced import EventWriter
+from gateway.assembly.item_builders.announced import EventCollector
 from gateway.wire import events, items
 
 
-def announce_commands(item: items.ShellCall, output_index: int, writer: EventWriter) -> None:
+def announce_commands(item: items.ShellCall, output_index: int, writer: EventCollector) -> None:
     """Append all events of a shell call, ending with its `output_item.done`."""
     empty = msgspec.structs.replace(item.action, commands=[])
     begun = msgspec.structs.replace(item, action=empty, status="in_progress")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from gateway.assembly.item_builders.announced import Announced, EventWriter
+from gateway.assembly.item_builders.announced import Announced, EventCollector
 from gateway.assembly.item_builders.item import EndStatus
 from gateway.wire import events, items
 
@@ -13,7 +13,7 @@ from gateway.wire import events, items
 class AnnouncedToolList(Announced):
     """Announces the tool list of an MCP server, or the error that prevented listing. It is complete from the start."""
 
-    def __init__(self, item: items.McpListTools, writer: EventWriter) -> None:
+    def __init__(self, item: items.McpListTools, writer: EventCollector) -> None:
         self.id = item.id
         self.events = writer
         self._item = item

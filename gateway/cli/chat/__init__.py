@@ -9,9 +9,9 @@ import sys
 from typing import TextIO
 
 from gateway.cli.chat.client import ApiClient, ChatError
-from gateway.cli.chat.conversation import Conversation, requested_tool
+from gateway.cli.chat.conversation import ChatSession, requested_tool
 from gateway.cli.chat.images import image_part
-from gateway.cli.chat.prompting import Prompt
+from gateway.cli.chat.prompting import ChatLoop
 from gateway.cli.chat.screen import Screen
 from gateway.cli.chat.text import one_line, valid
 from gateway.cli.common import Commands
@@ -74,12 +74,12 @@ def chat(arguments: argparse.Namespace) -> int:
     screen = Screen(_lenient(sys.stdout), colours=_colours(sys.stdout))
     try:
         model = arguments.model or _first_model(client)
-        conversation = Conversation(client, screen, valid(model), tools)
+        conversation = ChatSession(client, screen, valid(model), tools)
         conversation.images = images
         if question is not None:
             conversation.ask(question)
             return 0
-        return Prompt(conversation, client, screen).run(EPILOG.partition("\n\n")[0])
+        return ChatLoop(conversation, client, screen).run(EPILOG.partition("\n\n")[0])
     except ChatError as error:
         screen.end()
         print(f"gateway: {one_line(str(error))}", file=_lenient(sys.stderr))

@@ -16,7 +16,7 @@ _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 _UNSHOWN: Final = ("message", "reasoning", "mcp_list_tools", "compaction")
 
 
-class Answer:
+class AnswerPrinter:
     """Takes the events of a response and shows text, reasoning and calls of tools.
 
     Events come from outside: what is not as expected is left out.

@@ -40,7 +40,7 @@ class ChatError(Exception):
         """The HTTP status; None if there was no answer."""
 
 
-class ListedModel(Struct):
+class ModelEntry(Struct):
     """A model of `/v1/models`."""
 
     id: str
@@ -50,7 +50,7 @@ class ListedModel(Struct):
 
 
 class _Models(Struct):
-    data: list[ListedModel]
+    data: list[ModelEntry]
 
 
 class _ReportedError(Struct):
@@ -92,7 +92,7 @@ class ApiClient:
             self._headers["authorization"] = f"Bearer {api_key}"
         self._opener = _opener(local=host in ("localhost", "127.0.0.1", "::1"))
 
-    def models(self) -> list[ListedModel]:
+    def models(self) -> list[ModelEntry]:
         """The server's models. Raises `ChatError`."""
         return self.get("/models", _Models).data
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.cli.chat.answer import Answer
+from gateway.cli.chat.answer import AnswerPrinter
 from gateway.cli.chat.client import ApiClient, ChatError
 from gateway.cli.chat.screen import Screen
 from gateway.errors import ConfigurationError
@@ -20,7 +20,7 @@ _APPROVALS: Final = ("mcp_approval_request", "mcp_approval_response")
 _MAX_APPROVALS: Final = 32
 
 
-class Conversation:
+class ChatSession:
     """Asks questions, and remembers what was said.
 
     Earlier responses are named by `previous_response_id` where the server stores them; their items are sent otherwise.
@@ -77,7 +77,7 @@ class Conversation:
         return self._streamed()
 
     def _streamed(self) -> list[Json]:
-        answer = Answer(self._screen)
+        answer = AnswerPrinter(self._screen)
         try:
             with self._client.stream(self._body()) as events:
                 for event in events:

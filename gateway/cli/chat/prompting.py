@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gateway.cli.chat.client import ApiClient, ChatError
-from gateway.cli.chat.conversation import Conversation
+from gateway.cli.chat.conversation import ChatSession
 from gateway.cli.chat.images import image_part
 from gateway.cli.chat.screen import Screen
 from gateway.cli.chat.text import one_line, valid
@@ -16,10 +16,10 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
 
-class Prompt:
+class ChatLoop:
     """Reads questions and commands from the terminal until the user leaves."""
 
-    def __init__(self, conversation: Conversation, client: ApiClient, screen: Screen) -> None:
+    def __init__(self, conversation: ChatSession, client: ApiClient, screen: Screen) -> None:
         self._conversation = conversation
         self._client = client
         self._screen = screen

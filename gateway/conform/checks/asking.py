@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from gateway.conform.client import Json
-from gateway.conform.outcome import Failed, Skipped, require
-from gateway.conform.registry import Server
+from gateway.conform.outcome import CheckFailed, CheckSkipped, require
+from gateway.conform.registry import ServerUnderTest
 
 QUESTION = "What is the capital of France? Answer in one short sentence."
 FEW = 64
@@ -27,21 +27,21 @@ FUNCTION: Json = {
 }
 
 
-def respond(server: Server, **fields: Any) -> Json:
-    """A response. Raises `Failed` if there is none."""
+def respond(server: ServerUnderTest, **fields: Any) -> Json:
+    """A response. Raises `CheckFailed` if there is none."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
     response = server.client.post("/responses", body).expect()
     require(response["object"] == "response", f"object is {response['object']!r}")
     return response
 
 
-def respond_streamed(server: Server, **fields: Any) -> list[Json]:
-    """The events of a streamed response. Raises `Failed` for an error among them."""
+def respond_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
+    """The events of a streamed response. Raises `CheckFailed` for an error among them."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
     events = server.client.post("/responses", {**body, "stream": True}).events()
     for event in events:
         if event.get("type") == "error":
-            raise Failed(f"an error event: {event}")
+            raise CheckFailed(f"an error event: {event}")
     return events
 
 
@@ -56,15 +56,15 @@ def output_text(response: Json) -> str:
     )
 
 
-def stored(server: Server) -> Json:
-    """A finished response that can be retrieved. Raises `Skipped` if the server stores none."""
+def stored(server: ServerUnderTest) -> Json:
+    """A finished response that can be retrieved. Raises `CheckSkipped` if the server stores none."""
     response = respond(server, store=True)
     if server.client.get(f"/responses/{response['id']}").status == 404:
-        raise Skipped("the server does not store responses")
+        raise CheckSkipped("the server does not store responses")
     return response
 
 
-def wait_for(server: Server, response_id: str, seconds: float = 60) -> Json:
+def wait_for(server: ServerUnderTest, response_id: str, seconds: float = 60) -> Json:
     """A background response, once it has ended."""
     ends = time.monotonic() + seconds
     while True:
@@ -72,26 +72,26 @@ def wait_for(server: Server, response_id: str, seconds: float = 60) -> Json:
         if response["status"] not in ("queued", "in_progress"):
             return response
         if time.monotonic() > ends:
-            raise Failed(f"the response is {response['status']} after {seconds:g} seconds")
+            raise CheckFailed(f"the response is {response['status']} after {seconds:g} seconds")
         time.sleep(0.1)
 
 
-def chat(server: Server, **fields: Any) -> Json:
-    """A chat completion. Raises `Failed` if there is none."""
+def chat(server: ServerUnderTest, **fields: Any) -> Json:
+    """A chat completion. Raises `CheckFailed` if there is none."""
     return server.client.post("/chat/completions", chat_body(server, **fields)).expect()
 
 
-def chat_streamed(server: Server, **fields: Any) -> list[Json]:
-    """The chunks of a streamed chat completion. Raises `Failed` for an error among them."""
+def chat_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
+    """The chunks of a streamed chat completion. Raises `CheckFailed` for an error among them."""
     body = chat_body(server, stream=True, **fields)
     chunks = server.client.post("/chat/completions", body).events()
     for chunk in chunks:
         if "error" in chunk:
-            raise Failed(f"an error in the stream: {chunk}")
+            raise CheckFailed(f"an error in the stream: {chunk}")
     return chunks
 
 
-def chat_body(server: Server, **fields: Any) -> Json:
+def chat_body(server: ServerUnderTest, **fields: Any) -> Json:
     """The body of a chat request."""
     messages = [{"role": "user", "content": QUESTION}]
     return {"model": server.model, "messages": messages, "max_completion_tokens": FEW, **fields}

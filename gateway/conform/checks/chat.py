@@ -5,14 +5,14 @@ from __future__ import annotations
 from gateway.conform.chat_stream import fold_chunks
 from gateway.conform.checks.asking import chat, chat_streamed
 from gateway.conform.outcome import require
-from gateway.conform.registry import Server, check
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.types import validate
 
 COUNT = [{"role": "user", "content": "Count from one to one hundred, in words."}]
 
 
 @check("chat", "a message is answered")
-def answers(server: Server) -> None:
+def answers(server: ServerUnderTest) -> None:
     completion = chat(server, max_completion_tokens=512)
     require(completion["object"] == "chat.completion", f"object is {completion['object']!r}")
     [choice] = completion["choices"]
@@ -23,21 +23,21 @@ def answers(server: Server) -> None:
 
 
 @check("chat", "completions and chunks are valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     validate("openai.types.chat.ChatCompletion", chat(server))
     for chunk in chat_streamed(server):
         validate("openai.types.chat.ChatCompletionChunk", chunk)
 
 
 @check("chat", "usage adds up")
-def usage(server: Server) -> None:
+def usage(server: ServerUnderTest) -> None:
     used = chat(server)["usage"]
     total = used["prompt_tokens"] + used["completion_tokens"]
     require(used["total_tokens"] == total > 0, f"usage does not add up: {used}")
 
 
 @check("chat", "system, developer and assistant messages, and parts, are taken")
-def roles(server: Server) -> None:
+def roles(server: ServerUnderTest) -> None:
     completion = chat(
         server,
         messages=[
@@ -51,7 +51,7 @@ def roles(server: Server) -> None:
 
 
 @check("chat", "a limit of tokens ends with finish_reason length")
-def length(server: Server) -> None:
+def length(server: ServerUnderTest) -> None:
     completion = chat(server, messages=COUNT, max_completion_tokens=5)
     if completion["usage"]["completion_tokens"] < 5:
         return  # the model had no more to say
@@ -60,25 +60,25 @@ def length(server: Server) -> None:
 
 
 @check("chat", "max_tokens is taken as well")
-def old_limit(server: Server) -> None:
+def old_limit(server: ServerUnderTest) -> None:
     completion = chat(server, messages=COUNT, max_tokens=5, max_completion_tokens=None)
     require(completion["usage"]["completion_tokens"] <= 5, "there are more tokens")
 
 
 @check("chat", "a stream keeps the grammar of chunks, without usage")
-def streamed(server: Server) -> None:
+def streamed(server: ServerUnderTest) -> None:
     fold_chunks(chat_streamed(server))
 
 
 @check("chat", "stream_options.include_usage gives usage in a last chunk of its own")
-def streamed_usage(server: Server) -> None:
+def streamed_usage(server: ServerUnderTest) -> None:
     chunks = chat_streamed(server, stream_options={"include_usage": True})
     completion = fold_chunks(chunks, includes_usage=True)
     require(completion["usage"]["completion_tokens"] > 0, "usage has no tokens")
 
 
 @check("chat", "n choices are all answered")
-def several(server: Server) -> None:
+def several(server: ServerUnderTest) -> None:
     completion = chat(server, n=2)
     require(
         [each["index"] for each in completion["choices"]] == [0, 1], "the choices are not 0 and 1"
@@ -86,20 +86,20 @@ def several(server: Server) -> None:
 
 
 @check("chat", "n choices are streamed, each with its role and its end")
-def several_streamed(server: Server) -> None:
+def several_streamed(server: ServerUnderTest) -> None:
     completion = fold_chunks(chat_streamed(server, n=2))
     require(len(completion["choices"]) == 2, "there are not two choices")
 
 
 @check("chat", "a stop sequence ends the text before it")
-def stop(server: Server) -> None:
+def stop(server: ServerUnderTest) -> None:
     choice = chat(server, stop=["e"])["choices"][0]
     require("e" not in (choice["message"]["content"] or ""), "the text has the stop sequence")
     require(choice["finish_reason"] in ("stop", "length"), f"{choice['finish_reason']!r}")
 
 
 @check("chat", "log probabilities are given for each token")
-def logprobs(server: Server) -> None:
+def logprobs(server: ServerUnderTest) -> None:
     choice = chat(server, logprobs=True, top_logprobs=2, temperature=0)["choices"][0]
     tokens = choice["logprobs"]["content"]
     require(tokens, "there are none")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.conform.client import Answer
-from gateway.conform.outcome import Skipped, require
-from gateway.conform.registry import Server, check
+from gateway.conform.client import HttpAnswer
+from gateway.conform.outcome import CheckSkipped, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.types import validate
 
 
-def _complete(server: Server, **fields: Any) -> Answer:
+def _complete(server: ServerUnderTest, **fields: Any) -> HttpAnswer:
     body = {"model": server.model, "prompt": "The capital of France is", "max_tokens": 8, **fields}
     answer = server.client.post("/completions", body)
     if answer.status in (404, 405, 501):
-        raise Skipped("the server has no /v1/completions")
+        raise CheckSkipped("the server has no /v1/completions")
     return answer
 
 
 @check("completions", "a prompt is continued")
-def plain(server: Server) -> None:
+def plain(server: ServerUnderTest) -> None:
     completion = _complete(server).expect()
     require(completion["object"] == "text_completion", f"object is {completion['object']!r}")
     [choice] = completion["choices"]
@@ -30,12 +30,12 @@ def plain(server: Server) -> None:
 
 
 @check("completions", "a completion is valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     validate("openai.types.Completion", _complete(server).expect())
 
 
 @check("completions", "a stream has the same text, and one end for each choice")
-def streamed(server: Server) -> None:
+def streamed(server: ServerUnderTest) -> None:
     text = _complete(server, temperature=0, seed=1).expect()["choices"][0]["text"]
     chunks = _complete(server, temperature=0, seed=1, stream=True).events()
     parts = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -47,7 +47,7 @@ def streamed(server: Server) -> None:
 
 
 @check("completions", "several prompts are answered in order")
-def several(server: Server) -> None:
+def several(server: ServerUnderTest) -> None:
     completion = _complete(server, prompt=["One, two,", "Red, green,"]).expect()
     require(
         [each["index"] for each in completion["choices"]] == [0, 1], "the choices are not 0 and 1"

@@ -8,21 +8,21 @@ import struct
 from typing import Any
 
 from gateway.conform.client import Json
-from gateway.conform.outcome import Skipped, require
-from gateway.conform.registry import Server, check
+from gateway.conform.outcome import CheckSkipped, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.types import validate
 
 
-def _embed(server: Server, **fields: Any) -> Json:
+def _embed(server: ServerUnderTest, **fields: Any) -> Json:
     body = {"model": server.embedding_model, "input": "Hello", **fields}
     answer = server.client.post("/embeddings", body)
     if answer.status in (400, 404, 405, 501):
-        raise Skipped("the model does not embed; name one that does with --embedding-model")
+        raise CheckSkipped("the model does not embed; name one that does with --embedding-model")
     return answer.expect()
 
 
 @check("embeddings", "texts are embedded, in order, with usage")
-def plain(server: Server) -> None:
+def plain(server: ServerUnderTest) -> None:
     made = _embed(server, input=["Hello", "The weather is fine."])
     require([each["index"] for each in made["data"]] == [0, 1], "the vectors are not 0 and 1")
     sizes = {len(each["embedding"]) for each in made["data"]}
@@ -31,12 +31,12 @@ def plain(server: Server) -> None:
 
 
 @check("embeddings", "the answer is valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     validate("openai.types.CreateEmbeddingResponse", _embed(server))
 
 
 @check("embeddings", "base64 gives the same numbers")
-def encoded(server: Server) -> None:
+def encoded(server: ServerUnderTest) -> None:
     vector = _embed(server)["data"][0]["embedding"]
     text = _embed(server, encoding_format="base64")["data"][0]["embedding"]
     require(isinstance(text, str), "the vector is not base64")

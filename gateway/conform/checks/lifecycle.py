@@ -5,28 +5,28 @@ from __future__ import annotations
 from gateway.conform.checks.asking import respond, respond_streamed, stored, wait_for
 from gateway.conform.checks.refusals import require_error
 from gateway.conform.client import Json
-from gateway.conform.outcome import Skipped, require
-from gateway.conform.registry import Server, check
+from gateway.conform.outcome import CheckSkipped, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.response_stream import TERMINAL
 
 LONG = "Count from one to one thousand, in words."
 
 
 @check("lifecycle", "a stored response is retrieved as it was answered")
-def retrieve(server: Server) -> None:
+def retrieve(server: ServerUnderTest) -> None:
     response = stored(server)
     again = server.client.get(f"/responses/{response['id']}").expect()
     require(again == response, "the retrieved response differs")
 
 
 @check("lifecycle", "a response that is not to be stored cannot be retrieved")
-def not_stored(server: Server) -> None:
+def not_stored(server: ServerUnderTest) -> None:
     response = respond(server, store=False)
     require_error(server.client.get(f"/responses/{response['id']}"), 404)
 
 
 @check("lifecycle", "a deleted response is gone")
-def delete(server: Server) -> None:
+def delete(server: ServerUnderTest) -> None:
     response = stored(server)
     path = f"/responses/{response['id']}"
     deleted = server.client.delete(path).expect()
@@ -37,7 +37,7 @@ def delete(server: Server) -> None:
 
 
 @check("lifecycle", "input items are listed, in both orders and by pages")
-def input_items(server: Server) -> None:
+def input_items(server: ServerUnderTest) -> None:
     stored(server)
     texts = ["Hello", "Hello! How can I help?", "What is the capital of France?"]
     roles = ["user", "assistant", "user"]
@@ -60,7 +60,7 @@ def input_items(server: Server) -> None:
 
 
 @check("lifecycle", "previous_response_id continues a conversation")
-def chain(server: Server) -> None:
+def chain(server: ServerUnderTest) -> None:
     first = stored(server)
     second = respond(server, input="And of Italy?", previous_response_id=first["id"])
     require(second["previous_response_id"] == first["id"], "the response names no previous one")
@@ -70,7 +70,7 @@ def chain(server: Server) -> None:
 
 
 @check("lifecycle", "an unknown previous_response_id is refused by that name")
-def unknown_previous(server: Server) -> None:
+def unknown_previous(server: ServerUnderTest) -> None:
     body = {"model": server.model, "input": "Hello", "previous_response_id": "resp_" + "0" * 48}
     answer = server.client.post("/responses", body)
     require_error(
@@ -79,7 +79,7 @@ def unknown_previous(server: Server) -> None:
 
 
 @check("lifecycle", "unknown responses are 404")
-def unknown(server: Server) -> None:
+def unknown(server: ServerUnderTest) -> None:
     path = f"/responses/resp_{'0' * 48}"
     require_error(server.client.get(path), 404)
     require_error(server.client.delete(path), 404)
@@ -87,16 +87,16 @@ def unknown(server: Server) -> None:
     require_error(server.client.post(f"{path}/cancel", {}), 404)
 
 
-def _background(server: Server, **fields: Json) -> Json:
+def _background(server: ServerUnderTest, **fields: Json) -> Json:
     body = {"model": server.model, "input": "Hello", "background": True, "max_output_tokens": 64}
     answer = server.client.post("/responses", {**body, **fields})
     if answer.status == 400:
-        raise Skipped("the server has no background responses")
+        raise CheckSkipped("the server has no background responses")
     return answer.expect()
 
 
 @check("lifecycle", "a background response is answered at once and can be waited for")
-def background(server: Server) -> None:
+def background(server: ServerUnderTest) -> None:
     response = _background(server)
     require(response["status"] in ("queued", "in_progress"), f"status is {response['status']!r}")
     require(response["background"] is True, "background is not true")
@@ -106,13 +106,13 @@ def background(server: Server) -> None:
 
 
 @check("lifecycle", "a background response is cancelled")
-def cancel(server: Server) -> None:
+def cancel(server: ServerUnderTest) -> None:
     response = _background(server, input=LONG, max_output_tokens=4000)
     path = f"/responses/{response['id']}/cancel"
     cancelled = server.client.post(path, {}).expect()
     ended = wait_for(server, response["id"])
     if ended["status"] == "completed":
-        raise Skipped("the response was complete before it could be cancelled")
+        raise CheckSkipped("the response was complete before it could be cancelled")
     require(cancelled["status"] in ("cancelled", "in_progress"), f"{cancelled['status']!r}")
     require(ended["status"] == "cancelled", f"it ends as {ended['status']!r}")
     again = server.client.post(path, {}).expect()
@@ -120,13 +120,13 @@ def cancel(server: Server) -> None:
 
 
 @check("lifecycle", "only background responses are cancelled")
-def cancel_foreground(server: Server) -> None:
+def cancel_foreground(server: ServerUnderTest) -> None:
     response = stored(server)
     require_error(server.client.post(f"/responses/{response['id']}/cancel", {}), 400)
 
 
 @check("lifecycle", "a background stream is resumed after any event")
-def resume(server: Server) -> None:
+def resume(server: ServerUnderTest) -> None:
     _background(server)
     events = respond_streamed(server, background=True, store=True)
     path = f"/responses/{events[0]['response']['id']}?stream=true"
@@ -138,10 +138,10 @@ def resume(server: Server) -> None:
 
 
 @check("lifecycle", "conversations keep the items of their responses")
-def conversation(server: Server) -> None:
+def conversation(server: ServerUnderTest) -> None:
     answer = server.client.post("/conversations", {"metadata": {"topic": "test"}})
     if answer.status in (404, 405):
-        raise Skipped("the server has no conversations")
+        raise CheckSkipped("the server has no conversations")
     made = answer.expect()
     require(made["object"] == "conversation", f"object is {made['object']!r}")
     path = f"/conversations/{made['id']}"

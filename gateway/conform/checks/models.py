@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gateway.conform.checks.refusals import require_error
 from gateway.conform.outcome import require
-from gateway.conform.registry import Server, check
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.types import validate
 
 
 @check("models", "the list has each model as an object")
-def lists(server: Server) -> None:
+def lists(server: ServerUnderTest) -> None:
     listed = server.client.get("/models").expect()
     require(listed["object"] == "list", f"object is {listed['object']!r}")
     require(listed["data"], "the list is empty")
@@ -20,17 +20,17 @@ def lists(server: Server) -> None:
 
 
 @check("models", "a model is retrieved by its name")
-def retrieves(server: Server) -> None:
+def retrieves(server: ServerUnderTest) -> None:
     model = server.client.get(f"/models/{server.model}").expect()
     require(model["id"] == server.model, f"its id is {model['id']!r}")
 
 
 @check("models", "each model is valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     for model in server.client.get("/models").expect()["data"]:
         validate("openai.types.Model", model)
 
 
 @check("models", "an unknown model is 404 with an error object")
-def unknown(server: Server) -> None:
+def unknown(server: ServerUnderTest) -> None:
     require_error(server.client.get("/models/no-such-model"), 404)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.conform.client import Answer, Json
+from gateway.conform.client import HttpAnswer, Json
 from gateway.conform.outcome import require
 
 
 def require_error(
-    answer: Answer, *status: int, param: str | None = None, code: str | None = None
+    answer: HttpAnswer, *status: int, param: str | None = None, code: str | None = None
 ) -> Json:
     """The error of a refusal. Raises `Failed` if it is none, or names another parameter or code."""
     expected = " or ".join(map(str, status))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.conform.checks.asking import output_text, respond
 from gateway.conform.client import Json
 from gateway.conform.outcome import require
-from gateway.conform.registry import Server, check
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.types import validate
 
 
@@ -20,7 +20,7 @@ def _require_usage(usage: Json) -> None:
 
 
 @check("responses", "a text is answered by a completed response with a message")
-def answers(server: Server) -> None:
+def answers(server: ServerUnderTest) -> None:
     response = respond(server, max_output_tokens=512)
     require(response["status"] == "completed", f"status is {response['status']!r}")
     require(response["error"] is None, f"error is {response['error']}")
@@ -33,12 +33,12 @@ def answers(server: Server) -> None:
 
 
 @check("responses", "a response is valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     validate("openai.types.responses.Response", respond(server))
 
 
 @check("responses", "ids are of their kind and differ")
-def ids(server: Server) -> None:
+def ids(server: ServerUnderTest) -> None:
     first, second = respond(server), respond(server)
     require(first["id"].startswith("resp_"), f"the id is {first['id']!r}")
     require(first["id"] != second["id"], "two responses have one id")
@@ -47,12 +47,12 @@ def ids(server: Server) -> None:
 
 
 @check("responses", "usage adds up and has its details")
-def usage(server: Server) -> None:
+def usage(server: ServerUnderTest) -> None:
     _require_usage(respond(server)["usage"])
 
 
 @check("responses", "messages with roles and parts are input")
-def message_input(server: Server) -> None:
+def message_input(server: ServerUnderTest) -> None:
     respond(
         server,
         input=[
@@ -65,14 +65,14 @@ def message_input(server: Server) -> None:
 
 
 @check("responses", "output items are input of the next request")
-def output_as_input(server: Server) -> None:
+def output_as_input(server: ServerUnderTest) -> None:
     first = respond(server)
     question = {"role": "user", "content": "Thank you. And of Italy?"}
     respond(server, input=[{"role": "user", "content": "Hello"}, *first["output"], question])
 
 
 @check("responses", "the request's settings are in the response")
-def echoes(server: Server) -> None:
+def echoes(server: ServerUnderTest) -> None:
     asked = {
         "instructions": "Be brief.",
         "temperature": 0.5,
@@ -90,7 +90,7 @@ def echoes(server: Server) -> None:
 
 
 @check("responses", "a response that reaches its token limit is incomplete and says so")
-def incomplete(server: Server) -> None:
+def incomplete(server: ServerUnderTest) -> None:
     question = "Count from one to one hundred, in words."
     response = respond(server, input=question, max_output_tokens=16)
     if response["usage"]["output_tokens"] < 16:
@@ -101,7 +101,7 @@ def incomplete(server: Server) -> None:
 
 
 @check("responses", "instructions are not part of a chained response's context")
-def instructions_do_not_last(server: Server) -> None:
+def instructions_do_not_last(server: ServerUnderTest) -> None:
     first = respond(server, instructions="Speak like a pirate.", store=True)
     answer = server.client.post(
         "/responses",
@@ -117,7 +117,7 @@ def instructions_do_not_last(server: Server) -> None:
 
 
 @check("responses", "tokens are counted without a generation")
-def counts(server: Server) -> None:
+def counts(server: ServerUnderTest) -> None:
     body = {"model": server.model, "input": "What is the capital of France?"}
     counted = server.client.post("/responses/input_tokens", body).expect()
     require(counted["object"] == "response.input_tokens", f"object is {counted['object']!r}")

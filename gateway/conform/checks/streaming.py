@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from gateway.conform.checks.asking import output_text, respond, respond_streamed
-from gateway.conform.outcome import Skipped, require
-from gateway.conform.registry import Server, check
+from gateway.conform.outcome import CheckSkipped, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.response_stream import fold
 from gateway.conform.types import validate
 
 
 @check("streaming", "the stream keeps its grammar: created first, items and parts nested, one end")
-def grammar(server: Server) -> None:
+def grammar(server: ServerUnderTest) -> None:
     fold(respond_streamed(server))
 
 
 @check("streaming", "each event is valid by the types of OpenAI's SDK")
-def types(server: Server) -> None:
+def types(server: ServerUnderTest) -> None:
     for event in respond_streamed(server):
         validate("openai.types.responses.ResponseStreamEvent", event)
 
 
 @check("streaming", "a stream with instructions, history and metadata keeps its grammar")
-def grammar_of_a_longer_request(server: Server) -> None:
+def grammar_of_a_longer_request(server: ServerUnderTest) -> None:
     history = [
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Hello! How can I help?"},
@@ -34,7 +34,7 @@ def grammar_of_a_longer_request(server: Server) -> None:
 
 
 @check("streaming", "deltas add up to the text of the final response")
-def deltas(server: Server) -> None:
+def deltas(server: ServerUnderTest) -> None:
     events = respond_streamed(server)
     text = "".join(
         event["delta"] for event in events if event["type"] == "response.output_text.delta"
@@ -46,7 +46,7 @@ def deltas(server: Server) -> None:
 
 
 @check("streaming", "a stream that reaches its token limit ends with response.incomplete")
-def incomplete(server: Server) -> None:
+def incomplete(server: ServerUnderTest) -> None:
     question = "Count from one to one hundred, in words."
     events = respond_streamed(server, input=question, max_output_tokens=16)
     final = fold(events)
@@ -58,21 +58,21 @@ def incomplete(server: Server) -> None:
 
 
 @check("streaming", "the final response has usage that adds up")
-def usage(server: Server) -> None:
+def usage(server: ServerUnderTest) -> None:
     used = respond_streamed(server)[-1]["response"]["usage"]
     require(used["total_tokens"] == used["input_tokens"] + used["output_tokens"], f"{used}")
 
 
 @check("streaming", "streamed and plain answers have the same fields")
-def same_fields(server: Server) -> None:
+def same_fields(server: ServerUnderTest) -> None:
     streamed, plain = respond_streamed(server)[-1]["response"], respond(server)
     require(set(streamed) == set(plain), f"they differ in {sorted(set(streamed) ^ set(plain))}")
 
 
 @check("streaming", "the retrieved response equals the streamed one")
-def retrieved(server: Server) -> None:
+def retrieved(server: ServerUnderTest) -> None:
     final = respond_streamed(server, store=True)[-1]["response"]
     answer = server.client.get(f"/responses/{final['id']}")
     if answer.status == 404:
-        raise Skipped("the server does not store responses")
+        raise CheckSkipped("the server does not store responses")
     require(answer.expect() == final, "the retrieved response differs from the last event's")

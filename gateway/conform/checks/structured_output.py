@@ -7,8 +7,8 @@ import json
 from gateway.conform.checks.asking import chat, output_text, respond, respond_streamed
 from gateway.conform.checks.refusals import require_error
 from gateway.conform.client import Json
-from gateway.conform.outcome import Failed, require
-from gateway.conform.registry import Server, check
+from gateway.conform.outcome import CheckFailed, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.response_stream import fold
 
 SCHEMA: Json = {
@@ -28,7 +28,7 @@ def _require_valid(text: str) -> None:
     try:
         value = json.loads(text)
     except ValueError:
-        raise Failed(f"the text is no JSON: {text[:200]!r}") from None
+        raise CheckFailed(f"the text is no JSON: {text[:200]!r}") from None
     require(isinstance(value, dict), f"the text is {text[:200]!r}")
     require(set(value) == set(SCHEMA["required"]), f"the keys are {sorted(value)}")
     require(isinstance(value["capital"], str), "capital is no string")
@@ -39,20 +39,20 @@ def _require_valid(text: str) -> None:
 
 
 @check("structured output", "text.format with a schema gives JSON that is valid under it")
-def by_schema(server: Server) -> None:
+def by_schema(server: ServerUnderTest) -> None:
     response = respond(server, text={"format": FORMAT}, max_output_tokens=512)
     require(response["text"]["format"]["type"] == "json_schema", "the response has another format")
     _require_valid(output_text(response))
 
 
 @check("structured output", "the same in a stream")
-def by_schema_streamed(server: Server) -> None:
+def by_schema_streamed(server: ServerUnderTest) -> None:
     final = fold(respond_streamed(server, text={"format": FORMAT}, max_output_tokens=512))
     _require_valid(output_text(final))
 
 
 @check("structured output", "json_object gives a JSON object")
-def json_object(server: Server) -> None:
+def json_object(server: ServerUnderTest) -> None:
     response = respond(
         server,
         input="Give the capital of France as a JSON object with the key capital.",
@@ -64,7 +64,7 @@ def json_object(server: Server) -> None:
 
 
 @check("structured output", "chat: response_format with a schema gives JSON that is valid under it")
-def by_schema_in_chat(server: Server) -> None:
+def by_schema_in_chat(server: ServerUnderTest) -> None:
     schema = {"name": "answer", "schema": SCHEMA, "strict": True}
     form = {"type": "json_schema", "json_schema": schema}
     completion = chat(server, response_format=form, max_completion_tokens=512)
@@ -72,7 +72,7 @@ def by_schema_in_chat(server: Server) -> None:
 
 
 @check("structured output", "a schema that is none is refused with 400")
-def no_schema(server: Server) -> None:
+def no_schema(server: ServerUnderTest) -> None:
     body = {
         "model": server.model,
         "input": "Hello",
@@ -82,7 +82,7 @@ def no_schema(server: Server) -> None:
 
 
 @check("structured output", "a format without its schema is refused with 400")
-def without_schema(server: Server) -> None:
+def without_schema(server: ServerUnderTest) -> None:
     body = {
         "model": server.model,
         "input": "Hello",

@@ -15,8 +15,8 @@ from gateway.conform.checks.asking import (
 )
 from gateway.conform.checks.refusals import require_error
 from gateway.conform.client import Json
-from gateway.conform.outcome import Failed, require
-from gateway.conform.registry import Server, check
+from gateway.conform.outcome import CheckFailed, require
+from gateway.conform.registry import ServerUnderTest, check
 from gateway.conform.response_stream import fold
 
 FORCED = {"type": "function", "name": "get_weather"}
@@ -32,7 +32,7 @@ def _require_arguments(text: str) -> None:
     try:
         arguments = json.loads(text)
     except ValueError:
-        raise Failed(f"the arguments are no JSON: {text[:200]!r}") from None
+        raise CheckFailed(f"the arguments are no JSON: {text[:200]!r}") from None
     require(isinstance(arguments, dict), f"the arguments are {text[:200]!r}")
     require(list(arguments) == ["city"], f"the arguments are {text[:200]!r}")
     require(isinstance(arguments["city"], str), f"the arguments are {text[:200]!r}")
@@ -50,7 +50,7 @@ def _call(response: Json) -> Json:
 
 
 @check("tools", "a function that is chosen is called with arguments of its schema")
-def forced(server: Server) -> None:
+def forced(server: ServerUnderTest) -> None:
     response = respond(
         server, input=WEATHER, tools=[FUNCTION], tool_choice=FORCED, max_output_tokens=512
     )
@@ -61,7 +61,7 @@ def forced(server: Server) -> None:
 
 
 @check("tools", "tool_choice required gives a call")
-def required(server: Server) -> None:
+def required(server: ServerUnderTest) -> None:
     response = respond(
         server, input=WEATHER, tools=[FUNCTION], tool_choice="required", parallel_tool_calls=False, max_output_tokens=512
     )  # fmt: skip
@@ -69,14 +69,14 @@ def required(server: Server) -> None:
 
 
 @check("tools", "tool_choice none gives no call")
-def none(server: Server) -> None:
+def none(server: ServerUnderTest) -> None:
     response = respond(server, input=WEATHER, tools=[FUNCTION], tool_choice="none")
     kinds = [item["type"] for item in response["output"]]
     require("function_call" not in kinds, "there is a call")
 
 
 @check("tools", "a streamed call keeps the grammar, and its deltas add up")
-def streamed(server: Server) -> None:
+def streamed(server: ServerUnderTest) -> None:
     events = respond_streamed(
         server, input=WEATHER, tools=[FUNCTION], tool_choice=FORCED, max_output_tokens=512
     )
@@ -90,7 +90,7 @@ def streamed(server: Server) -> None:
 
 
 @check("tools", "the result of a call is input, and the model answers")
-def round_trip(server: Server) -> None:
+def round_trip(server: ServerUnderTest) -> None:
     asked = {"input": WEATHER, "tools": [FUNCTION], "max_output_tokens": 512}
     first = respond(server, **asked, tool_choice=FORCED)
     result = {
@@ -104,14 +104,14 @@ def round_trip(server: Server) -> None:
 
 
 @check("tools", "an output without its call is refused")
-def lonely_output(server: Server) -> None:
+def lonely_output(server: ServerUnderTest) -> None:
     item = {"type": "function_call_output", "call_id": "call_of_nobody", "output": "1"}
     body = {"model": server.model, "input": [{"role": "user", "content": "Hello"}, item]}
     require_error(server.client.post("/responses", body), 400, param="input")
 
 
 @check("tools", "a choice of a function that is not among the tools is refused")
-def unknown_choice(server: Server) -> None:
+def unknown_choice(server: ServerUnderTest) -> None:
     body = {
         "model": server.model,
         "input": WEATHER,
@@ -122,7 +122,7 @@ def unknown_choice(server: Server) -> None:
 
 
 @check("tools", "chat: a function that is chosen is called with arguments of its schema")
-def forced_in_chat(server: Server) -> None:
+def forced_in_chat(server: ServerUnderTest) -> None:
     completion = chat(
         server,
         messages=[{"role": "user", "content": WEATHER}],
@@ -136,7 +136,7 @@ def forced_in_chat(server: Server) -> None:
 
 
 @check("tools", "chat: a streamed call keeps the grammar of chunks")
-def streamed_in_chat(server: Server) -> None:
+def streamed_in_chat(server: ServerUnderTest) -> None:
     chunks = chat_streamed(
         server,
         messages=[{"role": "user", "content": WEATHER}],

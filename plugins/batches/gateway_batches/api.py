@@ -17,7 +17,7 @@ from gateway.sdk.files import UploadedFiles, list_query, no_such_file
 from gateway.sdk.wire import Listing, listing
 from gateway_batches import batches
 from gateway_batches.config import BatchesConfig
-from gateway_batches.database import Database
+from gateway_batches.database import BatchDatabase
 from gateway_batches.objects import Batch
 from gateway_batches.requests import CreateBatch, create_batch, window_seconds
 from gateway_batches.runner import Runner
@@ -27,7 +27,7 @@ class BatchesApi:
     """Satisfies `gateway.protocols.Api` and `gateway.protocols.ServicesUser`."""
 
     def __init__(
-        self, database: Database, files: UploadedFiles, runner: Runner, config: BatchesConfig
+        self, database: BatchDatabase, files: UploadedFiles, runner: Runner, config: BatchesConfig
     ) -> None:
         self._database = database
         self._files = files

@@ -38,7 +38,7 @@ class LeaseLost(Exception):
     """Another process has taken the batch over."""
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class BatchJob(Struct, frozen=True, kw_only=True):
     """A batch that is leased to this process."""
 
     number: int
@@ -152,7 +152,7 @@ def claimable(connection: sqlite3.Connection, *, ending: bool) -> int | None:
     return None if row is None else row["seq"]
 
 
-def claim(connection: sqlite3.Connection, *, ending: bool, seconds: float) -> Job | None:
+def claim(connection: sqlite3.Connection, *, ending: bool, seconds: float) -> BatchJob | None:
     """Lease a batch that nobody holds for `seconds`, to end it or to run it."""
     number = claimable(connection, ending=ending)
     if number is None:
@@ -161,7 +161,7 @@ def claim(connection: sqlite3.Connection, *, ending: bool, seconds: float) -> Jo
         "UPDATE batches SET fence = fence + 1, leased_until = ? WHERE seq = ? RETURNING *",
         (time.time() + seconds, number),
     ).fetchone()
-    return Job(
+    return BatchJob(
         number=row["seq"],
         id=row["id"],
         owner=row["owner"],
@@ -188,7 +188,7 @@ def _delegation(stored: object) -> Delegation | None:
         return None
 
 
-def renew(connection: sqlite3.Connection, held: Sequence[Job], *, seconds: float) -> None:
+def renew(connection: sqlite3.Connection, held: Sequence[BatchJob], *, seconds: float) -> None:
     """Lease batches for `seconds` from now, if they have been neither taken over nor released. 0 releases them."""
     until = time.time() + seconds if seconds else 0
     still = " AND leased_until > 0 AND ended_at IS NULL" if seconds else ""
@@ -198,7 +198,7 @@ def renew(connection: sqlite3.Connection, held: Sequence[Job], *, seconds: float
     )
 
 
-def standing(connection: sqlite3.Connection, job: Job) -> Status:
+def standing(connection: sqlite3.Connection, job: BatchJob) -> Status:
     """The status of a leased batch. Raises `LeaseLost`."""
     row = connection.execute(
         "SELECT status FROM batches WHERE seq = ? AND fence = ?", (job.number, job.fence)
@@ -209,7 +209,7 @@ def standing(connection: sqlite3.Connection, job: Job) -> Status:
     return status
 
 
-def begin(connection: sqlite3.Connection, job: Job, *, model: str | None) -> None:
+def begin(connection: sqlite3.Connection, job: BatchJob, *, model: str | None) -> None:
     """The file of a batch was read. Does nothing if the batch is to be cancelled. Raises `LeaseLost`."""
     if standing(connection, job) == "validating":
         connection.execute(
@@ -219,7 +219,7 @@ def begin(connection: sqlite3.Connection, job: Job, *, model: str | None) -> Non
 
 
 def begin_ending(
-    connection: sqlite3.Connection, job: Job, ending: Ending, error: BatchError | None
+    connection: sqlite3.Connection, job: BatchJob, ending: Ending, error: BatchError | None
 ) -> Ending:
     """Decide how a batch ends; the first decision stays, and a cancellation that was asked for before it wins. `error`
     is shown if the batch ends as it says. Raises `LeaseLost`."""
@@ -237,7 +237,7 @@ def begin_ending(
     return decided
 
 
-def add_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[BatchError]) -> None:
+def add_errors(connection: sqlite3.Connection, job: BatchJob, errors: Sequence[BatchError]) -> None:
     """Show further errors of a batch, as far as there is room."""
     row = connection.execute("SELECT errors FROM batches WHERE seq = ?", (job.number,)).fetchone()
     known = msgspec.json.decode(row["errors"], type=list[BatchError])
@@ -252,7 +252,7 @@ def add_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[BatchE
         )
 
 
-def end(connection: sqlite3.Connection, job: Job, ending: Ending) -> None:
+def end(connection: sqlite3.Connection, job: BatchJob, ending: Ending) -> None:
     """The files of a batch were written. Raises `LeaseLost`."""
     standing(connection, job)
     now = int(time.time())
@@ -265,7 +265,7 @@ def end(connection: sqlite3.Connection, job: Job, ending: Ending) -> None:
     )
 
 
-def give_up(connection: sqlite3.Connection, job: Job, error: BatchError) -> None:
+def give_up(connection: sqlite3.Connection, job: BatchJob, error: BatchError) -> None:
     """Let a batch fail whose end fails, too: it has no files. Does nothing if another process has taken it over."""
     now = int(time.time())
     connection.execute(

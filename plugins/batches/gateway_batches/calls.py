@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from gateway.sdk import EngineError, EngineUnavailable, GatewayServices, InternalAnswer
 from gateway.sdk.wire import encode, new_id
-from gateway_batches.batches import Job
+from gateway_batches.batches import BatchJob
 from gateway_batches.config import BatchesConfig
 from gateway_batches.lines import COMPLETED, FAILED, PendingLine, State, TokenCounts
 from gateway_batches.objects import LineError, LineResponse, LineResult
@@ -72,7 +72,7 @@ class LineCalls:
         self._config = config
         self._slots = asyncio.Semaphore(config.concurrency)
 
-    async def run(self, job: Job, line: PendingLine) -> LineOutcome:
+    async def run(self, job: BatchJob, line: PendingLine) -> LineOutcome:
         """Run a line until it has a result.
 
         A rejection because of a limit, or because the model is not available now, is no result: the line is run again after a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gateway.sdk.files import Database as FilesDatabase
+from gateway.sdk.files import FilesDatabase
 
 FILE: Final = "batches.sqlite3"
 _VERSIONS: Final = (
@@ -37,7 +37,7 @@ CREATE INDEX pending_lines ON lines (batch, number) WHERE state = 0;
 holds an earlier one can write no more. The `state` of a line is one of `gateway_batches.lines`."""
 
 
-class Database(FilesDatabase):
+class BatchDatabase(FilesDatabase):
     """The database in `folder`. Processes may share it."""
 
     def __init__(self, folder: Path) -> None:

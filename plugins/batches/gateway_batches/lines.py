@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from gateway.sdk.wire import encode, new_id
-from gateway_batches.batches import Job, add_errors, standing
+from gateway_batches.batches import BatchJob, add_errors, standing
 from gateway_batches.objects import BatchError, LineError, LineResult
 from gateway_batches.reading import BadLine, RequestLine
 
@@ -41,7 +41,7 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
     reasoning: int = 0
 
 
-def clear(connection: sqlite3.Connection, job: Job) -> int:
+def clear(connection: sqlite3.Connection, job: BatchJob) -> int:
     """Forget some lines of a batch whose file is about to be read. Returns how many. Raises `LeaseLost`."""
     standing(connection, job)
     cleared = connection.execute(
@@ -55,7 +55,9 @@ def clear(connection: sqlite3.Connection, job: Job) -> int:
     return cleared
 
 
-def add(connection: sqlite3.Connection, job: Job, lines: Sequence[RequestLine | BadLine]) -> int:
+def add(
+    connection: sqlite3.Connection, job: BatchJob, lines: Sequence[RequestLine | BadLine]
+) -> int:
     """Store lines of the file. Bad ones, and those whose `custom_id` an earlier one has, fail at once. Returns how many lines the
     batch has now. Raises `LeaseLost`."""
     standing(connection, job)
@@ -90,7 +92,7 @@ def add(connection: sqlite3.Connection, job: Job, lines: Sequence[RequestLine | 
     return total
 
 
-def pending(connection: sqlite3.Connection, job: Job, *, after: int) -> PendingLine | None:
+def pending(connection: sqlite3.Connection, job: BatchJob, *, after: int) -> PendingLine | None:
     """The next line without a result, after the one with the number `after`. Raises `LeaseLost`."""
     standing(connection, job)
     row = connection.execute(
@@ -104,7 +106,7 @@ def pending(connection: sqlite3.Connection, job: Job, *, after: int) -> PendingL
 
 def store(
     connection: sqlite3.Connection,
-    job: Job,
+    job: BatchJob,
     number: int,
     result: bytes,
     state: State,
@@ -132,7 +134,7 @@ def store(
     return size
 
 
-def fail_pending(connection: sqlite3.Connection, job: Job, error: LineError) -> int:
+def fail_pending(connection: sqlite3.Connection, job: BatchJob, error: LineError) -> int:
     """Let some lines without a result fail with `error`. Returns how many. Raises `LeaseLost`."""
     standing(connection, job)
     rows = connection.execute(
@@ -164,7 +166,7 @@ def fail_pending(connection: sqlite3.Connection, job: Job, error: LineError) -> 
 
 
 def results(
-    connection: sqlite3.Connection, job: Job, state: State, *, after: int
+    connection: sqlite3.Connection, job: BatchJob, state: State, *, after: int
 ) -> tuple[bytes, int]:
     """Some results of one state in the order of the lines, one a line, behind the line with the number `after`.
 

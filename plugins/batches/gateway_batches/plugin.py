@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 async def open_batches(config: BatchesConfig, *, files: Files) -> AsyncIterator[Api]:
     """The routes `/v1/batches`, and what runs batches. Raises `ConfigurationError`."""
     from gateway_batches.api import BatchesApi
-    from gateway_batches.database import Database
+    from gateway_batches.database import BatchDatabase
     from gateway_batches.runner import Runner
 
-    database = await asyncio.to_thread(Database, files.folder)
+    database = await asyncio.to_thread(BatchDatabase, files.folder)
     try:
         runner = Runner(database, files, config)
         async with runner.running():

@@ -13,7 +13,7 @@ from gateway.sdk.files import UploadedFiles
 from gateway_batches import batches, lines
 from gateway_batches.calls import Draining, LineCalls, LineOutcome
 from gateway_batches.config import BatchesConfig
-from gateway_batches.database import Database
+from gateway_batches.database import BatchDatabase
 from gateway_batches.objects import BatchError, Ending, LineError
 from gateway_batches.reading import LineReader, RequestLine
 
@@ -45,8 +45,8 @@ class BatchRun:
 
     def __init__(
         self,
-        job: batches.Job,
-        database: Database,
+        job: batches.BatchJob,
+        database: BatchDatabase,
         files: UploadedFiles,
         config: BatchesConfig,
         calls: LineCalls,

@@ -15,7 +15,7 @@ from gateway.sdk.files import UploadedFiles
 from gateway_batches import batches
 from gateway_batches.calls import LineCalls
 from gateway_batches.config import BatchesConfig
-from gateway_batches.database import Database
+from gateway_batches.database import BatchDatabase
 from gateway_batches.objects import BatchError, Status
 from gateway_batches.run import BatchRun
 
@@ -42,7 +42,9 @@ _BROKEN: Final = BatchError(
 class Runner:
     """Leases batches and runs them. Whoever creates or cancels one calls `wake`."""
 
-    def __init__(self, database: Database, files: UploadedFiles, config: BatchesConfig) -> None:
+    def __init__(
+        self, database: BatchDatabase, files: UploadedFiles, config: BatchesConfig
+    ) -> None:
         self._database = database
         self._files = files
         self._config = config
@@ -126,7 +128,7 @@ class Runner:
             elif now >= run.job.expires_at:
                 run.stop("expired")
 
-    async def _claim(self) -> batches.Job | None:
+    async def _claim(self) -> batches.BatchJob | None:
         """Lease a batch if there is room for one to end or, apart from those, for one to run."""
         ending = sum(run.job.ends for run in self._runs.values())
         if ending < _ENDING and (job := await self._lease(ending=True)) is not None:
@@ -135,13 +137,13 @@ class Runner:
             return None
         return await self._lease(ending=False)
 
-    async def _lease(self, *, ending: bool) -> batches.Job | None:
+    async def _lease(self, *, ending: bool) -> batches.BatchJob | None:
         if await self._database.read(lambda c: batches.claimable(c, ending=ending)) is None:
             return None
         lease = self._config.lease_seconds
         return await self._database.write(lambda c: batches.claim(c, ending=ending, seconds=lease))
 
-    def _start(self, job: batches.Job, calls: LineCalls) -> None:
+    def _start(self, job: batches.BatchJob, calls: LineCalls) -> None:
         run = BatchRun(job, self._database, self._files, self._config, calls)
         if self._failures.get(job.number, 0) >= _MOST_FAILURES:
             run.stop("failed", _BROKEN)
@@ -166,7 +168,7 @@ class Runner:
             self._runs.pop(task, None)
             self.wake()
 
-    async def _broke(self, job: batches.Job) -> None:
+    async def _broke(self, job: batches.BatchJob) -> None:
         """A run has failed for an unknown reason. The lease expires, and the batch is then continued here or elsewhere, or ended."""
         failures = self._failures[job.number] = self._failures.get(job.number, 0) + 1
         if failures <= _MOST_FAILURES:
@@ -177,13 +179,13 @@ class Runner:
             await self._database.write(lambda c: batches.give_up(c, job, _BROKEN))
             del self._failures[job.number]
 
-    async def _release(self, held: list[batches.Job]) -> None:
+    async def _release(self, held: list[batches.BatchJob]) -> None:
         if held:
             with suppress(StoreUnavailable):
                 await self._database.write(lambda c: batches.renew(c, held, seconds=0))
 
 
-def _standing(connection: sqlite3.Connection, job: batches.Job) -> Status | None:
+def _standing(connection: sqlite3.Connection, job: batches.BatchJob) -> Status | None:
     """The status of a leased batch; None if it was taken over."""
     try:
         return batches.standing(connection, job)

@@ -36,7 +36,7 @@ _TEXT = frozenset(
 )
 
 
-class Document(Struct, frozen=True, kw_only=True):
+class PageText(Struct, frozen=True, kw_only=True):
     """A page converted to text."""
 
     url: str
@@ -52,7 +52,7 @@ def is_readable(content_type: str) -> bool:
     return kind in _HTML or kind in _TEXT or kind.startswith("text/")
 
 
-def document_of(url: str, content: bytes, content_type: str) -> Document:
+def document_of(url: str, content: bytes, content_type: str) -> PageText:
     """Convert a page. Undecodable bytes become U+FFFD. The brackets of citation marks are replaced, so that no page
     can forge one.
 
@@ -60,7 +60,7 @@ def document_of(url: str, content: bytes, content_type: str) -> Document:
     in a process that can be killed.
     """
     title, lines, links = read_page(url, content, content_type)
-    return Document(url=url, title=title, lines=tuple(lines), links=tuple(links))
+    return PageText(url=url, title=title, lines=tuple(lines), links=tuple(links))
 
 
 def read_page(url: str, content: bytes, content_type: str) -> tuple[str, list[str], list[str]]:

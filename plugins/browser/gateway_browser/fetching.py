@@ -11,7 +11,7 @@ import httpx2
 from gateway.sdk.http import GuardedTransport
 from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
-from gateway_browser.documents import Document, is_readable
+from gateway_browser.documents import PageText, is_readable
 from gateway_browser.domains import ANY_PAGE, DomainFilter
 from gateway_browser.errors import PageFailure
 from gateway_browser.reader import PageReader
@@ -20,7 +20,7 @@ _LONGEST_URL = 4096
 _ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.8,*/*;q=0.1"
 
 
-class Fetcher:
+class PageFetcher:
     """Fetches pages. Each page uses its own connections, without cookies, so responses share no state."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Fetcher:
         self._resolve = resolve
         self._tls = httpx2.create_ssl_context()
 
-    async def fetch(self, url: str, domains: DomainFilter = ANY_PAGE, *, key: str = "") -> Document:
+    async def fetch(self, url: str, domains: DomainFilter = ANY_PAGE, *, key: str = "") -> PageText:
         """The page at `url`, after redirects. Raises `PageFailure`.
 
         The page and every redirect to it must be of `domains`. `key` identifies the owner on whose behalf the page is
@@ -147,9 +147,9 @@ async def _check_request(request: httpx2.Request, domains: DomainFilter) -> None
     check_url(str(request.url), domains)
 
 
-def _noted(document: Document, most: int) -> Document:
+def _noted(document: PageText, most: int) -> PageText:
     note = f"(Only the first {most} bytes of this page were read.)"
-    return Document(
+    return PageText(
         url=document.url,
         title=document.title,
         lines=(*document.lines, note),

@@ -9,13 +9,13 @@ from typing import Final
 from msgspec import Struct
 
 from gateway.sdk import CallRecord, Source
-from gateway_browser.documents import Document
+from gateway_browser.documents import PageText
 
 MOST_CHARACTERS: Final = 16_000_000
 """Maximum number of characters of all pages of one response."""
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class OpenedPage(Struct, frozen=True, kw_only=True):
     """A page and its cursor."""
 
     cursor: int
@@ -23,7 +23,7 @@ class Page(Struct, frozen=True, kw_only=True):
     """Empty for a list of search results."""
     title: str
     links: Sequence[str]
-    document: Document | None = None
+    document: PageText | None = None
     """None if an earlier response showed the page; it must be fetched again."""
 
     @property
@@ -40,7 +40,7 @@ class Pages:
     def __init__(self, most: int, calls: Iterable[CallRecord] = ()) -> None:
         """`calls` are those of earlier responses; their cursors stay valid."""
         self._most = most
-        self._pages: OrderedDict[int, Page] = OrderedDict()
+        self._pages: OrderedDict[int, OpenedPage] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._next = 0
         self.latest: int | None = None
@@ -51,9 +51,9 @@ class Pages:
         for cursor in sorted(found):
             self._keep(_page_of_sources(cursor, found[cursor]))
 
-    def add(self, document: Document) -> Page:
+    def add(self, document: PageText) -> OpenedPage:
         """Add a page that was just opened."""
-        page = Page(
+        page = OpenedPage(
             cursor=self._next,
             url=document.url,
             title=document.title,
@@ -63,9 +63,9 @@ class Pages:
         self._keep(page)
         return page
 
-    def renew(self, page: Page, document: Document) -> Page:
+    def renew(self, page: OpenedPage, document: PageText) -> OpenedPage:
         """Replace the document of a page of an earlier response, under the same cursor."""
-        renewed = Page(
+        renewed = OpenedPage(
             cursor=page.cursor,
             url=page.url,
             title=document.title,
@@ -75,7 +75,7 @@ class Pages:
         self._keep(renewed)
         return renewed
 
-    def get(self, cursor: int) -> Page | None:
+    def get(self, cursor: int) -> OpenedPage | None:
         """The page at a cursor; -1 means the latest page."""
         wanted = self.latest if cursor < 0 else cursor
         page = None if wanted is None else self._pages.get(wanted)
@@ -84,10 +84,10 @@ class Pages:
         return page
 
     @property
-    def cursors(self) -> Mapping[int, Page]:
+    def cursors(self) -> Mapping[int, OpenedPage]:
         return self._pages
 
-    def _keep(self, page: Page) -> None:
+    def _keep(self, page: OpenedPage) -> None:
         self._pages[page.cursor] = page
         self._pages.move_to_end(page.cursor)
         self._next = max(self._next, page.cursor + 1)
@@ -100,9 +100,9 @@ class Pages:
             del self._sizes[gone]
 
 
-def _page_of_sources(cursor: int, sources: Sequence[Source]) -> Page:
+def _page_of_sources(cursor: int, sources: Sequence[Source]) -> OpenedPage:
     whole = next((source for source in sources if source.lines is None), None)
     if whole is not None:
-        return Page(cursor=cursor, url=whole.url, title=whole.title, links=())
+        return OpenedPage(cursor=cursor, url=whole.url, title=whole.title, links=())
     links = list(dict.fromkeys(source.url for source in sources))
-    return Page(cursor=cursor, url="", title="Search results", links=links)
+    return OpenedPage(cursor=cursor, url="", title="Search results", links=links)

@@ -12,7 +12,7 @@ from gateway_browser.config import BrowserConfig
 @asynccontextmanager
 async def open_browser(config: BrowserConfig) -> AsyncIterator[ToolServer]:
     """The browser of `config`, with its search provider."""
-    from gateway_browser.fetching import Fetcher
+    from gateway_browser.fetching import PageFetcher
     from gateway_browser.providers.opening import open_provider
     from gateway_browser.reader import PageReader
     from gateway_browser.server import BrowserServer
@@ -20,7 +20,7 @@ async def open_browser(config: BrowserConfig) -> AsyncIterator[ToolServer]:
     reader = PageReader(config)
     try:
         async with open_provider(config) as provider:
-            yield BrowserServer(config, provider, Fetcher(config, reader), reader)
+            yield BrowserServer(config, provider, PageFetcher(config, reader), reader)
     finally:
         await reader.close()
 

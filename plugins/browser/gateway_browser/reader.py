@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.sdk.processes import DeadlineExceeded, HelperFailure, PoolBusy, ProcessPool
+from gateway.sdk.processes import HelperDeadlineExceeded, HelperFailure, PoolBusy, ProcessPool
 from gateway_browser.config import BrowserConfig
-from gateway_browser.documents import Document, read_page
+from gateway_browser.documents import PageText, read_page
 from gateway_browser.errors import PageFailure
 from gateway_browser.views import matching_lines
 
@@ -32,7 +32,7 @@ class PageReader:
             preload=["gateway_browser.documents", "gateway_browser.views", "lxml.etree"],
         )
 
-    async def document(self, url: str, content: bytes, content_type: str, key: str) -> Document:
+    async def document(self, url: str, content: bytes, content_type: str, key: str) -> PageText:
         """Convert a page to text. Raises `PageFailure`."""
         try:
             title, lines, links = await self._pool.run(
@@ -40,9 +40,9 @@ class PageReader:
             )
         except HelperFailure as failure:
             raise PageFailure(f"it {_description(failure, self._seconds)}") from None
-        return Document(url=url, title=title, lines=tuple(lines), links=tuple(links))
+        return PageText(url=url, title=title, lines=tuple(lines), links=tuple(links))
 
-    async def find(self, document: Document, pattern: str, key: str) -> list[int]:
+    async def find(self, document: PageText, pattern: str, key: str) -> list[int]:
         """The numbers of the lines that contain `pattern`. Raises `PageFailure`."""
         try:
             return await self._pool.run(
@@ -57,7 +57,7 @@ class PageReader:
 
 def _description(failure: HelperFailure, seconds: float) -> str:
     match failure:
-        case DeadlineExceeded():
+        case HelperDeadlineExceeded():
             return f"takes longer than {seconds:g} seconds"
         case PoolBusy():
             return "has to wait, as too many pages are being read; try again later"

@@ -13,10 +13,10 @@ from gateway.sdk.wire import UserLocation, WebSearchFilters, WebSearchTool
 from gateway_browser.arguments import FIND, OPEN, SEARCH, built_in
 from gateway_browser.config import BrowserConfig
 from gateway_browser.domains import Domain, DomainFilter, read_domains
-from gateway_browser.fetching import Fetcher
+from gateway_browser.fetching import PageFetcher
 from gateway_browser.providers import QueryLocation, SearchProvider
 from gateway_browser.reader import PageReader
-from gateway_browser.session import BrowserSession, ToolSettings
+from gateway_browser.session import BrowserSession, BrowserSettings
 
 
 class BrowserServer(ToolServer):
@@ -28,7 +28,7 @@ class BrowserServer(ToolServer):
         self,
         config: BrowserConfig,
         provider: SearchProvider,
-        fetcher: Fetcher,
+        fetcher: PageFetcher,
         reader: PageReader,
     ) -> None:
         self._config = config
@@ -65,11 +65,11 @@ class BrowserServer(ToolServer):
         )
 
 
-def tool_settings(context: SessionContext) -> ToolSettings:
+def tool_settings(context: SessionContext) -> BrowserSettings:
     """The settings in a request's entry. Raises `InvalidRequest`, with a `param` relative to the entry."""
     tool, owner = context.entry, context.owner or ""
     if not isinstance(tool, WebSearchTool):
-        return ToolSettings(owner=owner)
+        return BrowserSettings(owner=owner)
     # Codex requests text and images for multimodal models; text results satisfy that.
     if tool.search_content_types is not UNSET and "text" not in tool.search_content_types:
         raise InvalidRequest(
@@ -84,7 +84,7 @@ def tool_settings(context: SessionContext) -> ToolSettings:
     )
     location = tool.user_location
     size = tool.search_context_size
-    return ToolSettings(
+    return BrowserSettings(
         owner=owner,
         domains=domains,
         location=QueryLocation() if location is UNSET else _location(location),

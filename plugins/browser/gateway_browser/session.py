@@ -30,11 +30,11 @@ from gateway_browser.arguments import (
     read_arguments,
 )
 from gateway_browser.config import BrowserConfig
-from gateway_browser.documents import Document
+from gateway_browser.documents import PageText
 from gateway_browser.domains import ANY_PAGE, DomainFilter
 from gateway_browser.errors import PageFailure
-from gateway_browser.fetching import Fetcher, check_url
-from gateway_browser.pages import Page, Pages
+from gateway_browser.fetching import PageFetcher, check_url
+from gateway_browser.pages import OpenedPage, Pages
 from gateway_browser.providers import (
     ProviderFailure,
     QueryLocation,
@@ -51,7 +51,7 @@ _MOST_RESULTS = 50
 _LONGEST_QUERY = 2000
 
 
-class ToolSettings(Struct, frozen=True, kw_only=True):
+class BrowserSettings(Struct, frozen=True, kw_only=True):
     """Settings of a request's entry in `tools`."""
 
     owner: str = ""
@@ -78,9 +78,9 @@ class BrowserSession:
         self,
         config: BrowserConfig,
         provider: SearchProvider,
-        fetcher: Fetcher,
+        fetcher: PageFetcher,
         reader: PageReader,
-        settings: ToolSettings,
+        settings: BrowserSettings,
         calls: Mapping[str, CallRecord],
     ) -> None:
         """`calls` are the earlier calls of the conversation."""
@@ -197,11 +197,11 @@ class BrowserSession:
 
     # Pages.
 
-    async def _page(self, url: str) -> Page:
+    async def _page(self, url: str) -> OpenedPage:
         """The page at `url`, under a new cursor."""
         return self._pages.add(await self._document(url))
 
-    async def _loaded(self, page: Page) -> Page:
+    async def _loaded(self, page: OpenedPage) -> OpenedPage:
         """`page` with its text. Pages of an earlier response are fetched again. Raises `PageFailure`."""
         if page.document is not None:
             return page
@@ -209,10 +209,10 @@ class BrowserSession:
             raise PageFailure("the results of an earlier search are not kept; search again")
         return self._pages.renew(page, await self._document(page.url))
 
-    async def _with_links(self, page: Page) -> Page:
+    async def _with_links(self, page: OpenedPage) -> OpenedPage:
         return page if page.links or page.document is not None else await self._loaded(page)
 
-    async def _document(self, url: str) -> Document:
+    async def _document(self, url: str) -> PageText:
         check_url(url, self._settings.domains)
         if isinstance(self._provider, StoringProvider):
             stored = await self._with_timeout(self._provider.page(url), "the page")
@@ -235,7 +235,7 @@ class BrowserSession:
     def _characters(self) -> int:
         return self._settings.scaled(self._config.view_characters)
 
-    def _view(self, cursor: int, document: Document, *, first: int, count: int) -> str:
+    def _view(self, cursor: int, document: PageText, *, first: int, count: int) -> str:
         return views.view(cursor, document, first=first, count=count, characters=self._characters)
 
     def _no_page(self, cursor: int) -> str:
@@ -245,7 +245,7 @@ class BrowserSession:
         return f"There is no page [{cursor}]. There are: {known}."
 
 
-def _line_sources(page: Page) -> list[Source]:
+def _line_sources(page: OpenedPage) -> list[Source]:
     """The sources of a page's lines. Those of a result list were reported with the search."""
     if not page.url:
         return []

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gateway.sdk import Source
-from gateway_browser.documents import Document, wrapped
+from gateway_browser.documents import PageText, wrapped
 from gateway_browser.providers import SearchHit
 
 _MOST_MATCHES = 50
 
 
-def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[Document, list[Source]]:
+def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[PageText, list[Source]]:
     """Hits as a document, and the sources of its lines; the cursor of the sources is set later."""
     lines: list[str] = []
     sources: list[Source] = []
@@ -25,7 +25,7 @@ def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[Document, l
             Source(cursor=-1, url=hit.url, title=hit.title, lines=(first, len(lines) - 1))
         )
         lines.append("")
-    document = Document(
+    document = PageText(
         url="",
         title=f"Search results for: {query}",
         lines=tuple(lines[:-1]) or ("No results were found.",),
@@ -34,7 +34,7 @@ def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[Document, l
     return document, sources
 
 
-def view(cursor: int, document: Document, *, first: int, count: int, characters: int) -> str:
+def view(cursor: int, document: PageText, *, first: int, count: int, characters: int) -> str:
     """Show lines of a document, starting at `first`: `count` lines if positive, within `characters`, but at least
     one."""
     total = len(document.lines)
@@ -72,7 +72,7 @@ def matching_lines(lines: Sequence[str], pattern: str) -> list[int]:
 
 
 def matches(
-    cursor: int, document: Document, pattern: str, found: Sequence[int], *, characters: int
+    cursor: int, document: PageText, pattern: str, found: Sequence[int], *, characters: int
 ) -> str:
     """The lines numbered `found`, which contain `pattern`, with their neighbours."""
     lines = document.lines
@@ -92,7 +92,7 @@ def matches(
     return "\n".join((*parts, "", _citing(cursor, found[0])))
 
 
-def _title(cursor: int, document: Document) -> str:
+def _title(cursor: int, document: PageText) -> str:
     where = f" ({document.url})" if document.url else ""
     return f"[{cursor}] {document.title}{where}"
 

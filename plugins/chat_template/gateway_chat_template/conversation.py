@@ -42,7 +42,7 @@ class MessageEntry(Struct, frozen=True):
     """Parameter path of the item, for error messages."""
 
 
-class Call(Struct, frozen=True):
+class CallEntry(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
@@ -54,7 +54,7 @@ class OutputEntry(Struct):
 
     reasoning: list[str]
     text: list[str]
-    calls: list[Call]
+    calls: list[CallEntry]
     param: ParamPath
 
 
@@ -206,7 +206,7 @@ class _Reader(CallHistory):
         return done
 
     def add_call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
-        self._open_output(param).calls.append(Call(call_id, name, arguments))
+        self._open_output(param).calls.append(CallEntry(call_id, name, arguments))
 
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
         self.entries.append(ResultEntry(call_id, self.names.get(call_id, ""), text, param))

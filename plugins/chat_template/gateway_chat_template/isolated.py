@@ -14,8 +14,8 @@ from msgspec import Struct
 from gateway.sdk import InvalidRequest, RateLimited
 from gateway.sdk.engines import Origin
 from gateway.sdk.processes import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperFailure,
     PoolBusy,
     ProcessPool,
@@ -91,7 +91,7 @@ class IsolatedTemplates:
 
     def _error_message(self, failure: HelperFailure) -> str:
         match failure:
-            case DeadlineExceeded():
+            case HelperDeadlineExceeded():
                 return f"The chat template takes longer than {_SECONDS:g} seconds."
             case FunctionFailed(name="TemplateSyntaxError" | "TemplateAssertionError"):
                 return f"The chat template is malformed: {failure.message[:500]}."

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath
 from gateway_chat_template.conversation import (
-    Call,
+    CallEntry,
     Entry,
     MessageEntry,
     MessageMedia,
@@ -166,7 +166,7 @@ def _output_messages(
     return messages
 
 
-def _call(call: Call, features: Features) -> dict[str, Any]:
+def _call(call: CallEntry, features: Features) -> dict[str, Any]:
     arguments: Any = call.arguments.strip() or "{}"
     if features.arguments == "object":
         try:

@@ -34,7 +34,7 @@ class CreateContainer(Value, frozen=True, kw_only=True):
     skills: list[Any] | None = None
 
 
-class CreateFile(Value, frozen=True, kw_only=True):
+class AddedFile(Value, frozen=True, kw_only=True):
     file_id: str
 
 
@@ -103,7 +103,7 @@ class ContainersApi:
         config = self._containers.config
         await self._read(lambda c: records.find(c, owner, container_id))
         if request.headers.get("content-type", "").startswith("application/json"):
-            asked = convert(decode_object(await request.body()), CreateFile)
+            asked = convert(decode_object(await request.body()), AddedFile)
             with renamed_params(lambda _: ("file_id",)):
                 uploads.check(owner, [asked.file_id], ("file_id",))
             file_id = await self._containers.add_upload(owner, container_id, asked.file_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.sdk.wire import new_id
 from gateway_container.container_lock import ContainerLock
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.library.objects import ContainerFile
 from gateway_container.library.records import ContainerSettings
 from gateway_container.mirror import Mirror
@@ -21,7 +21,7 @@ class Container:
     def __init__(
         self,
         owner: str,
-        limits: Limits,
+        limits: SandboxLimits,
         locks: Path,
         *,
         container_id: str | None = None,

@@ -19,7 +19,7 @@ from gateway.sdk.wire import Deleted
 from gateway_container.config import ContainersConfig
 from gateway_container.container import Container, Work
 from gateway_container.library import files, records, uploads
-from gateway_container.library.database import Database
+from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.records import ContainerSettings
 from gateway_container.memory import bytes_of
 from gateway_container.mirror import Mirror
@@ -41,7 +41,7 @@ class Containers:
         self,
         config: ContainersConfig,
         isolation: Isolation,
-        database: Database,
+        database: ContainerDatabase,
         locks: Path,
         budget: Budget,
     ) -> None:
@@ -334,7 +334,7 @@ async def open_containers(config: ContainersConfig) -> AsyncIterator[Containers]
                 "containers: their files are in a temporary folder of this process, and are gone with it; "
                 "resources.containers.path names a folder to keep and to share"
             )
-        database = await asyncio.to_thread(Database, folder)
+        database = await asyncio.to_thread(ContainerDatabase, folder)
         stack.callback(database.close)
         locks = folder / "locks"
         locks.mkdir(exist_ok=True, mode=0o700)

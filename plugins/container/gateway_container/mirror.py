@@ -12,7 +12,7 @@ from gateway.sdk import InvalidRequest
 from gateway.sdk.files import PART, part_of
 from gateway_container.config import ContainersConfig
 from gateway_container.library import files
-from gateway_container.library.database import Database
+from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.objects import ContainerFile
 from gateway_container.sandbox.answers import FileListing, Part, Stat, WriteResult
 from gateway_container.sandbox.process import Sandbox, SandboxEnded
@@ -41,7 +41,7 @@ class Mirror:
 
     def __init__(
         self,
-        database: Database,
+        database: ContainerDatabase,
         config: ContainersConfig,
         owner: str,
         container_id: str,

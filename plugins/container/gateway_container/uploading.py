@@ -14,7 +14,7 @@ from gateway_container.library.files import is_path
 _ADVICE = "Send a form (content type 'multipart/form-data') with the part 'file', or JSON with a 'file_id'."
 
 
-class Upload(Struct, frozen=True, kw_only=True):
+class ContainerUpload(Struct, frozen=True, kw_only=True):
     """An uploaded file."""
 
     name: str
@@ -22,7 +22,7 @@ class Upload(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def uploaded(request: RouteRequest, max_bytes: int) -> AsyncIterator[Upload]:
+async def uploaded(request: RouteRequest, max_bytes: int) -> AsyncIterator[ContainerUpload]:
     """The part `file` of a form. Raises `GatewayError` if the form is invalid."""
     async with forms.uploaded(request, max_bytes, advice=_ADVICE) as form:
         if not is_path(form.filename):
@@ -31,4 +31,4 @@ async def uploaded(request: RouteRequest, max_bytes: int) -> AsyncIterator[Uploa
                 param="file",
                 code="invalid_value",
             )
-        yield Upload(name=form.filename, content=form.content)
+        yield ContainerUpload(name=form.filename, content=form.content)

@@ -11,8 +11,8 @@ from gateway.sdk.files import list_query
 from gateway.sdk.wire import listing
 from gateway_file_search import requests, store_files, stores
 from gateway_file_search.filters import filter_of
-from gateway_file_search.library import Library, running_library
-from gateway_file_search.objects import Page, SearchResult, Text, VectorStore
+from gateway_file_search.library import VectorStoreLibrary, running_library
+from gateway_file_search.objects import CompleteList, SearchResult, SearchResultText, VectorStore
 from gateway_file_search.ranking import ranking_of
 
 _POLL_MILLISECONDS = "250"
@@ -54,7 +54,7 @@ class VectorStoresApi:
 class _Handlers:
     """One method for each route."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: VectorStoreLibrary) -> None:
         self._library = library
         self._config = library.config
         self._read = library.database.read
@@ -108,12 +108,14 @@ class _Handlers:
                 filename=hit.filename,
                 score=hit.score,
                 attributes=hit.attributes,
-                content=[Text(text=hit.text)],
+                content=[SearchResultText(text=hit.text)],
             )
             for hit in hits
         ]
         return Reply.json(
-            Page(object="vector_store.search_results.page", search_query=queries, data=found)
+            CompleteList(
+                object="vector_store.search_results.page", search_query=queries, data=found
+            )
         )
 
     async def add_file(self, request: RouteRequest) -> Reply:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gateway.sdk.files import FILE_TABLES
-from gateway.sdk.files import Database as FilesDatabase
+from gateway.sdk.files import FILE_TABLES, FilesDatabase
 
 FILE: Final = "file_search.sqlite3"
 _VERSIONS: Final = (
@@ -53,7 +52,7 @@ CREATE VIRTUAL TABLE temp.probe USING fts5(text);
 DROP TABLE temp.probe"""
 
 
-class Database(FilesDatabase):
+class VectorStoreDatabase(FilesDatabase):
     """The database in `folder`. Processes may share it."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.sdk import ConfigurationError, Embedder, GatewayError, GatewayServices, InvalidRequest
 from gateway_file_search import vectors
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.database import Database
+from gateway_file_search.database import VectorStoreDatabase
 from gateway_file_search.search import QueryVectors
 
 logger = logging.getLogger("gateway.file_search")
@@ -24,10 +24,10 @@ _PROBE: Final = (
 """Texts whose vectors identify a model."""
 
 
-class Embedding:
+class ChunkEmbedder:
     """Vectors from the configured model. Available once `use` was called; callers wait until then."""
 
-    def __init__(self, database: Database, config: FileSearchConfig) -> None:
+    def __init__(self, database: VectorStoreDatabase, config: FileSearchConfig) -> None:
         self._database = database
         self._config = config
         self._embedder: Embedder | None = None

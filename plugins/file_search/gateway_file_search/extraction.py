@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.sdk.documents import DocumentReader
 from gateway.sdk.processes import HelperFailure
-from gateway_file_search.chunks import Chunk
+from gateway_file_search.chunks import DocumentChunk
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.objects import StaticSizes
 from gateway_file_search.reading import read_chunks
@@ -23,7 +23,7 @@ def new_reader(config: FileSearchConfig) -> DocumentReader:
 
 async def chunks_of(
     content: bytes, filename: str, sizes: StaticSizes, reader: DocumentReader
-) -> list[Chunk]:
+) -> list[DocumentChunk]:
     """The chunks of a document. Raises `ReadingFailure`."""
     try:
         found = await reader.pool.run(
@@ -37,4 +37,4 @@ async def chunks_of(
         )
     except HelperFailure as failure:
         raise reader.failure(failure) from None
-    return [Chunk(start, text) for start, text in found]
+    return [DocumentChunk(start, text) for start, text in found]

@@ -19,8 +19,8 @@ from gateway.sdk.documents import ReadingFailure
 from gateway.sdk.files import UploadedFiles
 from gateway_file_search import store_files, stores, vectors
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.database import Database
-from gateway_file_search.embedding import Embedding
+from gateway_file_search.database import VectorStoreDatabase
+from gateway_file_search.embedding import ChunkEmbedder
 from gateway_file_search.extraction import chunks_of, new_reader
 from gateway_file_search.objects import StaticSizes
 from gateway_file_search.stored_chunks import add_chunks, remove_chunks
@@ -44,7 +44,7 @@ _LATER_SECONDS: Final = 3600.0
 T = TypeVar("T")
 
 
-class Job(Struct, kw_only=True):
+class IndexJob(Struct, kw_only=True):
     """A file to index, leased to this process; or, if it is completed, a file to embed again."""
 
     number: int
@@ -71,10 +71,10 @@ class Indexer:
 
     def __init__(
         self,
-        database: Database,
+        database: VectorStoreDatabase,
         files: UploadedFiles,
         config: FileSearchConfig,
-        embedding: Embedding,
+        embedding: ChunkEmbedder,
     ) -> None:
         self._database = database
         self._files = files
@@ -83,7 +83,7 @@ class Indexer:
         self._lease_seconds = max(config.reading_time, _EMBEDDING_SECONDS) + _LEASE_MARGIN
         self._woken = asyncio.Event()
         self._reader = new_reader(config)
-        self._mine: dict[int, Job] = {}
+        self._mine: dict[int, IndexJob] = {}
         """Files that this process is indexing."""
         self._served: dict[str, int] = {}
         """The turn in which a file of each owner was last read by this process."""
@@ -171,7 +171,7 @@ class Indexer:
         )
         return int(number)
 
-    def _claim(self, connection: sqlite3.Connection) -> Job | None:
+    def _claim(self, connection: sqlite3.Connection) -> IndexJob | None:
         now = time.time()
         row = None
         if (number := self._next(connection, now)) is not None:
@@ -192,7 +192,7 @@ class Indexer:
         file = connection.execute(
             "SELECT id, owner, filename, bytes FROM files WHERE seq = ?", (row["file"],)
         ).fetchone()
-        return Job(
+        return IndexJob(
             number=row["seq"],
             store=row["store"],
             owner=file["owner"],
@@ -222,7 +222,7 @@ class Indexer:
         first: int = chosen["first"]
         return first
 
-    async def _index(self, job: Job) -> None:
+    async def _index(self, job: IndexJob) -> None:
         self._mine[job.number] = job
         try:
             used = await self._read(job) if job.status == "in_progress" else None
@@ -246,7 +246,7 @@ class Indexer:
             await self._fail(job, "server_error", "The server failed as it read the file.")
         del self._mine[job.number]
 
-    async def _read(self, job: Job) -> int:
+    async def _read(self, job: IndexJob) -> int:
         """Index a file's text by words. Returns the size of its chunks in bytes."""
         if job.attempts > _MOST_ATTEMPTS:
             raise ReadingFailure(
@@ -265,7 +265,7 @@ class Indexer:
             await self._keep(job, lambda c, first=first, some=some: _add(c, job, first, some))  # type: ignore[misc]
         return used
 
-    async def _embed(self, job: Job) -> int:
+    async def _embed(self, job: IndexJob) -> int:
         """Embed the chunks of a file that have no vector of the model. Returns the number of the vector space."""
         space = await self._with_retries(job, self._embedding.space)
         while True:
@@ -282,7 +282,7 @@ class Indexer:
             pairs = [(chunk, vector) for (chunk, _), vector in zip(some, made, strict=True)]
             await self._keep(job, lambda c, pairs=pairs: vectors.keep(c, space, pairs))  # type: ignore[misc]
 
-    async def _with_retries(self, job: Job, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retries(self, job: IndexJob, ask: Callable[[], Awaitable[T]]) -> T:
         """Call a model, with retries after temporary failures. Raises `GatewayError` and `JobLost`."""
         until = time.monotonic() + self._config.embedding_patience
         pause, most = _PAUSES
@@ -305,7 +305,7 @@ class Indexer:
             await asyncio.sleep(pause)
             pause = min(pause * 2, most)
 
-    async def _keep(self, job: Job, write: Callable[[sqlite3.Connection], object]) -> None:
+    async def _keep(self, job: IndexJob, write: Callable[[sqlite3.Connection], object]) -> None:
         """Write data of a file and extend its lease. Raises `JobLost` if the file is no longer wanted."""
 
         def keep(connection: sqlite3.Connection) -> float:
@@ -321,7 +321,7 @@ class Indexer:
 
         job.lease = await self._database.write(keep)
 
-    async def _fail(self, job: Job, code: str, message: str) -> None:
+    async def _fail(self, job: IndexJob, code: str, message: str) -> None:
         """Mark a file that cannot be read as failed. A file that cannot be embedded again stays as it is, and is
         retried later."""
 
@@ -359,7 +359,7 @@ FROM (
 """The first waiting file of each owner, and the number of the owner's files that are being read."""
 
 
-def _reserve(connection: sqlite3.Connection, job: Job, used: int, most: int) -> None:
+def _reserve(connection: sqlite3.Connection, job: IndexJob, used: int, most: int) -> None:
     """Reserve a file's text size for its owner. Raises `ReadingFailure` if the limit is exceeded."""
     [others] = connection.execute(
         "SELECT coalesce(sum(usage_bytes), 0) FROM store_files JOIN stores ON stores.seq = store "
@@ -376,7 +376,7 @@ def _reserve(connection: sqlite3.Connection, job: Job, used: int, most: int) -> 
 
 
 def _add(
-    connection: sqlite3.Connection, job: Job, first: int, chunks: list[tuple[int, str]]
+    connection: sqlite3.Connection, job: IndexJob, first: int, chunks: list[tuple[int, str]]
 ) -> None:
     if first == 0:  # left over from an earlier attempt
         remove_chunks(connection, job.store, job.number)
@@ -384,7 +384,7 @@ def _add(
 
 
 def _complete(
-    connection: sqlite3.Connection, job: Job, used: int | None, space: int | None
+    connection: sqlite3.Connection, job: IndexJob, used: int | None, space: int | None
 ) -> None:
     connection.execute(
         "UPDATE store_files SET status = 'completed', usage_bytes = coalesce(?, usage_bytes), space = ?, lease = 0 "

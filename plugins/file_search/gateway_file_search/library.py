@@ -11,8 +11,8 @@ from gateway.sdk import ConfigurationError
 from gateway.sdk.files import FileObject
 from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.database import Database
-from gateway_file_search.embedding import Embedding
+from gateway_file_search.database import VectorStoreDatabase
+from gateway_file_search.embedding import ChunkEmbedder
 from gateway_file_search.filters import Filter
 from gateway_file_search.indexer import Indexer
 from gateway_file_search.old_files import move_old_files
@@ -22,18 +22,18 @@ from gateway_file_search.reranking import Reranking
 from gateway_file_search.search import Hit, mark_active, search
 from gateway_files.files import Files
 
-_open: dict[asyncio.AbstractEventLoop, Library] = {}
+_open: dict[asyncio.AbstractEventLoop, VectorStoreLibrary] = {}
 """Open libraries by event loop. A gateway has one event loop, but its routes and tools are opened separately."""
 
 
-class Library:
+class VectorStoreLibrary:
     """Vector stores of files, and their indexes. `owner` is the name of an API key, or empty."""
 
     def __init__(
         self,
-        database: Database,
+        database: VectorStoreDatabase,
         files: Files,
-        embedding: Embedding,
+        embedding: ChunkEmbedder,
         indexer: Indexer,
         config: FileSearchConfig,
     ) -> None:
@@ -88,12 +88,12 @@ class Library:
 
 
 @asynccontextmanager
-async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[Library]:
+async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[VectorStoreLibrary]:
     """Open the library of `config` for this event loop. Raises `ConfigurationError`."""
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         folder = Path(config.path) if config.path else files.folder
-        database = await asyncio.to_thread(Database, folder)
+        database = await asyncio.to_thread(VectorStoreDatabase, folder)
         stack.callback(database.close)
         await move_old_files(database, files, is_temporary=files.is_temporary)
         if config.path and files.is_temporary:
@@ -106,10 +106,10 @@ async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[
             await database.write(lambda connection: store_files.forget(connection, file_ids))
 
         stack.enter_context(files.forgotten_by(forget))
-        embedding = Embedding(database, config)
+        embedding = ChunkEmbedder(database, config)
         indexer = Indexer(database, files, config, embedding)
         await stack.enter_async_context(indexer.running())
-        library = _open[loop] = Library(database, files, embedding, indexer, config)
+        library = _open[loop] = VectorStoreLibrary(database, files, embedding, indexer, config)
         try:
             yield library
         finally:
@@ -117,7 +117,7 @@ async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[
                 del _open[loop]
 
 
-def running_library() -> Library:
+def running_library() -> VectorStoreLibrary:
     """The library of the running gateway. Raises `ConfigurationError` if there is none."""
     library = _open.get(asyncio.get_running_loop())
     if library is None:

@@ -76,7 +76,7 @@ class FileBatch(Value, frozen=True, kw_only=True):
     file_counts: FileCounts
 
 
-class Text(Tagged, frozen=True, kw_only=True, tag="text"):
+class SearchResultText(Tagged, frozen=True, kw_only=True, tag="text"):
     text: str
 
 
@@ -85,10 +85,10 @@ class SearchResult(Value, frozen=True, kw_only=True):
     filename: str
     score: float
     attributes: Mapping[str, Any]
-    content: list[Text]
+    content: list[SearchResultText]
 
 
-class Page(Value, frozen=True, kw_only=True):
+class CompleteList(Value, frozen=True, kw_only=True):
     """A list that always fits on one page."""
 
     object: str

@@ -8,14 +8,16 @@ import tempfile
 from typing import Final
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.files import Database, FileObject, UploadedFiles, part_of, size_of
+from gateway.sdk.files import FileObject, FilesDatabase, UploadedFiles, part_of, size_of
 
 logger = logging.getLogger("gateway.file_search")
 
 _IN_MEMORY: Final = 1_048_576
 
 
-async def move_old_files(database: Database, files: UploadedFiles, *, is_temporary: bool) -> None:
+async def move_old_files(
+    database: FilesDatabase, files: UploadedFiles, *, is_temporary: bool
+) -> None:
     """Move the files that `database` keeps to `files`, with their ids. Continues what a process that ended has begun.
 
     Raises `ConfigurationError` if `files` are temporary.
@@ -33,7 +35,7 @@ async def move_old_files(database: Database, files: UploadedFiles, *, is_tempora
         logger.info("file_search: %d uploaded files were moved to resources.files.path", moved)
 
 
-async def _move(database: Database, files: UploadedFiles, row: sqlite3.Row) -> None:
+async def _move(database: FilesDatabase, files: UploadedFiles, row: sqlite3.Row) -> None:
     number: int = row["seq"]
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
         part = 0

@@ -27,7 +27,7 @@ from gateway.sdk import (
 from gateway.sdk.wire import FileSearchResult, FileSearchTool
 from gateway_file_search import stores
 from gateway_file_search.filters import Filter, filter_of
-from gateway_file_search.library import Library
+from gateway_file_search.library import VectorStoreLibrary
 from gateway_file_search.ranking import PLAIN, Ranking, ranking_of
 from gateway_file_search.requests import MAX_QUERIES, MAX_QUERY
 from gateway_file_search.search import Hit
@@ -67,7 +67,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """Some models write this in place of `queries`."""
 
 
-class ToolSettings(Struct, frozen=True, kw_only=True):
+class FileSearchSettings(Struct, frozen=True, kw_only=True):
     """Settings of a request's entry in `tools`."""
 
     owner: str = ""
@@ -82,7 +82,7 @@ class FileSearchServer(ToolServer):
 
     label = "file_search"
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: VectorStoreLibrary) -> None:
         self._library = library
 
     def use(self, services: GatewayServices) -> None:
@@ -123,11 +123,11 @@ class FileSearchServer(ToolServer):
     async def session(self, context: SessionContext) -> AsyncIterator[ToolSession]:
         yield FileSearchSession(self._library, self._settings(context), context.calls)
 
-    def _settings(self, context: SessionContext) -> ToolSettings:
+    def _settings(self, context: SessionContext) -> FileSearchSettings:
         tool, results = context.entry, self._library.config.results
         if not isinstance(tool, FileSearchTool):
-            return ToolSettings(owner=context.owner or "", limit=results)
-        return ToolSettings(
+            return FileSearchSettings(owner=context.owner or "", limit=results)
+        return FileSearchSettings(
             owner=context.owner or "",
             store_ids=tuple(tool.vector_store_ids),
             wanted=None if tool.filters is UNSET else filter_of(tool.filters),
@@ -140,7 +140,10 @@ class FileSearchSession:
     """Continues the call numbers of earlier calls, so that their citation marks stay valid."""
 
     def __init__(
-        self, library: Library, settings: ToolSettings, calls: Mapping[str, CallRecord]
+        self,
+        library: VectorStoreLibrary,
+        settings: FileSearchSettings,
+        calls: Mapping[str, CallRecord],
     ) -> None:
         self._library = library
         self._settings = settings

@@ -12,18 +12,18 @@ from gateway.sdk import InvalidRequest, NotFound, ParamPath
 from gateway.sdk.files import FileObject, ListQuery, no_such_file, page
 from gateway.sdk.wire import Deleted, new_id
 from gateway_file_search import stores
-from gateway_file_search.chunks import Chunk, joined
+from gateway_file_search.chunks import DocumentChunk, joined
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.numbering import span_of
 from gateway_file_search.objects import (
     Attributes,
+    CompleteList,
     FileBatch,
     LastError,
-    Page,
+    SearchResultText,
     StaticChunking,
     StaticSizes,
     Status,
-    Text,
     VectorStoreFile,
 )
 from gateway_file_search.requests import Attachment
@@ -164,17 +164,17 @@ def forget(connection: sqlite3.Connection, file_ids: Sequence[str]) -> None:
         connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
 
 
-def text(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> Page:
+def text(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> CompleteList:
     """The text extracted from a file."""
     row = find(connection, owner, store_id, file_id)
     span = span_of(row["seq"])
     found = connection.execute(
         "SELECT start, text FROM chunks WHERE id >= ? AND id < ? ORDER BY id", span
     )
-    whole = joined([Chunk(each["start"], each["text"]) for each in found])
-    return Page(
+    whole = joined([DocumentChunk(each["start"], each["text"]) for each in found])
+    return CompleteList(
         object="vector_store.file_content.page",
-        data=[Text(text=whole)] if row["status"] == "completed" else [],
+        data=[SearchResultText(text=whole)] if row["status"] == "completed" else [],
         file_id=file_id,
         filename=row["filename"],
         attributes=json.loads(row["attributes"]),

@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.sdk import StoreUnavailable
 from gateway.sdk.documents import DocumentReader
-from gateway.sdk.files import FILE_TABLES, Database, UploadedFiles
+from gateway.sdk.files import FILE_TABLES, FilesDatabase, UploadedFiles
 from gateway.sdk.processes import TemporaryFolder
 from gateway_files.config import FilesConfig
 
@@ -25,7 +25,7 @@ _SWEEP_SECONDS: Final = 60.0
 class Files(UploadedFiles):
     """The files of `/v1/files`, for tools and APIs that need the resource `files`."""
 
-    def __init__(self, database: Database, config: FilesConfig, folder: Path) -> None:
+    def __init__(self, database: FilesDatabase, config: FilesConfig, folder: Path) -> None:
         super().__init__(database, config)
         self.folder: Final = folder
         """The folder of the files. What refers to them can be kept beside them, to last as long."""
@@ -65,7 +65,7 @@ async def open_files(config: FilesConfig) -> AsyncIterator[Files]:
                 "a folder to keep and to share"
             )
         database = await asyncio.to_thread(
-            Database,
+            FilesDatabase,
             folder / DATABASE,
             (FILE_TABLES,),
             name="The files",

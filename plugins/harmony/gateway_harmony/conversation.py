@@ -29,7 +29,7 @@ _CALLS = (
 )
 
 
-class Conversation(CallHistory):
+class HarmonyConverter(CallHistory):
     """Converts items in order. Raises `InvalidRequest`, naming `input[i]`, for items that cannot be expressed as
     text."""
 

@@ -20,7 +20,7 @@ from gateway_harmony.calls import call_header, is_family_name
 from gateway_harmony.constraint import constraint
 from gateway_harmony.markers import CALL, CHANNEL, END, MESSAGE, RETURN, START
 from gateway_harmony.parser import HarmonyParser
-from gateway_harmony.tokens import Vocabulary
+from gateway_harmony.tokens import TokenLookup
 
 _ANALYSIS = f"{CHANNEL}analysis{MESSAGE}"
 _PREAMBLE = f"{CHANNEL}commentary{MESSAGE}"
@@ -34,7 +34,7 @@ class HarmonyFormat:
         """`tokenizer` is the engine's; parsers use it if their context names it too. Without one, every marker in the
         text counts as a special token."""
         self._tokenizer = tokenizer
-        self._vocabulary = None if tokenizer is None else Vocabulary(tokenizer)
+        self._vocabulary = None if tokenizer is None else TokenLookup(tokenizer)
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class HarmonyFormat:
     def parser(self, context: ParserContext) -> HarmonyParser:
         vocabulary = self._vocabulary
         if context.tokenizer is not self._tokenizer:
-            vocabulary = None if context.tokenizer is None else Vocabulary(context.tokenizer)
+            vocabulary = None if context.tokenizer is None else TokenLookup(context.tokenizer)
         return HarmonyParser(context, vocabulary)
 
     def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:

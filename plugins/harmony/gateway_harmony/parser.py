@@ -38,7 +38,7 @@ from gateway_harmony.markers import (
     START,
     possible_marker_length,
 )
-from gateway_harmony.tokens import TokenTrack, Vocabulary
+from gateway_harmony.tokens import TokenLookup, TokenTrack
 
 _WORD: Final = re.compile(r"\s*[A-Za-z]*")
 _PHASES: Final[Mapping[str, Phase]] = {"commentary": "commentary", "final": "final_answer"}
@@ -69,7 +69,7 @@ class HarmonyParser:
     `header.LIMIT` characters.
     """
 
-    def __init__(self, context: ParserContext, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(self, context: ParserContext, vocabulary: TokenLookup | None = None) -> None:
         self.reasoning_tokens = 0
         self.recoveries = 0
         self._tools = context.tools

@@ -19,7 +19,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.wire import items as wire
 from gateway_harmony.calls import forced_header, is_built_in, is_family_name, written
-from gateway_harmony.conversation import Conversation, message_text
+from gateway_harmony.conversation import HarmonyConverter, message_text
 from gateway_harmony.encoding import PromptEncoder
 from gateway_harmony.markers import CALL, RETURN, START
 from gateway_harmony.messages import HarmonyMessage
@@ -100,7 +100,7 @@ class HarmonyRenderer:
         for index, item in enumerate(turn.items[:leading]):
             assert isinstance(item, wire.Message), "see _leading"
             instructions.append(message_text(item.content, ("input", index)))
-        conversation = Conversation(turn.tools, turn.results)
+        conversation = HarmonyConverter(turn.tools, turn.results)
         conversation.read(turn.items[leading:], leading)
         messages = [self._system(turn, built_in, has_functions=bool(functions))]
         told = developer_text("\n\n".join(filter(None, instructions)), functions, turn.text_format)

@@ -13,7 +13,7 @@ from gateway_harmony.markers import MARKERS
 _MANY_BYTES = -1
 
 
-class Vocabulary:
+class TokenLookup:
     """Cached lookups in a model's tokenizer. One per format; grows up to the size of the vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -64,7 +64,7 @@ class TokenTrack:
         "reasoning",
     )
 
-    def __init__(self, vocabulary: Vocabulary | None) -> None:
+    def __init__(self, vocabulary: TokenLookup | None) -> None:
         self.reasoning = 0
         """Number of classified tokens that start inside reasoning."""
         self._vocabulary = vocabulary

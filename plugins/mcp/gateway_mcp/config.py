@@ -12,7 +12,7 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=1)]
 HttpTransport: TypeAlias = Literal["streamable-http", "sse"]
 
 
-class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[tools.mcp.servers.<label>]`: a server that requests refer to by its label."""
 
     command: list[str] = []
@@ -67,7 +67,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError("`url` begins with http:// or https://")
 
 
-class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RemoteServersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[tools.mcp.remote]`: servers that requests name by `server_url`."""
 
     enabled: bool = False
@@ -97,5 +97,5 @@ class RemoteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[tools.mcp]`."""
 
-    servers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}\Z")], ServerConfig] = {}
-    remote: RemoteConfig = RemoteConfig()
+    servers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}\Z")], McpServerConfig] = {}
+    remote: RemoteServersConfig = RemoteServersConfig()

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from gateway.sdk import ServerTool, SessionContext, ToolServer, ToolSession
 from gateway.sdk.processes import ProcessPool
-from gateway_mcp.config import ServerConfig
+from gateway_mcp.config import McpServerConfig
 from gateway_mcp.connecting import configured_transport
 from gateway_mcp.content import server_tool
 from gateway_mcp.links import ClosingConnections, Link, LinkSession, private_session
@@ -21,7 +21,7 @@ class ConfiguredServer(ToolServer):
     def __init__(
         self,
         label: str,
-        config: ServerConfig,
+        config: McpServerConfig,
         closing_connections: ClosingConnections,
         pool: ProcessPool,
     ) -> None:

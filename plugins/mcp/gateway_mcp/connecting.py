@@ -15,12 +15,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from gateway.sdk.net import HostGuard
-from gateway_mcp.config import HttpTransport, ServerConfig
+from gateway_mcp.config import HttpTransport, McpServerConfig
 from gateway_mcp.connection import Dial
 from gateway_mcp.http import http_client
 
 
-def configured_transport(config: ServerConfig) -> Dial:
+def configured_transport(config: McpServerConfig) -> Dial:
     """The transport for a configured server."""
     if config.command:
         parameters = StdioServerParameters(

@@ -55,7 +55,7 @@ class SessionGone(ServerFailure):
     """The server no longer knows this session, so it has not carried out the call."""
 
 
-class Connection:
+class McpConnection:
     """A session that stays open until it is closed or lost.
 
     The SDK's scopes must be left by the task that entered them, but any task may use this object. So one task

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from gateway.sdk import InvalidRequest, PermissionDenied
 from gateway.sdk.net import HostGuard, Resolve, port_of, resolve
-from gateway_mcp.config import RemoteConfig
+from gateway_mcp.config import RemoteServersConfig
 
 
 class RemoteGuard(HostGuard):
     """The rules of `[tools.mcp.remote]` for URLs and addresses."""
 
-    def __init__(self, config: RemoteConfig, resolve: Resolve = resolve) -> None:
+    def __init__(self, config: RemoteServersConfig, resolve: Resolve = resolve) -> None:
         super().__init__(config.allow_hosts, allow_private=config.allow_private, resolve=resolve)
 
     def check_url(self, url: str) -> None:

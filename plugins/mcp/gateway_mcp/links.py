@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from mcp.types import CallToolResult
 
 from gateway.sdk import ToolCall, ToolResult
-from gateway_mcp.connection import Connection, Dial, ServerFailure, SessionGone
+from gateway_mcp.connection import Dial, McpConnection, ServerFailure, SessionGone
 from gateway_mcp.content import result_of
 from gateway_mcp.output_check import OutputCheck
 
@@ -41,13 +41,13 @@ class Link:
         self._tools_changed = tools_changed
         self._clock = clock
         self._opening = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._wait = 0.0
         self._retry_at = 0.0
         self.calls = 0
         """Number of running calls."""
 
-    async def connected(self) -> Connection:
+    async def connected(self) -> McpConnection:
         """The live connection; connects if there is none. Raises `ServerFailure`, immediately during the pause before
         the next attempt."""
         async with self._opening:
@@ -91,10 +91,10 @@ class Link:
                 await self._connection.close()
                 self._connection = None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> McpConnection:
         failure: ServerFailure | None = None
         for dial in self._dials:
-            connection = Connection(dial, self._tools_changed)
+            connection = McpConnection(dial, self._tools_changed)
             try:
                 await connection.open(seconds=self._timeout)
             except ServerFailure as error:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from mcp.types import CallToolResult, Tool
 
-from gateway.sdk.processes import DeadlineExceeded, FunctionFailed, HelperFailure, ProcessPool
+from gateway.sdk.processes import FunctionFailed, HelperDeadlineExceeded, HelperFailure, ProcessPool
 from gateway_mcp.messages import OUTPUT_SCHEMA
 from gateway_mcp.output_schema import schema_violation
 
@@ -45,7 +45,7 @@ class OutputCheck:
             found = await self._pool.run(
                 schema_violation, schema, value, seconds=_SECONDS, key=self._label
             )
-        except DeadlineExceeded:
+        except HelperDeadlineExceeded:
             return "its answer could not be checked against its outputSchema in time"
         except FunctionFailed as failure:
             return f"its answer could not be checked against its outputSchema ({failure.name})"

@@ -22,7 +22,7 @@ from gateway.sdk import (
 from gateway.sdk.net import AddressRefused
 from gateway.sdk.processes import ProcessPool
 from gateway.sdk.wire import McpTool
-from gateway_mcp.config import RemoteConfig
+from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.connecting import http_transport, likely_transports
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.content import server_tool
@@ -63,7 +63,7 @@ class RemoteServers:
 
     def __init__(
         self,
-        config: RemoteConfig,
+        config: RemoteServersConfig,
         guard: RemoteGuard,
         closing_connections: ClosingConnections,
         pool: ProcessPool,
@@ -114,7 +114,7 @@ class RemoteServer(ToolServer):
         label: str,
         url: str,
         headers: Mapping[str, str],
-        config: RemoteConfig,
+        config: RemoteServersConfig,
         guard: RemoteGuard,
         closing_connections: ClosingConnections,
     ) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from gateway.sdk import CompletionPage, Order, StoredCompletion
 from gateway.sdk.wire import StoredChatCompletion, encode
 from gateway_memory.lru import LruMapping
-from gateway_memory.shares import Usage
+from gateway_memory.shares import OwnerUsage
 
 
 class _StoredEntry(msgspec.Struct, frozen=True):
@@ -22,10 +22,10 @@ class _StoredEntry(msgspec.Struct, frozen=True):
 class CompletionTable:
     """Completions by id, and per owner in insertion order. `clock` returns seconds."""
 
-    def __init__(self, clock: Callable[[], float], bytes_used: Usage) -> None:
+    def __init__(self, clock: Callable[[], float], bytes_used: OwnerUsage) -> None:
         """`bytes_used` is updated with the size of the completions, in bytes of JSON."""
         self.table: LruMapping[_StoredEntry] = LruMapping(clock)
-        self.number = Usage()
+        self.number = OwnerUsage()
         self._bytes_used = bytes_used
         self._orders: dict[str | None, dict[str, None]] = {}
 

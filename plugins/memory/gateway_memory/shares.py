@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Usage:
+class OwnerUsage:
     """Amount of one resource that each owner uses."""
 
     def __init__(self) -> None:

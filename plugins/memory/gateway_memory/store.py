@@ -14,10 +14,10 @@ from gateway.sdk import (
     CallRecord,
     ConversationBounds,
     ItemPage,
-    Limits,
     LimitState,
     Notification,
     Order,
+    PrincipalLimits,
     SettledRequest,
     StoredResponse,
     UsageCount,
@@ -30,9 +30,9 @@ from gateway_memory.conversations import Thread
 from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
 from gateway_memory.lru import LruMapping
-from gateway_memory.shares import Usage
+from gateway_memory.shares import OwnerUsage
 
-_Bounded: TypeAlias = tuple[LruMapping[Any], Callable[[str], object], Usage, int]
+_Bounded: TypeAlias = tuple[LruMapping[Any], Callable[[str], object], OwnerUsage, int]
 """Evictable entries, the function that removes one, the count per owner (running ones included), and the maximum
 count."""
 
@@ -89,9 +89,9 @@ class MemoryStore(CompletionStore):
         self._unfinished: dict[str, _Entry] = {}
         self._finished: LruMapping[_Entry] = LruMapping(clock)
         self._threads: LruMapping[Thread] = LruMapping(clock)
-        self._bytes_used = Usage()
-        self._responses_used = Usage()
-        self._threads_used = Usage()
+        self._bytes_used = OwnerUsage()
+        self._responses_used = OwnerUsage()
+        self._threads_used = OwnerUsage()
         super().__init__(CompletionTable(clock, self._bytes_used))
         self._tables: Sequence[_Bounded] = (
             (self._finished, self._remove, self._responses_used, max_responses),
@@ -423,7 +423,13 @@ class MemoryStore(CompletionStore):
         return self._values.get(name, owner)
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         return await self._limits.admit_request(
             principal, request_id, limits, tokens=tokens, seconds=seconds

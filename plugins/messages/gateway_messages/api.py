@@ -8,15 +8,15 @@ from functools import partial
 
 import msgspec
 
-from gateway.sdk import Answer, AsgiApp, GatewayError, Reply, Route, RouteRequest
+from gateway.sdk import AsgiApp, GatewayError, PreparedAnswer, Reply, Route, RouteRequest
 from gateway.sdk.wire import Value, encode, new_id
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
-from gateway_messages.config import Config
+from gateway_messages.config import MessagesConfig
 from gateway_messages.errors import error_reply
-from gateway_messages.events import EventWriter
+from gateway_messages.events import MessageEventWriter
 from gateway_messages.generation_request import ConvertedRequest, convert_request
-from gateway_messages.message import MessageWriter
+from gateway_messages.message import MessageBodyWriter
 from gateway_messages.models import model_info, model_page
 from gateway_messages.params import explained_tools, request_path
 from gateway_messages.request import (
@@ -38,7 +38,7 @@ class TokenCount(Value, frozen=True, kw_only=True):
 class MessagesApi:
     """Satisfies `gateway.protocols.Api`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: MessagesConfig) -> None:
         self._config = config
         self._idle_seconds = config.ping_interval or None
         self.routes: Sequence[Route] = (
@@ -77,7 +77,11 @@ class MessagesApi:
 
         def new_writer() -> MessageAssembler:
             message = _begun(answer)
-            writer = EventWriter(message, request.id) if decoded.stream else MessageWriter(message)
+            writer = (
+                MessageEventWriter(message, request.id)
+                if decoded.stream
+                else MessageBodyWriter(message)
+            )
             return _assembler(writer, decoded, converted, answer, request)
 
         if decoded.stream:
@@ -123,7 +127,7 @@ class MessagesApi:
         return _json(model_info(found), request)
 
 
-def _begun(answer: Answer) -> Message:
+def _begun(answer: PreparedAnswer) -> Message:
     return Message(
         id=new_id("msg_"),
         model=answer.model,
@@ -132,10 +136,10 @@ def _begun(answer: Answer) -> Message:
 
 
 def _assembler(
-    writer: EventWriter | MessageWriter,
+    writer: MessageEventWriter | MessageBodyWriter,
     decoded: MessagesRequest,
     converted: ConvertedRequest,
-    answer: Answer,
+    answer: PreparedAnswer,
     request: RouteRequest,
 ) -> MessageAssembler:
     thinking = decoded.thinking
@@ -163,6 +167,6 @@ def _json(body: object, request: RouteRequest) -> Reply:
 
 
 @asynccontextmanager
-async def open_messages(config: Config) -> AsyncIterator[MessagesApi]:
+async def open_messages(config: MessagesConfig) -> AsyncIterator[MessagesApi]:
     """The API; it needs no resources."""
     yield MessagesApi(config)

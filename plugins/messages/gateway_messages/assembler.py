@@ -42,10 +42,10 @@ from gateway_messages.answer import (
 )
 from gateway_messages.citing import CitationWriter
 from gateway_messages.server_tool_calls import (
-    FetchCall,
+    FetchToolUse,
     Seal,
-    SearchCall,
-    ServerToolCall,
+    SearchToolUse,
+    ServerToolUse,
     server_tool_call,
 )
 from gateway_messages.signatures import Signer
@@ -119,9 +119,9 @@ class MessageAssembler:
         self._next = 0
         self._served = served
         self._seal = seal
-        self._serving: ServerToolCall | None = None
+        self._serving: ServerToolUse | None = None
         """The server tool call that is being written."""
-        self._running: deque[ServerToolCall] = deque()
+        self._running: deque[ServerToolUse] = deque()
         """Server tool calls of this turn without a result."""
         self._citing = CitationWriter(known) if known else None
         self._cites: list[WebCitation] = []
@@ -168,8 +168,8 @@ class MessageAssembler:
             return b""
         call = self._running.popleft()
         answer = call.answer(result, self._seal)
-        self._searches += isinstance(call, SearchCall)
-        self._fetches += isinstance(call, FetchCall)
+        self._searches += isinstance(call, SearchToolUse)
+        self._fetches += isinstance(call, FetchToolUse)
         if result.sources or result.files:
             self._citing = self._citing or CitationWriter(())
             self._citing.add_result(result.text, result.sources, result.files)

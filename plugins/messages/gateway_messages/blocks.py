@@ -174,7 +174,7 @@ Block: TypeAlias = (
 Role: TypeAlias = Literal["user", "assistant", "system"]
 
 
-class Message(Value, frozen=True, kw_only=True):
+class MessageParam(Value, frozen=True, kw_only=True):
     """One message. String content is equivalent to one text block."""
 
     role: Role
@@ -202,7 +202,7 @@ _BLOCKS: dict[Role, dict[str, type[Block]]] = {
 }
 
 
-def decode_messages(raw: Any) -> list[Message]:
+def decode_messages(raw: Any) -> list[MessageParam]:
     """The messages of a request, from decoded JSON. Raises `InvalidRequest` with the path of the error."""
     if not isinstance(raw, list):
         raise wrong_type("messages", "an array of messages", raw)
@@ -219,7 +219,7 @@ def decode_system(raw: Any) -> list[str]:
     return texts
 
 
-def _message(raw: Any, param: ParamPath) -> Message:
+def _message(raw: Any, param: ParamPath) -> MessageParam:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     role = raw.get("role")
@@ -231,7 +231,9 @@ def _message(raw: Any, param: ParamPath) -> Message:
         raise not_among((*param, "role"), role, list(_BLOCKS))
     if raw.get("content") is None:
         raise missing((*param, "content"))
-    return Message(role=role, content=_content(raw["content"], (*param, "content"), _BLOCKS[role]))
+    return MessageParam(
+        role=role, content=_content(raw["content"], (*param, "content"), _BLOCKS[role])
+    )
 
 
 def _content(raw: Any, param: ParamPath, table: Mapping[str, type[Block]]) -> list[Block]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from gateway.sdk import CallRecord, FileSource, Source
-from gateway.sdk.tools import Citation, CitationReader, FileCitation, Piece, by_cursor, by_mark
+from gateway.sdk.tools import Citation, CitationReader, FileMark, Piece, by_cursor, by_mark
 from gateway_messages.answer import WebCitation
 
 LONGEST_QUOTE = 150
@@ -57,7 +57,7 @@ class CitationWriter:
                     converted.append(piece)
                 case Citation():
                     converted.append(self._citation(piece))
-                case FileCitation():
+                case FileMark():
                     pass
         return converted
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MessagesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[apis.messages]`."""
 
     ping_interval: Annotated[float, Meta(ge=0)] = 15.0

@@ -21,7 +21,7 @@ Unseal: TypeAlias = Callable[[str], str | None]
 _Part: TypeAlias = content.InputText | content.InputImage | content.InputFile
 
 
-class Conversation(Struct, frozen=True):
+class MessageItems(Struct, frozen=True):
     """Items, and for each the path of the block it was made from."""
 
     items: list[items.Item]
@@ -32,7 +32,7 @@ class Conversation(Struct, frozen=True):
     """For messages and results, by the index of their item: the path of the block that each part was made from."""
 
 
-def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversation:
+def conversation(messages: Sequence[blocks.MessageParam], unseal: Unseal) -> MessageItems:
     """Convert `messages` to items, in the order of their blocks.
 
     Visible thinking is used as it is, also if another server wrote it; hidden thinking of other servers is left
@@ -43,7 +43,7 @@ def conversation(messages: Sequence[blocks.Message], unseal: Unseal) -> Conversa
     for index, message in enumerate(messages):
         reader.read(message, ("messages", index))
     reader.end()
-    return Conversation(reader.items, reader.origins, reader.results, reader.part_origins)
+    return MessageItems(reader.items, reader.origins, reader.results, reader.part_origins)
 
 
 class _Reader:
@@ -61,7 +61,7 @@ class _Reader:
         """Adjacent texts and images, which become one message."""
         self._parts_at: list[ParamPath] = []
 
-    def read(self, message: blocks.Message, param: ParamPath) -> None:
+    def read(self, message: blocks.MessageParam, param: ParamPath) -> None:
         if message.role != "user":
             self._refuse_unanswered()
         for index, block in enumerate(message.content):

@@ -13,7 +13,7 @@ _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","inde
 _END = b"}}\n\n"
 
 
-class EventWriter:
+class MessageEventWriter:
     """Writes a message as events. See `gateway_messages.assembler.BlockWriter`."""
 
     def __init__(self, message: Message, request_id: str) -> None:

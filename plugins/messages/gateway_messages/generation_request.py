@@ -126,7 +126,7 @@ def _select_tools(request: wire.MessagesRequest, available: Collection[str]) -> 
     )
 
 
-def _references(messages: Sequence[blocks.Message]) -> set[str]:
+def _references(messages: Sequence[blocks.MessageParam]) -> set[str]:
     """Names of the tools that results of client tools refer to, as the client's tool search does."""
     return {
         part.tool_name

@@ -24,7 +24,7 @@ INVALID_JSON = "INVALID_JSON"
 """The key for input that is not a JSON object, as the API's documentation recommends."""
 
 
-class MessageWriter:
+class MessageBodyWriter:
     """Collects an answer and writes it at the end. See `gateway_messages.assembler.BlockWriter`."""
 
     def __init__(self, message: Message) -> None:

@@ -24,7 +24,7 @@ from gateway.sdk.wire import (
     unknown_names,
     wrong_type,
 )
-from gateway_messages.blocks import Message, decode_messages, decode_system
+from gateway_messages.blocks import MessageParam, decode_messages, decode_system
 from gateway_messages.errors import ThreadsUnsupported
 from gateway_messages.server_tools import (
     Entry,
@@ -110,7 +110,7 @@ class MessagesRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
 
     model: str
     max_tokens: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
-    messages: list[Message] = []
+    messages: list[MessageParam] = []
     system: list[str] = []
     stream: bool | None = None
     stop_sequences: Stops | None = None

@@ -42,7 +42,7 @@ Seal: TypeAlias = Callable[[str], str]
 OVERDUE: ErrorCode = "execution_time_exceeded"
 
 
-class ServerToolCall(ABC):
+class ServerToolUse(ABC):
     """A call, from its first delta to its result."""
 
     def __init__(self, call_id: str, prompt_name: str, offered: AvailableTool) -> None:
@@ -92,7 +92,7 @@ class ServerToolCall(ABC):
         return seal(msgspec.json.encode(record).decode())
 
 
-class SearchCall(ServerToolCall):
+class SearchToolUse(ServerToolUse):
     def begun(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="web_search", input={})
 
@@ -116,7 +116,7 @@ class SearchCall(ServerToolCall):
         return WebSearchAnswer(tool_use_id=self.id, content=found)
 
 
-class FetchCall(ServerToolCall):
+class FetchToolUse(ServerToolUse):
     """Opening a page, or searching one for a pattern."""
 
     def begun(self) -> ServerToolUseContent:
@@ -147,7 +147,7 @@ class FetchCall(ServerToolCall):
         )
 
 
-class CodeCall(ServerToolCall):
+class CodeToolUse(ServerToolUse):
     def __init__(self, call_id: str, prompt_name: str, offered: AvailableTool) -> None:
         super().__init__(call_id, prompt_name, offered)
         self._reader = StringFieldReader("code")
@@ -186,7 +186,7 @@ class CodeCall(ServerToolCall):
         return CodeAnswer(tool_use_id=self.id, content=content)
 
 
-class ShellCall(ServerToolCall):
+class ShellToolUse(ServerToolUse):
     def begun(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="bash_code_execution", input={})
 
@@ -212,7 +212,7 @@ class ShellCall(ServerToolCall):
         return BashAnswer(tool_use_id=self.id, content=content)
 
 
-class McpCall(ServerToolCall):
+class McpToolUse(ServerToolUse):
     def begun(self) -> McpToolUseContent:
         offered = self._offered
         return McpToolUseContent(
@@ -240,18 +240,18 @@ class McpCall(ServerToolCall):
 
 def server_tool_call(
     prompt_name: str, offered: AvailableTool, new_id: Callable[[str], str]
-) -> ServerToolCall:
+) -> ServerToolUse:
     """A new call of `offered`, by the name shown to the model."""
     match offered.tool.item_type:
         case "web_search_call":
-            kind = SearchCall if _searches(offered.tool) else FetchCall
+            kind = SearchToolUse if _searches(offered.tool) else FetchToolUse
             return kind(new_id("srvtoolu_"), prompt_name, offered)
         case "code_interpreter_call":
-            return CodeCall(new_id("srvtoolu_"), prompt_name, offered)
+            return CodeToolUse(new_id("srvtoolu_"), prompt_name, offered)
         case "shell_call":
-            return ShellCall(new_id("srvtoolu_"), prompt_name, offered)
+            return ShellToolUse(new_id("srvtoolu_"), prompt_name, offered)
         case _:
-            return McpCall(new_id("mcptoolu_"), prompt_name, offered)
+            return McpToolUse(new_id("mcptoolu_"), prompt_name, offered)
 
 
 def _searches(tool: ServerTool) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from gateway.sdk import Limits, Principal
+from gateway.sdk import Principal, PrincipalLimits
 
 Algorithm: TypeAlias = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
@@ -41,7 +41,7 @@ class Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             name=name,
             models=self.models,
             tools=self.tools,
-            limits=Limits(
+            limits=PrincipalLimits(
                 requests_per_minute=self.requests_per_minute,
                 tokens_per_minute=self.tokens_per_minute,
                 tokens_per_day=self.tokens_per_day,

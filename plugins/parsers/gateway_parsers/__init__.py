@@ -1,7 +1,7 @@
 """Output formats: reasoning and tool calls of model families, with one incremental machine per format.
 
 Besides the built-in formats, `composed` combines the reasoning and the calls of two families. Other plugins can build
-formats from the same parts: a `FormatSpec` of `Reasoning`, `Frame` and a call syntax, wrapped in a `MarkupFormat`.
+formats from the same parts: a `FormatSpec` of `ReasoningMarkers`, `Frame` and a call syntax, wrapped in a `MarkupFormat`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gateway_parsers.kit.python_calls import PythonCalls
 from gateway_parsers.kit.tag_calls import TagCalls
 from gateway_parsers.profile import profile_of
 from gateway_parsers.response_template import ResponseTemplateConfig, spec_of_template
-from gateway_parsers.spec import Component, FormatSpec, Frame, Reasoning
+from gateway_parsers.spec import Component, FormatSpec, Frame, ReasoningMarkers
 
 __all__ = [
     "BY_NAME",
@@ -47,7 +47,7 @@ __all__ = [
     "JsonCalls",
     "MarkupFormat",
     "PythonCalls",
-    "Reasoning",
+    "ReasoningMarkers",
     "TagCalls",
     "compose",
 ]

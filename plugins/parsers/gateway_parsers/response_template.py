@@ -14,7 +14,7 @@ from gateway_parsers.families.formats import BY_NAME
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.syntax import CallSyntax
 from gateway_parsers.profile import calls_in
-from gateway_parsers.spec import FormatSpec, Frame, Reasoning
+from gateway_parsers.spec import FormatSpec, Frame, ReasoningMarkers
 
 _KEY: Final = "response_template"
 _FILES: Final = ("response_template.json", "tokenizer_config.json")
@@ -85,11 +85,13 @@ def _spec(template: Mapping[str, Any]) -> FormatSpec:
     )
 
 
-def _reasoning(field: Mapping[str, Any] | None) -> Reasoning | None:
+def _reasoning(field: Mapping[str, Any] | None) -> ReasoningMarkers | None:
     if field is None:
         return None
     opens, closes = _literals(field, "open", "thinking"), _literals(field, "close", "thinking")
-    return Reasoning(open=opens[0], also_open=opens[1:], close=closes[0], also_close=closes[1:])
+    return ReasoningMarkers(
+        open=opens[0], also_open=opens[1:], close=closes[0], also_close=closes[1:]
+    )
 
 
 def _frame(field: Mapping[str, Any] | None) -> Frame | None:

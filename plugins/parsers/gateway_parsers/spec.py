@@ -13,7 +13,7 @@ from gateway_parsers.kit.syntax import CallSyntax
 Component: TypeAlias = Literal["reasoning", "calls"]
 
 
-class Reasoning(Struct, frozen=True, kw_only=True):
+class ReasoningMarkers(Struct, frozen=True, kw_only=True):
     """Reasoning between two markers."""
 
     open: str
@@ -81,7 +81,7 @@ class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     """A format: reasoning, calls, both, or neither (all output is text)."""
 
     name: str
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningMarkers | None = None
     calls: CallSyntax | None = None
     frame: Frame | None = None
     hidden: tuple[str, ...] = ()

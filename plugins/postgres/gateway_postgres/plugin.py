@@ -21,14 +21,14 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
     # Imported here, so that listing plugins does not import a database driver.
     import asyncpg  # type: ignore[import-untyped]
 
-    from gateway.sdk.sql import Bounds, SqlStore
+    from gateway.sdk.sql import SqlStore, StoreLimits
     from gateway_postgres.database import PostgresDatabase, connection_settings
     from gateway_postgres.failures import FAILURES, reason_of, shown
     from gateway_postgres.schema import prepare
 
     address = shown(config.url)
     database = PostgresDatabase(config)
-    bounds = Bounds(
+    bounds = StoreLimits(
         responses=config.max_responses,
         conversations=config.max_conversations,
         completions=config.max_completions,

@@ -19,11 +19,11 @@ from gateway.sdk import (
 )
 from gateway.sdk.wire import convert, decode_object
 from gateway_prompts.config import PromptsConfig
-from gateway_prompts.library import Library, Record, Version, no_such_prompt
+from gateway_prompts.library import PromptLibrary, Record, Version, no_such_prompt
 from gateway_prompts.objects import (
     CreatePrompt,
-    Prompt,
     PromptList,
+    PromptObject,
     SetDefault,
     UpdatePrompt,
     check_declared,
@@ -35,13 +35,13 @@ class PromptsApi:
 
     def __init__(self, config: PromptsConfig) -> None:
         self._config = config
-        self._opened: Library | None = None
+        self._opened: PromptLibrary | None = None
 
     def use(self, services: GatewayServices) -> None:
-        self._opened = Library(services.values, self._config)
+        self._opened = PromptLibrary(services.values, self._config)
 
     @property
-    def _library(self) -> Library:
+    def _library(self) -> PromptLibrary:
         assert self._opened is not None, "the gateway calls `use` before the first request"
         return self._opened
 
@@ -50,10 +50,14 @@ class PromptsApi:
         prompt = "/v1/prompts/{prompt:str}"
         default = f"{prompt}/set-default-version"
         update = Route(
-            method="POST", path=prompt, handle=self.update, takes=UpdatePrompt, answers=Prompt
+            method="POST", path=prompt, handle=self.update, takes=UpdatePrompt, answers=PromptObject
         )
         set_default = Route(
-            method="POST", path=default, handle=self.set_default, takes=SetDefault, answers=Prompt
+            method="POST",
+            path=default,
+            handle=self.set_default,
+            takes=SetDefault,
+            answers=PromptObject,
         )
         versions = f"{prompt}/versions"
         return (
@@ -62,10 +66,10 @@ class PromptsApi:
                 path="/v1/prompts",
                 handle=self.create,
                 takes=CreatePrompt,
-                answers=Prompt,
+                answers=PromptObject,
             ),
             Route(method="GET", path="/v1/prompts", handle=self.list, answers=PromptList),
-            Route(method="GET", path=prompt, handle=self.retrieve, answers=Prompt),
+            Route(method="GET", path=prompt, handle=self.retrieve, answers=PromptObject),
             update,
             msgspec.structs.replace(update, method="PUT"),
             Route(method="DELETE", path=prompt, handle=self.delete),
@@ -190,9 +194,9 @@ def _check(number: int, record: Record) -> None:
         )
 
 
-def _shown(prompt_id: str, record: Record, number: int) -> Prompt:
+def _shown(prompt_id: str, record: Record, number: int) -> PromptObject:
     version = record.versions[number - 1]
-    return Prompt(
+    return PromptObject(
         prompt=version.prompt,
         version=number,
         prompt_id=prompt_id,

@@ -43,7 +43,7 @@ class Record(Struct, frozen=True, kw_only=True):
     versions: Sequence[Version]
 
 
-class Library:
+class PromptLibrary:
     """The prompts of all owners."""
 
     def __init__(self, values: SharedValues, config: PromptsConfig) -> None:

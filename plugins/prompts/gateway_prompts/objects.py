@@ -18,7 +18,7 @@ Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
-class Prompt(Value, frozen=True, kw_only=True):
+class PromptObject(Value, frozen=True, kw_only=True):
     """One version of a prompt."""
 
     prompt: str
@@ -29,7 +29,7 @@ class Prompt(Value, frozen=True, kw_only=True):
 
 
 class PromptList(Value, frozen=True, kw_only=True):
-    data: Sequence[Prompt]
+    data: Sequence[PromptObject]
 
 
 class CreatePrompt(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from gateway.sdk import InvalidRequest, PolicyRequest, Refusal
+from gateway.sdk import InvalidRequest, PolicyRefusal, PolicyRequest
 from gateway.sdk.policies import changed_turn, texts_of
 from gateway_redact.redaction import RedactingFilter, Redaction
 
@@ -31,7 +31,7 @@ class RedactPolicy:
         self._refusal = refusal
         self._max_chars = max_chars
 
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         redaction = self._prompts
         if redaction is None:
             return request
@@ -56,7 +56,7 @@ class RedactPolicy:
         if not changed:
             return request
         if self._refusal is not None:
-            return Refusal(self._refusal)
+            return PolicyRefusal(self._refusal)
         turn = request.turn
         return replace(
             request,

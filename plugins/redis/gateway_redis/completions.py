@@ -14,7 +14,7 @@ from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
-from gateway_redis.server import Server
+from gateway_redis.server import RedisServer
 
 _PASSED_AT_ONCE = 500
 """Completions whose model and metadata are examined in one round trip."""
@@ -23,7 +23,9 @@ _PASSED_AT_ONCE = 500
 class CompletionTable:
     """The `Completions` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys, config: RedisConfig, ledger: Ledger) -> None:
+    def __init__(
+        self, server: RedisServer, keys: Keys, config: RedisConfig, ledger: Ledger
+    ) -> None:
         self._server = server
         self._keys = keys
         self._ttl = max(1, int(config.ttl * 1000))

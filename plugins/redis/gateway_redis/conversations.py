@@ -10,13 +10,13 @@ from gateway.sdk.wire import Conversation, Item
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
-from gateway_redis.server import Argument, Server
+from gateway_redis.server import Argument, RedisServer
 
 
 class ConversationTable:
     """The `Conversations` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys, ledger: Ledger, *, ttl: float) -> None:
+    def __init__(self, server: RedisServer, keys: Keys, ledger: Ledger, *, ttl: float) -> None:
         self._server = server
         self._keys = keys
         self._ledger = ledger

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 from gateway_redis import scripts
 from gateway_redis.entries import events_of
-from gateway_redis.follower import Follower, LogCursor
+from gateway_redis.follower import LogCursor, StreamFollower
 from gateway_redis.keys import Keys
-from gateway_redis.server import Server
+from gateway_redis.server import RedisServer
 
 logger = logging.getLogger("gateway_redis")
 
@@ -21,11 +21,11 @@ _PAGE = 1000
 class EventReader:
     """Reads logs. Waiting readers share one blocking read (in a cluster, one per log)."""
 
-    def __init__(self, server: Server, keys: Keys, process: str) -> None:
+    def __init__(self, server: RedisServer, keys: Keys, process: str) -> None:
         self._server = server
         self._keys = keys
-        self._all = None if server.cluster else Follower(server, keys, keys.wake(process))
-        self._single: dict[str, Follower] = {}
+        self._all = None if server.cluster else StreamFollower(server, keys, keys.wake(process))
+        self._single: dict[str, StreamFollower] = {}
         """Followers by response id; used in a cluster only."""
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class EventReader:
         loop = asyncio.get_running_loop()
         at = max(after + 1, 0)
         keys = self._keys.log(response_id)
-        follower: Follower | None = None
+        follower: StreamFollower | None = None
         place: LogCursor | None = None
         try:
             while True:
@@ -99,15 +99,15 @@ class EventReader:
                 follower.leave(place)
                 self._retire(response_id, follower)
 
-    def _follower(self, response_id: str) -> Follower:
+    def _follower(self, response_id: str) -> StreamFollower:
         if self._all is not None:
             return self._all
         follower = self._single.get(response_id)
         if follower is None:
-            follower = self._single[response_id] = Follower(self._server, self._keys, None)
+            follower = self._single[response_id] = StreamFollower(self._server, self._keys, None)
         return follower
 
-    def _retire(self, response_id: str, follower: Follower) -> None:
+    def _retire(self, response_id: str, follower: StreamFollower) -> None:
         """Discard the follower of a log if nobody uses it."""
         if self._single.get(response_id) is follower and not follower:
             del self._single[response_id]

@@ -11,8 +11,8 @@ from gateway.sdk import Append, Notification, StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.event_reader import EventReader
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, Server, through_outage
-from gateway_redis.tokens import Tokens
+from gateway_redis.server import Argument, RedisServer, through_outage
+from gateway_redis.tokens import CallTokens
 
 logger = logging.getLogger("gateway_redis")
 
@@ -44,12 +44,18 @@ class _Entry:
         self.callbacks = [notify]
 
 
-class EventWriter:
+class RedisEventWriter:
     """Appends to logs, in the order of the calls. An append that was started is completed even if its caller is
     cancelled."""
 
     def __init__(
-        self, server: Server, keys: Keys, tokens: Tokens, reader: EventReader, *, outage: float
+        self,
+        server: RedisServer,
+        keys: Keys,
+        tokens: CallTokens,
+        reader: EventReader,
+        *,
+        outage: float,
     ) -> None:
         """`reader` is notified of all events written."""
         self._reader = reader

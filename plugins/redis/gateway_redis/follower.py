@@ -11,7 +11,7 @@ from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.entries import events_of
 from gateway_redis.keys import Keys
-from gateway_redis.server import BLOCK, Server
+from gateway_redis.server import BLOCK, RedisServer
 
 logger = logging.getLogger("gateway_redis")
 
@@ -90,10 +90,10 @@ class LogCursor:
             self.waiting.set_result(None)
 
 
-class Follower:
+class StreamFollower:
     """Follows logs with one blocking read on all their streams."""
 
-    def __init__(self, server: Server, keys: Keys, wake: str | None) -> None:
+    def __init__(self, server: RedisServer, keys: Keys, wake: str | None) -> None:
         """`wake` is the stream that interrupts the read when another log joins; None if there is only one log."""
         self._server = server
         self._keys = keys

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, Server
+from gateway_redis.server import Argument, RedisServer
 
 _HOMES = 8
 """Maximum number of responses remembered per item. Clients that send their whole history with every request put an
@@ -19,7 +19,7 @@ _AT_ONCE = 1000
 class ItemIndex:
     """Finds responses by the ids of their items."""
 
-    def __init__(self, server: Server, keys: Keys) -> None:
+    def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import BLOCK, Argument, Server
+from gateway_redis.server import BLOCK, Argument, RedisServer
 
 logger = logging.getLogger("gateway_redis")
 
@@ -20,7 +20,7 @@ _KEPT = 10_000
 class LeaseTable:
     """The `Leases` part of the store, without the records."""
 
-    def __init__(self, server: Server, keys: Keys) -> None:
+    def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 

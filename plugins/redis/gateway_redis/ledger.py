@@ -13,7 +13,7 @@ from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, Server
+from gateway_redis.server import Argument, RedisServer
 
 logger = logging.getLogger("gateway_redis")
 
@@ -34,7 +34,9 @@ class Ledger:
     to others. Running responses are not recorded yet.
     """
 
-    def __init__(self, server: Server, keys: Keys, config: RedisConfig, max_bytes: int) -> None:
+    def __init__(
+        self, server: RedisServer, keys: Keys, config: RedisConfig, max_bytes: int
+    ) -> None:
         self._server = server
         self._key = keys.ledger
         self._bounds: list[Argument] = [

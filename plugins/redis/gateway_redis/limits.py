@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from gateway.sdk import LimitName, Limits, LimitState, SettledRequest
+from gateway.sdk import LimitName, LimitState, PrincipalLimits, SettledRequest
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, Server
+from gateway_redis.server import Argument, RedisServer
 
 _NAMES: dict[bytes, LimitName] = {
     b"requests": "requests",
@@ -21,12 +21,12 @@ _NAMES: dict[bytes, LimitName] = {
 class LimitCounterTable:
     """The `LimitCounters` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys) -> None:
+    def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 
     async def admit(
-        self, principal: str, request_id: str, limits: Limits, tokens: int, seconds: float
+        self, principal: str, request_id: str, limits: PrincipalLimits, tokens: int, seconds: float
     ) -> LimitState:
         arguments: list[Argument] = [
             request_id,

@@ -19,11 +19,11 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
     """The store in the Redis of `config`. Redis must be reachable at start-up; later outages are tolerated."""
     # Imported here, so that listing plugins does not import a Redis client.
     from gateway_redis.location import make_client, shown
-    from gateway_redis.server import BLOCK, Server, default_max_bytes, reason_of
+    from gateway_redis.server import BLOCK, RedisServer, default_max_bytes, reason_of
     from gateway_redis.store import RedisStore
 
     address = shown(config.url)
-    server = Server(
+    server = RedisServer(
         make_client(config),
         make_client(config, waits=BLOCK),
         address=address,

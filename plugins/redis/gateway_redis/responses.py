@@ -18,8 +18,8 @@ from gateway_redis.items import ItemIndex
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_ids, unpack_ids
-from gateway_redis.server import Argument, Server, through_outage
-from gateway_redis.tokens import Tokens
+from gateway_redis.server import Argument, RedisServer, through_outage
+from gateway_redis.tokens import CallTokens
 
 logger = logging.getLogger("gateway_redis")
 
@@ -42,7 +42,12 @@ class ResponseRecords:
     """The `Responses` part of the store."""
 
     def __init__(
-        self, server: Server, keys: Keys, config: RedisConfig, tokens: Tokens, ledger: Ledger
+        self,
+        server: RedisServer,
+        keys: Keys,
+        config: RedisConfig,
+        tokens: CallTokens,
+        ledger: Ledger,
     ) -> None:
         self._server = server
         self._keys = keys

@@ -20,7 +20,7 @@ from redis.exceptions import (
 
 from gateway.sdk import StoreUnavailable
 from gateway_redis.location import Client
-from gateway_redis.scripts import Script
+from gateway_redis.scripts import LuaScript
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _AWAY = (
 """Prefixes of error messages of a Redis that is reachable but cannot serve now, or not this client."""
 
 
-class Server:
+class RedisServer:
     """One Redis, or a cluster. Raises `StoreUnavailable` if Redis does not answer, for any reason."""
 
     def __init__(
@@ -72,7 +72,9 @@ class Server:
             async with asyncio.timeout(self._timeout), self._free:
                 return await self._client.execute_command(*arguments)
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+    async def run(
+        self, script: LuaScript, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> Any:
         """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
             async with asyncio.timeout(self._timeout), self._free:
@@ -111,7 +113,7 @@ class Server:
             ) from error
 
 
-async def default_max_bytes(server: Server) -> int:
+async def default_max_bytes(server: RedisServer) -> int:
     """The store's default size limit in bytes: used if the configuration sets none."""
     most = 0
     if not server.cluster:

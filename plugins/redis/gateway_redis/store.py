@@ -12,10 +12,10 @@ from gateway.sdk import (
     CompletionPage,
     ConversationBounds,
     ItemPage,
-    Limits,
     LimitState,
     Notification,
     Order,
+    PrincipalLimits,
     SettledRequest,
     StoredCompletion,
     StoredResponse,
@@ -26,14 +26,14 @@ from gateway_redis.completions import CompletionTable
 from gateway_redis.config import RedisConfig
 from gateway_redis.conversations import ConversationTable
 from gateway_redis.event_reader import EventReader
-from gateway_redis.event_writer import EventWriter
+from gateway_redis.event_writer import RedisEventWriter
 from gateway_redis.keys import Keys
 from gateway_redis.leases import LeaseTable
 from gateway_redis.ledger import Ledger
 from gateway_redis.limits import LimitCounterTable
 from gateway_redis.responses import ResponseRecords
-from gateway_redis.server import MOST_BYTES, Server
-from gateway_redis.tokens import Tokens
+from gateway_redis.server import MOST_BYTES, RedisServer
+from gateway_redis.tokens import CallTokens
 from gateway_redis.usage import UsageCounterTable
 from gateway_redis.values import ValueTable
 
@@ -41,14 +41,16 @@ from gateway_redis.values import ValueTable
 class RedisStore:
     """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one Redis with one prefix."""
 
-    def __init__(self, server: Server, config: RedisConfig, *, max_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, server: RedisServer, config: RedisConfig, *, max_bytes: int = MOST_BYTES
+    ) -> None:
         """`max_bytes` is `config.max_bytes`, or its default."""
-        keys, tokens = Keys(config.prefix), Tokens()
+        keys, tokens = Keys(config.prefix), CallTokens()
         self._server = server
         self._ledger = Ledger(server, keys, config, max_bytes)
         self._records = ResponseRecords(server, keys, config, tokens, self._ledger)
         self._reader = EventReader(server, keys, tokens.process)
-        self._writer = EventWriter(server, keys, tokens, self._reader, outage=config.outage)
+        self._writer = RedisEventWriter(server, keys, tokens, self._reader, outage=config.outage)
         self._leases = LeaseTable(server, keys)
         self._conversations = ConversationTable(server, keys, self._ledger, ttl=config.ttl)
         self._completions = CompletionTable(server, keys, config, self._ledger)
@@ -241,7 +243,13 @@ class RedisStore:
         return await self._values.get(name, owner)
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         return await self._limits.admit(principal, request_id, limits, tokens, seconds)
 

@@ -6,7 +6,7 @@ import itertools
 import os
 
 
-class Tokens:
+class CallTokens:
     """Generates the tokens of one process."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from gateway.sdk import UsageCount
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, Server
+from gateway_redis.server import Argument, RedisServer
 
 _KEPT: Final = 410 * 86_400
 _BATCH_KNOWN: Final = 3700
@@ -27,7 +27,7 @@ _NUMBERS: Final = (
 class UsageCounterTable:
     """The `UsageCounters` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys) -> None:
+    def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway_redis import scripts
 from gateway_redis.keys import Keys
-from gateway_redis.server import Server
+from gateway_redis.server import RedisServer
 
 _MOST_VALUES = 100_000
 """Maximum number of values per owner."""
@@ -17,7 +17,7 @@ _SMALL = 1024
 class ValueTable:
     """The `SharedValues` part of the store."""
 
-    def __init__(self, server: Server, keys: Keys) -> None:
+    def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SqliteDatabase:
-    """Satisfies `gateway.sdk.sql.Database` for the processes of one machine."""
+    """Satisfies `gateway.sdk.sql.SqlDatabase` for the processes of one machine."""
 
     def __init__(self, path: Path, config: SqliteConfig) -> None:
         self._path = path

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 async def open_sqlite(config: SqliteConfig) -> AsyncIterator[SqlStore]:
     """The store in the file of `config`, which is created if it is missing."""
     # Imported here, so that listing plugins does not import SQLite.
-    from gateway.sdk.sql import Bounds, SqlStore
+    from gateway.sdk.sql import SqlStore, StoreLimits
     from gateway_sqlite.database import SqliteDatabase
     from gateway_sqlite.peers import Peers
     from gateway_sqlite.schema import prepare
 
     path = config.file()
     await asyncio.to_thread(prepare, path, config)
-    bounds = Bounds(
+    bounds = StoreLimits(
         responses=config.max_responses,
         conversations=config.max_conversations,
         completions=config.max_completions,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.engines.stopping import StopStrings
 from gateway.protocols import Sampling
 from gateway_llamacpp.chunks import Details, Probability
-from gateway_llamacpp.generation import Generation
+from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.gguf_header import read_metadata
 from gateway_llamacpp.model_files import TINY_MODEL
 from gateway_llamacpp.recovery import ends_inside_character, recover
@@ -42,7 +42,7 @@ def tokens_of(text):
 
 
 def run(ids, **sampling):
-    generation = Generation(VOCABULARY, Sampling(logprobs=0, **sampling), limit=10_000)
+    generation = GenerationState(VOCABULARY, Sampling(logprobs=0, **sampling), limit=10_000)
     outputs = []
     for details in chunks_of(ids):
         output = generation.feed(details)
@@ -141,7 +141,7 @@ def test_malformed_output_keeps_its_text_and_its_number_of_tokens(values):
 
 
 def test_tokens_that_cannot_be_told_are_counted():
-    generation = Generation(VOCABULARY, Sampling(), limit=100)
+    generation = GenerationState(VOCABULARY, Sampling(), limit=100)
     letter = VOCABULARY.id_of(b"A")
     output = generation.feed(Details(tokens=[letter], content="A", tokens_predicted=2))
     assert (output.text, output.token_ids) == ("A", [letter])

@@ -14,7 +14,7 @@ from openai.types.chat.chat_completion import Choice as SdkChoice
 from gateway.assembly.assembler import ResponseAssembler
 from gateway.chat.assembler import ChoiceAssembler, ChoiceWriter
 from gateway.chat.chunks import ChunkWriter
-from gateway.chat.message import MessageWriter
+from gateway.chat.message import ChoiceCollector
 from gateway.chat.tee import TeeWriter
 from gateway.deltas import (
     BlockEnded,
@@ -107,8 +107,8 @@ def chunk_writer(**options: Any) -> ChunkWriter:
     return ChunkWriter(HEAD, 0, **{**defaults, **options})
 
 
-def message_writer(*, legacy: bool = False) -> MessageWriter:
-    return MessageWriter(0, reasoning_fields=BOTH, logprobs=False, legacy=legacy, token_ids=None)
+def message_writer(*, legacy: bool = False) -> ChoiceCollector:
+    return ChoiceCollector(0, reasoning_fields=BOTH, logprobs=False, legacy=legacy, token_ids=None)
 
 
 def streamed(

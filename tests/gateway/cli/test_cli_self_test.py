@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
-from gateway.checks.engine_checks import CHECKS, CheckFailed, NotClaimed, Probe
+from gateway.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 from gateway.cli import main
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
@@ -137,7 +137,7 @@ async def test_every_kind_of_fault_is_found(fault: str, check: str) -> None:
     engine = Broken()
     engine.fault = fault
     [found] = [each for each in CHECKS if each.what == check]
-    with pytest.raises(CheckFailed):
+    with pytest.raises(GuaranteeViolated):
         await found.run(Probe(engine))
 
 

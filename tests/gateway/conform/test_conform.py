@@ -16,9 +16,9 @@ import pytest
 
 from gateway.cli import main
 from gateway.conform import checks
-from gateway.conform.client import Client
+from gateway.conform.client import HttpClient
 from gateway.conform.outcome import Unreachable
-from gateway.conform.registry import AREAS, CHECKS, Result, Server, run_checks
+from gateway.conform.registry import AREAS, CHECKS, CheckResult, ServerUnderTest, run_checks
 from gateway.testing.server import RunningGateway, run_gateway
 
 assert checks
@@ -104,8 +104,8 @@ def through(base_url: str, change: Callable[[str, bytes], bytes]) -> type[Quiet]
     return Handler
 
 
-def run(url: str, *areas: str, embedding_model: str = "vectors") -> list[Result]:
-    server = Server(Client(url, "", 60), "tiny", embedding_model)
+def run(url: str, *areas: str, embedding_model: str = "vectors") -> list[CheckResult]:
+    server = ServerUnderTest(HttpClient(url, "", 60), "tiny", embedding_model)
     chosen = [each for each in CHECKS if not areas or each.area in areas]
     return list(run_checks(server, chosen))
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import ModelConfig, PluginsConfig
 from gateway.engine_process.client import ProcessEngine, engine_in_process
-from gateway.engine_process.messages import Limits
+from gateway.engine_process.messages import QueueLimits
 from gateway.engine_process.starting import EngineProcesses, EngineSpec, HostSettings
 
 OpenInProcess = Callable[..., AbstractAsyncContextManager[ProcessEngine]]
@@ -33,7 +33,7 @@ def generates(options: dict[str, Any]) -> bool:
 
 @asynccontextmanager
 async def opened(
-    engine: str, limits: Limits | None = None, **options: Any
+    engine: str, limits: QueueLimits | None = None, **options: Any
 ) -> AsyncIterator[ProcessEngine]:
     processes = EngineProcesses(HostSettings(end_seconds=2.0))
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.engine_process import starting
 from gateway.engine_process.client import ProcessEngine, engine_in_process
-from gateway.engine_process.messages import Limits
+from gateway.engine_process.messages import QueueLimits
 from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError, EngineUnavailable, RateLimited
 from gateway.protocols import EngineOutput, EngineRequest, Principal, Sampling, TokensPrompt
@@ -173,7 +173,7 @@ async def test_an_engine_of_messages_is_refused(processes: EngineProcesses) -> N
 async def test_the_queue_holds_for_all_server_processes(
     processes: EngineProcesses, stack: AsyncExitStack
 ) -> None:
-    limits = Limits(max_running=1, max_waiting=1)
+    limits = QueueLimits(max_running=1, max_waiting=1)
     spec = spec_of("scripted")
     engines = [
         await stack.enter_async_context(engine_in_process(spec, processes, limits))
@@ -198,7 +198,7 @@ async def test_the_queue_holds_for_all_server_processes(
     waiting_place.used(10, 5)
     again = await third.reserve(None, 10, several=True)
     await again.begin()
-    third.resize(Limits(max_running=2, max_waiting=1))
+    third.resize(QueueLimits(max_running=2, max_waiting=1))
     more = await other.reserve(somebody, 10, several=True)
     await more.begin()
     again.end()
@@ -208,7 +208,7 @@ async def test_the_queue_holds_for_all_server_processes(
 async def test_a_reservation_that_is_cancelled_gives_its_place_back(
     processes: EngineProcesses, stack: AsyncExitStack
 ) -> None:
-    limits = Limits(max_running=1, max_waiting=1)
+    limits = QueueLimits(max_running=1, max_waiting=1)
     engine = await stack.enter_async_context(
         engine_in_process(spec_of("scripted"), processes, limits)
     )

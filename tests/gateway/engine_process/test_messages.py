@@ -14,8 +14,8 @@ from gateway.constraints import Const, JsonSchema, Sequence
 from gateway.deltas import TextDelta
 from gateway.engine_process.frames import MAX_FRAME, FrameReader, FrameTooLarge, framed
 from gateway.engine_process.messages import (
-    Failure,
     Piece,
+    WireError,
     WireRequest,
     error_of,
     failure_of,
@@ -67,7 +67,7 @@ def test_errors_keep_their_meaning(kind: type[GatewayError]) -> None:
     error = kind("It went wrong.", param=("input", 3))
     error.headers = {"retry-after": "7"}
     sent = msgspec.msgpack.encode(failure_of(error))
-    received = error_of(msgspec.msgpack.decode(sent, type=Failure))
+    received = error_of(msgspec.msgpack.decode(sent, type=WireError))
     assert type(received) is kind
     assert vars(received) == vars(error)
     assert str(received) == str(error)
@@ -80,7 +80,7 @@ def test_an_error_of_a_plugin_is_of_the_nearest_known_kind() -> None:
     received = error_of(failure_of(TooOdd("No.", param="input")))
     assert type(received) is InvalidRequest
     assert (received.code, received.param) == ("too_odd", "input")
-    assert type(error_of(Failure("Unheard", "of"))) is EngineError
+    assert type(error_of(WireError("Unheard", "of"))) is EngineError
 
 
 def test_requests_arrive_whole() -> None:

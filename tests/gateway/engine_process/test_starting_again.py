@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gateway.engine_process import link, tokenizer
-from gateway.engine_process.connection import EngineConnection, Stream
+from gateway.engine_process.connection import EngineConnection, OutputStream
 from gateway.engine_process.frames import HEAD
 from gateway.engine_process.link import EngineLink
 from gateway.engine_process.messages import Description, Opened
@@ -200,7 +200,7 @@ async def test_an_event_loop_waits_for_a_stalled_tokenizer_for_a_short_time(
 
 
 async def test_counts_are_not_lost_where_outputs_are_joined() -> None:
-    stream = Stream(1)
+    stream = OutputStream(1)
     stream.put(EngineOutput(text="a"))
     await stream.take()
     stream.put(EngineOutput(text="b"))

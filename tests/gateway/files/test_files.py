@@ -23,8 +23,8 @@ from gateway.errors import (
     StoreUnavailable,
 )
 from gateway.files.contents import PART, Download, content_of, part_of, write_content
-from gateway.files.database import Database
-from gateway.files.form import Upload
+from gateway.files.database import FilesDatabase
+from gateway.files.form import FileUpload
 from gateway.files.lists import ListQuery, list_query, page
 from gateway.files.uploaded import FILE_TABLES, FileObject, UploadedFiles, uploaded_files
 
@@ -42,22 +42,22 @@ class Limits(Struct, frozen=True):
     max_files: int = 3
 
 
-def opened(folder: Path, *versions: str) -> Database:
-    return Database(
+def opened(folder: Path, *versions: str) -> FilesDatabase:
+    return FilesDatabase(
         folder / "files.sqlite3", versions or (FILE_TABLES,), name="The files", setting="x.path"
     )
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[FilesDatabase]:
     made = opened(tmp_path)
     yield made
     made.close()
 
 
-def upload(content: bytes = b"abc", **settings: Any) -> Upload:
+def upload(content: bytes = b"abc", **settings: Any) -> FileUpload:
     defaults = {"filename": "a.txt", "purpose": "user_data"}
-    return Upload(content=io.BytesIO(content), **{**defaults, **settings})
+    return FileUpload(content=io.BytesIO(content), **{**defaults, **settings})
 
 
 async def sent(app: Any) -> tuple[dict[str, str], bytes]:
@@ -73,7 +73,7 @@ async def sent(app: Any) -> tuple[dict[str, str], bytes]:
 
 
 @pytest.mark.parametrize("size", [0, 1, PART - 1, PART, PART + 1, 2 * PART])
-async def test_a_content_comes_back_whole(database: Database, size: int) -> None:
+async def test_a_content_comes_back_whole(database: FilesDatabase, size: int) -> None:
     content = bytes(number % 251 for number in range(1000)) * (size // 1000 + 1)
     content = content[:size]
     files = UploadedFiles(database, Limits())
@@ -93,7 +93,7 @@ async def test_a_content_comes_back_whole(database: Database, size: int) -> None
     assert (largest or 0) <= PART
 
 
-async def test_parts_of_another_size_are_read(database: Database) -> None:
+async def test_parts_of_another_size_are_read(database: FilesDatabase) -> None:
     """As an earlier version has written them."""
     files = UploadedFiles(database, Limits())
     made = await files.add("", upload(b""))
@@ -108,7 +108,9 @@ async def test_parts_of_another_size_are_read(database: Database) -> None:
     assert (await sent(await files.download("", made.id)))[1] == b"abcdefg"
 
 
-async def test_a_file_that_is_deleted_while_it_is_sent_ends_in_an_error(database: Database) -> None:
+async def test_a_file_that_is_deleted_while_it_is_sent_ends_in_an_error(
+    database: FilesDatabase,
+) -> None:
     files = UploadedFiles(database, Limits())
     made = await files.add("", upload(b"abc"))
     download = await files.download("", made.id)
@@ -117,7 +119,7 @@ async def test_a_file_that_is_deleted_while_it_is_sent_ends_in_an_error(database
         await sent(download)
 
 
-async def test_an_owner_has_only_his_own_files(database: Database) -> None:
+async def test_an_owner_has_only_his_own_files(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     made = await files.add("ada", upload())
     assert await files.get("ada", made.id) == made
@@ -134,7 +136,7 @@ async def test_an_owner_has_only_his_own_files(database: Database) -> None:
     files.check("ada", made.id)
 
 
-async def test_the_limits_of_an_owner_are_his_own(database: Database) -> None:
+async def test_the_limits_of_an_owner_are_his_own(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     for _ in range(3):
         await files.add("ada", upload())
@@ -149,7 +151,7 @@ async def test_the_limits_of_an_owner_are_his_own(database: Database) -> None:
     assert parts == 6, "nothing is left of what was refused"
 
 
-async def test_an_expired_file_is_gone_before_it_is_removed(database: Database) -> None:
+async def test_an_expired_file_is_gone_before_it_is_removed(database: FilesDatabase) -> None:
     forgotten: list[str] = []
 
     async def forget(file_ids: Sequence[str]) -> None:
@@ -173,7 +175,7 @@ async def test_an_expired_file_is_gone_before_it_is_removed(database: Database) 
     assert left == 1
 
 
-async def test_a_removal_that_fails_removes_nothing(database: Database) -> None:
+async def test_a_removal_that_fails_removes_nothing(database: FilesDatabase) -> None:
     async def fail(file_ids: Sequence[str]) -> None:
         raise RuntimeError
 
@@ -184,7 +186,7 @@ async def test_a_removal_that_fails_removes_nothing(database: Database) -> None:
     assert (await sent(await files.download("", made.id)))[1] == b"abc"
 
 
-async def test_a_file_is_read_within_a_limit_by_its_owner(database: Database) -> None:
+async def test_a_file_is_read_within_a_limit_by_its_owner(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     content = b"x" * PART + b"end"
     made = await files.add("ada", upload(content))
@@ -197,7 +199,7 @@ async def test_a_file_is_read_within_a_limit_by_its_owner(database: Database) ->
     assert await files.find("bob", [made.id]) == {}
 
 
-async def test_of_two_deletions_one_finds_the_file(database: Database) -> None:
+async def test_of_two_deletions_one_finds_the_file(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     made = await files.add("", upload())
 
@@ -208,7 +210,7 @@ async def test_of_two_deletions_one_finds_the_file(database: Database) -> None:
         await files.delete("", made.id)
 
 
-async def test_a_file_is_adopted_once_whatever_the_limits(database: Database) -> None:
+async def test_a_file_is_adopted_once_whatever_the_limits(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     for _ in range(3):
         await files.add("ada", upload())
@@ -221,7 +223,7 @@ async def test_a_file_is_adopted_once_whatever_the_limits(database: Database) ->
     assert await files.read("ada", "file-old", max_bytes=9) == b"old"
 
 
-async def test_the_served_files_are_those_of_the_event_loop(database: Database) -> None:
+async def test_the_served_files_are_those_of_the_event_loop(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     assert uploaded_files() is None
     with files.serving():
@@ -299,7 +301,7 @@ async def test_a_database_is_migrated_once_and_by_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"x\.path: .* of another version"):
         opened(tmp_path, first)
     with pytest.raises(ConfigurationError, match=r"x\.path: .* no such module: none"):
-        Database(
+        FilesDatabase(
             tmp_path / "other.sqlite3",
             (first,),
             name="The files",
@@ -313,7 +315,7 @@ async def test_a_folder_is_made_for_the_gateways_user_alone(tmp_path: Path) -> N
     assert (tmp_path / "new").stat().st_mode & 0o077 == 0
 
 
-async def test_what_fails_is_rolled_back_and_told(database: Database) -> None:
+async def test_what_fails_is_rolled_back_and_told(database: FilesDatabase) -> None:
     def write(connection: sqlite3.Connection) -> None:
         write_content(connection, 1, io.BytesIO(b"of no file"))
 
@@ -322,7 +324,7 @@ async def test_what_fails_is_rolled_back_and_told(database: Database) -> None:
     assert database.now(lambda c: part_of(c, 1, 0)) == b""
 
 
-async def test_a_download_reads_one_part_at_a_time(database: Database) -> None:
+async def test_a_download_reads_one_part_at_a_time(database: FilesDatabase) -> None:
     asked: list[int] = []
 
     def read(connection: sqlite3.Connection, number: int) -> bytes:
@@ -342,7 +344,7 @@ async def test_a_download_reads_one_part_at_a_time(database: Database) -> None:
 
 
 async def test_a_file_that_is_written_in_parts_belongs_to_nobody_until_it_is_finished(
-    database: Database,
+    database: FilesDatabase,
 ) -> None:
     files = UploadedFiles(database, Limits())
     content = [b"a" * (PART + 7), b"", b"b" * 5]
@@ -360,7 +362,7 @@ async def test_a_file_that_is_written_in_parts_belongs_to_nobody_until_it_is_fin
 
 
 async def test_a_finished_file_stays_if_its_writer_is_cancelled_before_it_knows(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: FilesDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = UploadedFiles(database, Limits())
     finished = asyncio.Event()
@@ -386,7 +388,7 @@ async def test_a_finished_file_stays_if_its_writer_is_cancelled_before_it_knows(
     assert (await sent(await files.download("ada", "file-1")))[1] == b"abc"
 
 
-async def test_a_file_that_is_not_finished_is_removed(database: Database) -> None:
+async def test_a_file_that_is_not_finished_is_removed(database: FilesDatabase) -> None:
     files = UploadedFiles(database, Limits())
     with pytest.raises(ZeroDivisionError):
         async with files.growing() as file:

@@ -16,8 +16,8 @@ from PIL import Image
 
 from gateway.config import MediaConfig
 from gateway.errors import NotFound, PayloadTooLarge
-from gateway.files.database import Database
-from gateway.files.form import Upload
+from gateway.files.database import FilesDatabase
+from gateway.files.form import FileUpload
 from gateway.files.uploaded import FILE_TABLES, UploadedFiles
 from gateway.media.reader import MediaReader
 from gateway.media.refused import MediaRefused
@@ -174,8 +174,8 @@ class Limits:
 
 def test_files_that_the_gateway_serves_are_read(tmp_path: Path) -> None:
     async def use(reader: MediaReader) -> None:
-        upload = Upload(content=io.BytesIO(png(30, 20)), filename="a.png", purpose="vision")
-        database = Database(
+        upload = FileUpload(content=io.BytesIO(png(30, 20)), filename="a.png", purpose="vision")
+        database = FilesDatabase(
             tmp_path / "a.sqlite3", (FILE_TABLES,), name="The files", setting="path"
         )
         files = UploadedFiles(database, Limits())

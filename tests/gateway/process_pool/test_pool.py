@@ -11,8 +11,8 @@ import time
 import pytest
 
 from gateway.process_pool import (
-    DeadlineExceeded,
     FunctionFailed,
+    HelperDeadlineExceeded,
     HelperDied,
     PoolBusy,
     ProcessPool,
@@ -54,7 +54,7 @@ def test_a_call_past_its_deadline_is_killed_and_the_next_one_runs() -> None:
     async def body() -> None:
         async with ProcessPool() as pool:
             (first,) = [await pool.run(os.getpid, seconds=120)]
-            with pytest.raises(DeadlineExceeded):
+            with pytest.raises(HelperDeadlineExceeded):
                 # Catastrophic backtracking holds the interpreter's lock: no thread could be stopped in it.
                 await pool.run(re.match, "^(a+)+$", "a" * 64 + "b", seconds=0.3)
             assert not _lives(first)

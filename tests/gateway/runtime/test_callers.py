@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.protocols import Limits, Principal
+from gateway.protocols import Principal, PrincipalLimits
 from gateway.runtime.callers import Caller, by_the_gateway, called_by, current_caller
 
-ADA = Principal(name="ada", models=["m"], tools=[], limits=Limits(requests_per_minute=1))
+ADA = Principal(name="ada", models=["m"], tools=[], limits=PrincipalLimits(requests_per_minute=1))
 
 
 def test_what_the_gateway_does_for_a_line_of_a_batch_does_not_wait_behind_clients() -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from gateway.errors import StoreUnavailable, TokenLimitReached
 from gateway.limit_table import LimitTable
-from gateway.protocols import Limits, LimitState, Principal, SettledRequest
+from gateway.protocols import LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.limiter import Limiter, duration
 
 pytestmark = pytest.mark.anyio
 
-ADA = Principal(name="ada", limits=Limits(requests_per_minute=3, tokens_per_minute=600))
+ADA = Principal(name="ada", limits=PrincipalLimits(requests_per_minute=3, tokens_per_minute=600))
 
 
 class Hung(LimitTable):
@@ -27,7 +27,13 @@ class Hung(LimitTable):
     asked = 0
 
     async def admit_request(
-        self, principal: str, request_id: str, limits: Limits, *, tokens: int, seconds: float
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
     ) -> LimitState:
         self.asked += 1
         if self.hangs:
@@ -128,7 +134,7 @@ async def test_it_goes_back_to_the_store_when_it_answers() -> None:
 
 
 async def test_ended_requests_are_settled_in_the_background() -> None:
-    one = Principal(name="one", limits=Limits(max_concurrent_requests=1))
+    one = Principal(name="one", limits=PrincipalLimits(max_concurrent_requests=1))
     counters = LimitTable()
     limiter = Limiter(counters)
     async with limiter.maintenance():
@@ -144,7 +150,7 @@ async def test_ended_requests_are_settled_in_the_background() -> None:
 
 
 async def test_what_has_ended_is_settled_at_the_shutdown() -> None:
-    one = Principal(name="one", limits=Limits(max_concurrent_requests=1))
+    one = Principal(name="one", limits=PrincipalLimits(max_concurrent_requests=1))
     counters = LimitTable()
     limiter = Limiter(counters)
     async with limiter.maintenance():

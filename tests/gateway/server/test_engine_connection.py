@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gateway.engine_process.connection import Stream
+from gateway.engine_process.connection import OutputStream
 from gateway.engine_process.frames import FrameReader, framed
 from gateway.engine_process.messages import (
     Failed,
@@ -58,7 +58,7 @@ class Engine:
 class Wire:
     """A transport that takes all outputs to their streams."""
 
-    def __init__(self, streams: dict[int, Stream]) -> None:
+    def __init__(self, streams: dict[int, OutputStream]) -> None:
         self._streams = streams
         self._reader = FrameReader()
 
@@ -77,7 +77,7 @@ class Wire:
 
 @pytest.mark.parametrize("bad", BAD)
 async def test_an_output_that_cannot_be_sent_fails_its_own_stream(bad: str) -> None:
-    streams = {1: Stream(1), 2: Stream(2)}
+    streams = {1: OutputStream(1), 2: OutputStream(2)}
     engine = Engine(BAD[bad]())
     host = SimpleNamespace(engine=engine, joined=lambda _: None)
     connection = ServerConnection(cast("EngineHost", host))

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.config import ModelConfig, SchemaLimits
-from gateway.engine_process.messages import Limits
+from gateway.engine_process.messages import QueueLimits
 from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import hookimpl
@@ -79,11 +79,13 @@ def test_a_place_that_there_is_not_is_a_mistake_of_the_plugin() -> None:
 async def test_limits_that_change_while_the_model_is_opened_reach_the_shared_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[Limits] = []
+    told: list[QueueLimits] = []
     engine = SimpleNamespace(queue=SimpleNamespace(resize=told.append))
 
     @asynccontextmanager
-    async def open_engine(spec: object, starter: object, limits: Limits) -> AsyncIterator[object]:
+    async def open_engine(
+        spec: object, starter: object, limits: QueueLimits
+    ) -> AsyncIterator[object]:
         told.append(limits)
         slot.admission.resize(7, 8, scheduling="fifo", max_waiting_per_key=2)
         yield engine

@@ -11,7 +11,7 @@ from gateway.protocols import (
     ToolCall,
     ToolResult,
 )
-from gateway.tools.functions import FunctionServer, FunctionTool
+from gateway.tools.functions import FunctionServer, PythonTool
 
 
 async def weather(
@@ -30,11 +30,11 @@ def broken() -> str:
 
 
 def call(function: Any, **arguments: Any) -> ToolResult:
-    return asyncio.run(FunctionTool(function, time_limit=1).call(arguments))
+    return asyncio.run(PythonTool(function, time_limit=1).call(arguments))
 
 
 def test_the_docstring_and_the_signature_are_what_the_model_is_told() -> None:
-    definition = FunctionTool(weather, time_limit=1).server_tool.definition
+    definition = PythonTool(weather, time_limit=1).server_tool.definition
     assert definition.description == "The weather in a city."
     assert definition.parameters == {
         "type": "object",
@@ -70,4 +70,4 @@ def test_a_function_without_types_is_refused() -> None:
         return x
 
     with pytest.raises(ConfigurationError, match="annotate it"):
-        FunctionTool(untyped, time_limit=1)
+        PythonTool(untyped, time_limit=1)

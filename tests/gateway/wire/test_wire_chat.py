@@ -68,8 +68,10 @@ ANSWER = chat.ChatCompletion(
                 reasoning="r",
                 reasoning_content="r",
                 tool_calls=[
-                    chat.ToolCall(id="a", function=CalledFunction(name="f", arguments="{}")),
-                    chat.ToolCall(id="b", type="custom", custom=CalledCustom(name="c", input="x")),
+                    chat.MessageToolCall(id="a", function=CalledFunction(name="f", arguments="{}")),
+                    chat.MessageToolCall(
+                        id="b", type="custom", custom=CalledCustom(name="c", input="x")
+                    ),
                 ],
             ),
             logprobs=chat.ChoiceLogprobs(

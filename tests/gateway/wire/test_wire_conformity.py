@@ -273,7 +273,7 @@ RESPONSE_SAMPLES = [
         output=OUTPUT_SAMPLES,
         tools=TOOL_SAMPLES,
         tool_choice=tools.FunctionChoice(name="look"),
-        reasoning=text.Reasoning(effort="minimal", summary="auto", context="auto"),
+        reasoning=text.ReasoningOptions(effort="minimal", summary="auto", context="auto"),
         text=text.TextConfig(
             format=text.JsonSchemaFormat(name="n", schema={"type": "object"}), verbosity="low"
         ),
@@ -539,7 +539,7 @@ def an_open_response() -> response.Response:
         full,
         output=[item for item in full.output if isinstance(item, (*known, items.Compaction))],
         tools=_OPEN_TOOLS,
-        reasoning=text.Reasoning(effort="low", summary="auto"),
+        reasoning=text.ReasoningOptions(effort="low", summary="auto"),
     )
 
 

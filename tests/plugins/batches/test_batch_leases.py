@@ -12,12 +12,11 @@ import pytest
 
 from gateway.files.uploaded import FILE_TABLES
 from gateway.sdk import Delegation
-from gateway.sdk.files import Database as FilesDatabase
-from gateway.sdk.files import UploadedFiles
+from gateway.sdk.files import FilesDatabase, UploadedFiles
 from gateway_batches import batches, lines
 from gateway_batches.calls import LineCalls
 from gateway_batches.config import BatchesConfig
-from gateway_batches.database import Database
+from gateway_batches.database import BatchDatabase
 from gateway_batches.objects import BatchError, Ending, LineError
 from gateway_batches.reading import RequestLine
 from gateway_batches.requests import CreateBatch
@@ -34,13 +33,13 @@ class FilesLimits(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(tmp_path)
+def database(tmp_path: Path) -> Iterator[BatchDatabase]:
+    made = BatchDatabase(tmp_path)
     yield made
     made.close()
 
 
-def made(database: Database, owner: str = "ada") -> batches.Job:
+def made(database: BatchDatabase, owner: str = "ada") -> batches.BatchJob:
     """A new batch with two lines, leased for no time at all."""
     delegation = Delegation(principal=None)
     database.now(
@@ -55,18 +54,18 @@ def made(database: Database, owner: str = "ada") -> batches.Job:
     return msgspec.structs.replace(job, status="in_progress")
 
 
-def claimed(database: Database, seconds: float = 0) -> batches.Job:
+def claimed(database: BatchDatabase, seconds: float = 0) -> batches.BatchJob:
     job = database.now(lambda c: batches.claim(c, ending=False, seconds=seconds))
     assert job is not None
     return job
 
 
-def store(job: batches.Job, result: bytes) -> Callable[[sqlite3.Connection], int]:
+def store(job: batches.BatchJob, result: bytes) -> Callable[[sqlite3.Connection], int]:
     used = lines.TokenCounts(input=1)
     return lambda c: lines.store(c, job, 1, result, lines.COMPLETED, used)
 
 
-WRITERS: dict[str, Callable[[sqlite3.Connection, batches.Job], Any]] = {
+WRITERS: dict[str, Callable[[sqlite3.Connection, batches.BatchJob], Any]] = {
     "clear": lines.clear,
     "add": lambda c, job: lines.add(c, job, []),
     "results": lambda c, job: lines.results(c, job, lines.COMPLETED, after=0),
@@ -82,7 +81,7 @@ WRITERS: dict[str, Callable[[sqlite3.Connection, batches.Job], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_nothing_is_written_with_a_lost_lease(database: Database, name: str) -> None:
+def test_nothing_is_written_with_a_lost_lease(database: BatchDatabase, name: str) -> None:
     late = made(database)
     current = claimed(database)
     assert current.fence > late.fence
@@ -95,7 +94,7 @@ def test_nothing_is_written_with_a_lost_lease(database: Database, name: str) -> 
     assert line.number == 1
 
 
-def test_a_lost_lease_cannot_be_renewed_or_released(database: Database) -> None:
+def test_a_lost_lease_cannot_be_renewed_or_released(database: BatchDatabase) -> None:
     late = made(database)
     claimed(database, seconds=60)
     for seconds in (600.0, 0.0):
@@ -104,7 +103,7 @@ def test_a_lost_lease_cannot_be_renewed_or_released(database: Database) -> None:
 
 
 def test_a_renewal_that_comes_late_does_not_hold_what_was_released_or_has_ended(
-    database: Database,
+    database: BatchDatabase,
 ) -> None:
     made(database)
     job = claimed(database, seconds=60)
@@ -121,7 +120,7 @@ def test_a_renewal_that_comes_late_does_not_hold_what_was_released_or_has_ended(
     assert leased == 0
 
 
-def test_a_line_keeps_its_first_result(database: Database) -> None:
+def test_a_line_keeps_its_first_result(database: BatchDatabase) -> None:
     job = made(database)
     database.now(store(job, b"first"))
     again = claimed(database)
@@ -138,7 +137,7 @@ def test_a_line_keeps_its_first_result(database: Database) -> None:
     assert shown.usage.input_tokens == 1
 
 
-def test_a_cancellation_wins_over_a_later_end(database: Database) -> None:
+def test_a_cancellation_wins_over_a_later_end(database: BatchDatabase) -> None:
     job = made(database)
     database.now(lambda c: batches.request_cancel(c, "ada", job.id))
     assert database.now(lambda c: batches.begin_ending(c, job, "completed", None)) == "cancelled"
@@ -146,7 +145,7 @@ def test_a_cancellation_wins_over_a_later_end(database: Database) -> None:
     assert database.now(lambda c: batches.begin_ending(c, job, "expired", None)) == "cancelled"
 
 
-def test_the_error_of_another_end_is_not_shown(database: Database) -> None:
+def test_the_error_of_another_end_is_not_shown(database: BatchDatabase) -> None:
     error = BatchError(code="server_error", message="It broke.")
     for cancelled in (True, False):
         job = made(database, owner=f"{cancelled}")
@@ -162,7 +161,7 @@ def test_the_error_of_another_end_is_not_shown(database: Database) -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("decided", ["completed", "cancelled", "expired", None])
 async def test_a_batch_whose_end_was_decided_before_it_broke_shows_no_error(
-    database: Database, tmp_path: Path, decided: Ending | None
+    database: BatchDatabase, tmp_path: Path, decided: Ending | None
 ) -> None:
     """Its last attempt to end is one to let it fail, where it was not decided yet."""
     job = made(database)
@@ -184,7 +183,7 @@ async def test_a_batch_whose_end_was_decided_before_it_broke_shows_no_error(
     assert (shown.status, shown.errors) == (decided or "cancelled", None)
 
 
-def test_owners_with_fewer_running_batches_come_first(database: Database) -> None:
+def test_owners_with_fewer_running_batches_come_first(database: BatchDatabase) -> None:
     delegation = Delegation(principal=None)
     for owner in ("ada", "ada", "ada", "bob"):
         database.now(
@@ -195,7 +194,7 @@ def test_owners_with_fewer_running_batches_come_first(database: Database) -> Non
     assert [claimed(database, seconds=60).owner for _ in range(4)] == ["ada", "bob", "ada", "ada"]
 
 
-def test_results_are_read_in_blocks_of_bounded_size(database: Database) -> None:
+def test_results_are_read_in_blocks_of_bounded_size(database: BatchDatabase) -> None:
     job = made(database)
     read = [RequestLine(number=n, custom_id=f"r{n}", model=None, body=b"{}") for n in range(3, 41)]
     database.now(lambda c: lines.add(c, job, read))
@@ -219,7 +218,7 @@ def test_results_are_read_in_blocks_of_bounded_size(database: Database) -> None:
     assert numbers == [n for n in range(1, 41) if n % 4]
 
 
-def test_lines_are_forgotten_some_at_a_time(database: Database) -> None:
+def test_lines_are_forgotten_some_at_a_time(database: BatchDatabase) -> None:
     job = made(database)
     read = [
         RequestLine(number=n, custom_id=f"r{n}", model=None, body=b"{}") for n in range(3, 1502)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols import CallRecord, Source
-from gateway_browser.documents import Document, document_of, is_readable, wrapped
+from gateway_browser.documents import PageText, document_of, is_readable, wrapped
 from gateway_browser.domains import DomainFilter, read_domains
 from gateway_browser.errors import PageFailure
 from gateway_browser.fetching import check_url
@@ -18,7 +18,7 @@ from gateway_browser.pages import Pages
 from gateway_browser.views import matches, matching_lines, view
 
 
-def found(page: Document, pattern: str, *, characters: int) -> str:
+def found(page: PageText, pattern: str, *, characters: int) -> str:
     """What `find_in_page` shows."""
     return matches(1, page, pattern, matching_lines(page.lines, pattern), characters=characters)
 
@@ -110,8 +110,8 @@ def test_wrapping_keeps_every_word(text: str) -> None:
     assert " ".join(wrapped(text)).split() == text.split()
 
 
-def document(lines: int) -> Document:
-    return Document(
+def document(lines: int) -> PageText:
+    return PageText(
         url="http://a.test/", title="T", lines=tuple(f"line {number}" for number in range(lines))
     )
 
@@ -133,7 +133,7 @@ def test_a_view_shows_a_stretch_of_lines_with_their_numbers(
 
 
 def test_what_is_found_may_go_over_the_end_of_a_line() -> None:
-    page = Document(url="", title="T", lines=("one", "the quick brown", "fox jumps", "end"))
+    page = PageText(url="", title="T", lines=("one", "the quick brown", "fox jumps", "end"))
     shown = found(page, "Brown  fox", characters=1000)
     assert "**1 matches for 'Brown  fox'**" in shown
     assert "L1: the quick brown\nL2: fox jumps" in shown

@@ -17,9 +17,9 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.seccomp import make_filter, refused_syscalls
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.choice import choose_isolation
-from gateway_container.sandbox.isolation import Engine, Isolation, Jail
+from gateway_container.sandbox.isolation import ContainerEngine, Isolation, Jail
 from tests.waiting import wait_until
 
 PROBE = """
@@ -152,8 +152,8 @@ def test_docker_without_a_daemon_says_so() -> None:
 
 def test_an_engine_is_asked_for_a_closed_container() -> None:
     config = ContainersConfig(engine="podman", image="python:3.12-slim")
-    limits = Limits(memory=1, disk=2, processes=3, open_files=4, cpu_seconds=5)
-    launch = Engine(config).launch("litegate-1", limits)
+    limits = SandboxLimits(memory=1, disk=2, processes=3, open_files=4, cpu_seconds=5)
+    launch = ContainerEngine(config).launch("litegate-1", limits)
     command = " ".join(launch.command[: launch.command.index("python:3.12-slim")])
     for option in (
         "podman run --rm --interactive",
@@ -177,8 +177,8 @@ def test_an_engine_is_asked_for_a_closed_container() -> None:
 
 def test_the_program_of_an_engine_is_the_agent(tmp_path: Path) -> None:
     """What the image's Python is given runs: here with this Python, in a folder in place of the image."""
-    launch = Engine(ContainersConfig(engine="x", image="y")).launch(
-        "litegate-1", Limits(memory=1, disk=1, processes=1, open_files=1, cpu_seconds=1)
+    launch = ContainerEngine(ContainersConfig(engine="x", image="y")).launch(
+        "litegate-1", SandboxLimits(memory=1, disk=1, processes=1, open_files=1, cpu_seconds=1)
     )
     code = launch.command[-1].replace("/tmp/.agent", str(tmp_path / "agent"))
     request = b'{"id": 1, "do": "run", "seconds": 60, "command": ["echo", "hi"], "limit": 100}\n'
@@ -232,7 +232,7 @@ def test_a_virtual_environment_is_readable_with_what_it_was_made_from(
     (packages / "only_in_this_one.py").write_text("answer = 42\n")
     tmp_path.chmod(0o755)
     config = ContainersConfig(python=str(home / "bin" / "python"))
-    limits = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+    limits = SandboxLimits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
 
     async def run() -> str:
         sandbox = await start_sandbox(

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from gateway.errors import ConfigurationError
 from gateway.files.contents import content_of
 from gateway_container.config import MIB, ContainersConfig
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.library import files, records
-from gateway_container.library.database import Database
+from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.records import ContainerSettings
 from gateway_container.mirror import Mirror
 from gateway_container.sandbox.isolation import Isolation, Launch
@@ -28,7 +28,7 @@ from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandb
 pytestmark = pytest.mark.anyio
 
 CONFIG = ContainersConfig(max_disk_bytes=MIB, max_files=3)
-LIMITS = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+LIMITS = SandboxLimits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
 ID = "cntr_1"
 LIAR = """
 import json, sys
@@ -39,7 +39,7 @@ for line in sys.stdin:
     print(json.dumps({"id": request["id"], **answer}), flush=True)
 """
 
-Mirrored = AbstractAsyncContextManager[tuple[Mirror, Sandbox, Database]]
+Mirrored = AbstractAsyncContextManager[tuple[Mirror, Sandbox, ContainerDatabase]]
 
 
 class Lying:
@@ -50,7 +50,7 @@ class Lying:
     def __init__(self, **answers: Any) -> None:
         self._program = f"ANSWERS = {answers!r}\n{LIAR}"
 
-    def launch(self, name: str, limits: Limits) -> Launch:
+    def launch(self, name: str, limits: SandboxLimits) -> Launch:
         return Launch([sys.executable, "-c", self._program])
 
 
@@ -59,8 +59,10 @@ def mirrored(tmp_path: Path) -> Callable[[Isolation], Mirrored]:
     """A mirror of the container `ID`, with its sandbox and its database: `async with mirrored(isolation)`."""
 
     @asynccontextmanager
-    async def opened(isolation: Isolation) -> AsyncIterator[tuple[Mirror, Sandbox, Database]]:
-        database = Database(tmp_path / "kept")
+    async def opened(
+        isolation: Isolation,
+    ) -> AsyncIterator[tuple[Mirror, Sandbox, ContainerDatabase]]:
+        database = ContainerDatabase(tmp_path / "kept")
         await database.write(
             lambda c: records.insert(c, "", ID, ContainerSettings(minutes=20), CONFIG)
         )
@@ -76,13 +78,13 @@ def mirrored(tmp_path: Path) -> Callable[[Isolation], Mirrored]:
     return opened
 
 
-async def put(database: Database, path: str, data: bytes) -> None:
+async def put(database: ContainerDatabase, path: str, data: bytes) -> None:
     await database.write(
         lambda c: files.put(c, "", ID, path, io.BytesIO(data), source="user", config=CONFIG)
     )
 
 
-async def kept(database: Database) -> dict[str, bytes]:
+async def kept(database: ContainerDatabase) -> dict[str, bytes]:
     """All that is kept, by path."""
 
     def read(connection: Any) -> dict[str, bytes]:
@@ -229,13 +231,13 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^resources\.containers\.path: .*cannot be opened"
     ):
-        Database(tmp_path / "file")
-    Database(tmp_path / "kept").close()
+        ContainerDatabase(tmp_path / "file")
+    ContainerDatabase(tmp_path / "kept").close()
     with sqlite3.connect(tmp_path / "kept" / "containers.sqlite3") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(ConfigurationError, match=r"another version of this plugin \(99\)\.$"):
-        Database(tmp_path / "kept")
+        ContainerDatabase(tmp_path / "kept")
 
 
 @given(

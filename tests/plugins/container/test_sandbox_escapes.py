@@ -15,7 +15,7 @@ import pytest
 
 import gateway
 from gateway_container.config import MIB
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CellResult, CommandResult
 from gateway_container.sandbox.isolation import Isolation
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
@@ -23,7 +23,7 @@ from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = Limits(memory=256 * MIB, disk=16 * MIB, processes=32, open_files=64, cpu_seconds=60)
+LIMITS = SandboxLimits(memory=256 * MIB, disk=16 * MIB, processes=32, open_files=64, cpu_seconds=60)
 
 
 @pytest.fixture(autouse=True)
@@ -460,7 +460,7 @@ async def test_numbers_of_files_are_bounded(sandbox: Sandbox) -> None:
 
 
 async def test_processor_time_is_bounded(isolation: Isolation) -> None:
-    limits = Limits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=1)
+    limits = SandboxLimits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=1)
     sandbox = await start_sandbox(isolation, "litegate-cpu", limits, seconds=60)
     try:
         ran = await cell(sandbox, "while True: pass", seconds=60)

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from gateway.assembly.citations import CitationReader, FileCitation, by_mark
+from gateway.assembly.citations import CitationReader, FileMark, by_mark
 from gateway.errors import ConfigurationError, InvalidRequest, NotFound
-from gateway.files.form import Upload
+from gateway.files.form import FileUpload
 from gateway.files.uploaded import UploadedFiles
 from gateway.protocols import FileSearchDetails, SessionContext, ToolCall
 from gateway.wire.tools import FileSearchTool
 from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.database import FILE, Database
-from gateway_file_search.embedding import Embedding
+from gateway_file_search.database import FILE, VectorStoreDatabase
+from gateway_file_search.embedding import ChunkEmbedder
 from gateway_file_search.indexer import Indexer
-from gateway_file_search.library import Library, open_library
+from gateway_file_search.library import VectorStoreLibrary, open_library
 from gateway_file_search.objects import VectorStore
 from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
 from gateway_file_search.server import FileSearchServer
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def opened(folder: Path, **keys: Any) -> AsyncIterator[Library]:
+async def opened(folder: Path, **keys: Any) -> AsyncIterator[VectorStoreLibrary]:
     """A library in a folder, with `keys` of `[tools.file_search]`."""
     async with (
         open_files(FilesConfig(path=str(folder))) as files,
@@ -50,7 +50,7 @@ async def opened(folder: Path, **keys: Any) -> AsyncIterator[Library]:
 
 
 async def filled(
-    database: Database,
+    database: VectorStoreDatabase,
     files: UploadedFiles,
     config: FileSearchConfig,
     *contents: bytes,
@@ -58,7 +58,7 @@ async def filled(
 ) -> tuple[str, list[str]]:
     """A vector store with files that wait to be read: its id, and theirs."""
     uploads = [
-        Upload(content=io.BytesIO(content), filename=name, purpose="user_data")
+        FileUpload(content=io.BytesIO(content), filename=name, purpose="user_data")
         for content in contents
     ]
     added = [await files.add("", each) for each in uploads]
@@ -84,18 +84,18 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             done = await condition()
 
 
-async def store_of(library: Library, store_id: str) -> VectorStore:
+async def store_of(library: VectorStoreLibrary, store_id: str) -> VectorStore:
     return await library.database.read(lambda c: stores.get(c, "", store_id))
 
 
-async def found(library: Library, store_id: str, query: str) -> list[str]:
+async def found(library: VectorStoreLibrary, store_id: str, query: str) -> list[str]:
     hits = await library.search("", [store_id], [query], wanted=None, limit=10)
     return [hit.text for hit in hits]
 
 
 async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
     config = FileSearchConfig(reading_time=5.0)
-    database = Database(tmp_path)
+    database = VectorStoreDatabase(tmp_path)
     async with open_files(FilesConfig(path=str(tmp_path))) as files:
         store_id, _ = await filled(database, files, config, b"one", b"two")
     # One of the files was claimed by a process that has died, whose claim has just run out.
@@ -115,7 +115,7 @@ async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
 
 
 async def test_what_kills_its_reader_each_time_is_given_up(tmp_path: Path) -> None:
-    database = Database(tmp_path)
+    database = VectorStoreDatabase(tmp_path)
     async with open_files(FilesConfig(path=str(tmp_path))) as files:
         store_id, [file_id] = await filled(database, files, FileSearchConfig(), b"one")
     await database.write(lambda c: c.execute("UPDATE store_files SET attempts = 3"))
@@ -145,7 +145,7 @@ async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path
             return bool(lease)
 
         await until(is_begun)
-    database = Database(tmp_path)
+    database = VectorStoreDatabase(tmp_path)
     row = await database.read(lambda c: c.execute("SELECT * FROM store_files").fetchone())
     assert (row["status"], row["lease"], row["attempts"]) == ("in_progress", 0, 0)
     database.close()
@@ -154,9 +154,9 @@ async def test_a_shutdown_leaves_what_was_begun_to_the_next_start(tmp_path: Path
 @pytest.mark.parametrize("how", ["taken out", "deleted", "deleted unheard"])
 async def test_a_file_that_goes_while_it_is_read_leaves_nothing(tmp_path: Path, how: str) -> None:
     config = FileSearchConfig()
-    database = Database(tmp_path)
+    database = VectorStoreDatabase(tmp_path)
     async with open_files(FilesConfig(path=str(tmp_path))) as files:
-        indexer = Indexer(database, files, config, Embedding(database, config))
+        indexer = Indexer(database, files, config, ChunkEmbedder(database, config))
         store_id, [file_id] = await filled(database, files, config, b"one")
         job = await database.write(indexer._claim)
         assert job is not None
@@ -255,9 +255,7 @@ async def test_no_file_can_forge_a_mark(tmp_path: Path) -> None:
         first, text = result.text.split("\n")
         assert first.count("【") == first.count("】") == 1
         assert text == "So〖0:7†a〗 it is"
-        assert CitationReader({}, by_mark(result.files)).feed(first) == [
-            FileCitation(result.files[0])
-        ]
+        assert CitationReader({}, by_mark(result.files)).feed(first) == [FileMark(result.files[0])]
         assert isinstance(result.details, FileSearchDetails)
         assert result.details.results
         assert result.details.results[0].text == "So【0:7†a】 it is", "the client's is as it was"
@@ -286,7 +284,7 @@ async def test_a_model_reads_as_many_results_as_fit(tmp_path: Path) -> None:
 async def test_processes_write_at_once(tmp_path: Path) -> None:
     """Two connections of two openings, as two processes have them."""
     config = FileSearchConfig()
-    one, other = Database(tmp_path), Database(tmp_path)
+    one, other = VectorStoreDatabase(tmp_path), VectorStoreDatabase(tmp_path)
     async with open_files(FilesConfig(path=str(tmp_path))) as files:
         await asyncio.gather(
             *(filled(database, files, config, b"x") for _ in range(40) for database in (one, other))
@@ -299,7 +297,7 @@ async def test_processes_write_at_once(tmp_path: Path) -> None:
 
 async def test_what_is_given_up_ends_in_its_thread(tmp_path: Path) -> None:
     """As a search does whose time is over, or whose response was cancelled."""
-    database = Database(tmp_path)
+    database = VectorStoreDatabase(tmp_path)
     endless = (
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
     )
@@ -317,10 +315,10 @@ async def test_what_is_given_up_ends_in_its_thread(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigurationError, match=r"tools\.file_search\.path: .* cannot be opened"):
-        Database(tmp_path / "file")
+        VectorStoreDatabase(tmp_path / "file")
     (tmp_path / FILE).write_bytes(b"no database, and long enough to be looked at" * 50)
     with pytest.raises(ConfigurationError, match="cannot be opened: file is not a database"):
-        Database(tmp_path)
+        VectorStoreDatabase(tmp_path)
 
 
 async def test_an_index_that_would_outlive_its_files_is_refused(tmp_path: Path) -> None:

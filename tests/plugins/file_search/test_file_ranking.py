@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gateway.engines.vectors import normalized
 from gateway.files.database import transaction
 from gateway_file_search import vectors
-from gateway_file_search.database import FILE, Database
+from gateway_file_search.database import FILE, VectorStoreDatabase
 from gateway_file_search.numbering import span_of
 from gateway_file_search.ranking import fused
 
@@ -54,7 +54,7 @@ def unit(chance: random.Random, dimensions: int = 24) -> array[float]:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Any:
-    Database(tmp_path).close()
+    VectorStoreDatabase(tmp_path).close()
     opened = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     opened.row_factory = sqlite3.Row
     yield opened
@@ -119,7 +119,7 @@ def test_a_file_of_an_earlier_version_is_brought_up(tmp_path: Path) -> None:
     first.commit()
     first.close()
     for _ in range(2):
-        Database(tmp_path).close()
+        VectorStoreDatabase(tmp_path).close()
     opened = sqlite3.connect(tmp_path / FILE)
     assert opened.execute("SELECT id FROM files").fetchall() == [("file-1",)]
     assert opened.execute("SELECT count(*) FROM vectors").fetchone() == (0,)

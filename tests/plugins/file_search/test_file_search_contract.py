@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.files.form import Upload
+from gateway.files.form import FileUpload
 from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import FileSearchTool
@@ -32,7 +32,9 @@ class TestFileSearch(ToolServerContract):
             open_file_search(config, files=files) as server,
         ):
             library = running_library()
-            upload = Upload(content=io.BytesIO(b"A tower."), filename="a.txt", purpose="user_data")
+            upload = FileUpload(
+                content=io.BytesIO(b"A tower."), filename="a.txt", purpose="user_data"
+            )
             file = await files.add("", upload)
 
             def fill(connection: object) -> str:

@@ -13,7 +13,7 @@ from gateway.files.contents import PART
 from gateway.files.uploaded import FileObject
 from gateway_file_search import database, store_files
 from gateway_file_search.config import FileSearchConfig
-from gateway_file_search.library import Library, open_library
+from gateway_file_search.library import VectorStoreLibrary, open_library
 from gateway_files.config import FilesConfig
 from gateway_files.files import Files, open_files
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path
 
 
-async def check(library: Library, files: Files) -> None:
+async def check(library: VectorStoreLibrary, files: Files) -> None:
     """The old files are there, and only there."""
     assert await files.read("ada", "file-a", max_bytes=10**6) == CONTENT
     assert await files.read("bob", "file-b", max_bytes=10**6) == b"bob's"

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.documents.reader import ReadingFailure
 from gateway.errors import ConfigurationError, NotFound
-from gateway.files.form import Upload
+from gateway.files.form import FileUpload
 from gateway.files.uploaded import uploaded_files
 from gateway_files.config import FilesConfig
 from gateway_files.files import DATABASE, open_files
@@ -23,8 +23,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def upload(seconds: int | None = None) -> Upload:
-    return Upload(content=io.BytesIO(b"abc"), filename="a.txt", purpose="vision", seconds=seconds)
+def upload(seconds: int | None = None) -> FileUpload:
+    return FileUpload(
+        content=io.BytesIO(b"abc"), filename="a.txt", purpose="vision", seconds=seconds
+    )
 
 
 async def test_expired_files_go_at_the_next_start_and_are_forgotten(tmp_path: Path) -> None:
@@ -50,12 +52,12 @@ async def test_expired_files_go_at_the_next_start_and_are_forgotten(tmp_path: Pa
 async def test_the_text_of_a_file_is_for_its_owner() -> None:
     async with open_files(FilesConfig(max_text=10)) as files:
         content = b"<p>A <b>tower</b></p><script>no</script>"
-        page = Upload(content=io.BytesIO(content), filename="a.html", purpose="user_data")
+        page = FileUpload(content=io.BytesIO(content), filename="a.html", purpose="user_data")
         made = await files.add("ada", page)
         assert await files.file_text("ada", made.id) == "A tower\n"
         with pytest.raises(NotFound):
             await files.file_text("bob", made.id)
-        long = Upload(content=io.BytesIO(b"x" * 11), filename="a.txt", purpose="user_data")
+        long = FileUpload(content=io.BytesIO(b"x" * 11), filename="a.txt", purpose="user_data")
         with pytest.raises(ReadingFailure, match="more than 10 characters"):
             await files.file_text("ada", (await files.add("ada", long)).id)
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.protocols import SessionContext, ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import McpTool
-from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
+from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from gateway_mcp.servers import McpServers
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
@@ -24,7 +24,7 @@ class _Contract(ToolServerContract):
     slow_call = ("hang", {})
 
 
-async def one_server(config: ServerConfig) -> AsyncIterator[ToolServer]:
+async def one_server(config: McpServerConfig) -> AsyncIterator[ToolServer]:
     async with McpServers(McpConfig(servers={"ex": config})) as servers:
         yield servers.check(SessionContext(entry=McpTool(server_label="ex")))
 
@@ -32,14 +32,14 @@ async def one_server(config: ServerConfig) -> AsyncIterator[ToolServer]:
 class TestStdio(_Contract):
     @pytest.fixture(scope="class")
     async def tool_server(self) -> AsyncIterator[ToolServer]:
-        async for server in one_server(ServerConfig(command=COMMAND)):
+        async for server in one_server(McpServerConfig(command=COMMAND)):
             yield server
 
 
 class TestPooledSse(_Contract):
     @pytest.fixture(scope="class")
     async def tool_server(self, sse: Any) -> AsyncIterator[ToolServer]:
-        config = ServerConfig(url=sse.url, transport="sse", connections=2)
+        config = McpServerConfig(url=sse.url, transport="sse", connections=2)
         async for server in one_server(config):
             yield server
 
@@ -47,7 +47,7 @@ class TestPooledSse(_Contract):
 class TestStreamableHttpForEachResponse(_Contract):
     @pytest.fixture(scope="class")
     async def tool_server(self, streamable: Any) -> AsyncIterator[ToolServer]:
-        async for server in one_server(ServerConfig(url=streamable.url, scope="response")):
+        async for server in one_server(McpServerConfig(url=streamable.url, scope="response")):
             yield server
 
 
@@ -58,7 +58,7 @@ class TestRemote(_Contract):
         self, transport: str, request: pytest.FixtureRequest
     ) -> AsyncIterator[ToolServer]:
         url = request.getfixturevalue(transport).url
-        remote = RemoteConfig(enabled=True, allow_hosts=["127.0.0.1"], allow_private=True)
+        remote = RemoteServersConfig(enabled=True, allow_hosts=["127.0.0.1"], allow_private=True)
         async with McpServers(McpConfig(remote=remote)) as servers:
             tool = McpTool(server_label="far", server_url=url, authorization="secret")
             yield servers.check(SessionContext(entry=tool))

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gateway.plugins import load_plugins
-from gateway_mcp.config import McpConfig, RemoteConfig, ServerConfig
+from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_the_entry_of_a_remote_server_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "struct"),
-    [("[tools.mcp.servers.<label>]", ServerConfig), ("[tools.mcp.remote]", RemoteConfig)],
+    [("[tools.mcp.servers.<label>]", McpServerConfig), ("[tools.mcp.remote]", RemoteServersConfig)],
 )
 def test_the_readme_has_each_key_with_its_default(heading: str, struct: type[Any]) -> None:
     section = README.split(f"## `{heading}`\n")[1].split("\n## ")[0]
@@ -128,7 +128,7 @@ def test_the_plugin_is_found_without_the_sdk() -> None:
 )
 def test_a_server_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(wrong, ServerConfig)
+        msgspec.convert(wrong, McpServerConfig)
 
 
 def test_the_plugin_loads() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gateway.errors import GatewayError
 from gateway.net.guard import AddressRefused, refusal
 from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
-from gateway_mcp.config import RemoteConfig
+from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.http import http_client
 
@@ -84,7 +84,9 @@ def guard(hosts: Sequence[str], addresses: Any = (PUBLIC,), **fields: Any) -> Re
     async def resolve(host: str, port: int) -> Sequence[str]:
         return list(addresses.pop(0) if isinstance(addresses, list) else addresses)
 
-    return RemoteGuard(RemoteConfig(enabled=True, allow_hosts=list(hosts), **fields), resolve)
+    return RemoteGuard(
+        RemoteServersConfig(enabled=True, allow_hosts=list(hosts), **fields), resolve
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from mcp.types import TextContent, Tool
 
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition
 from gateway.tools.output import with_notes
-from gateway_mcp.config import ServerConfig
+from gateway_mcp.config import McpServerConfig
 from gateway_mcp.connecting import configured_transport
-from gateway_mcp.connection import Connection, ConnectionLost, ServerFailure
+from gateway_mcp.connection import ConnectionLost, McpConnection, ServerFailure
 from gateway_mcp.content import result_of, server_tool
 from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, Link
 from gateway_mcp.tool_list import ToolList
@@ -24,7 +24,7 @@ from gateway_mcp.tool_list import ToolList
 pytestmark = pytest.mark.anyio
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
-EXAMPLE = configured_transport(ServerConfig(command=COMMAND))
+EXAMPLE = configured_transport(McpServerConfig(command=COMMAND))
 
 
 class Clock:
@@ -88,7 +88,7 @@ async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ
 
 
 async def test_all_calls_under_way_end_when_the_server_dies() -> None:
-    connection = Connection(EXAMPLE)
+    connection = McpConnection(EXAMPLE)
     await connection.open(seconds=30)
     calls = [asyncio.create_task(connection.call(ToolCall("hang", {}))) for _ in range(5)]
     await asyncio.sleep(0.2)
@@ -101,8 +101,8 @@ async def test_all_calls_under_way_end_when_the_server_dies() -> None:
 
 
 async def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
-    silent = configured_transport(ServerConfig(command=["sleep", "60"]))
-    connection = Connection(silent)
+    silent = configured_transport(McpServerConfig(command=["sleep", "60"]))
+    connection = McpConnection(silent)
     with pytest.raises(ServerFailure, match=r"did not answer within 0\.5 seconds"):
         await connection.open(seconds=0.5)
     assert connection.lost
@@ -112,7 +112,9 @@ async def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
 
 async def test_cancelling_who_connects_leaves_nothing_open() -> None:
     connecting = asyncio.create_task(
-        Connection(configured_transport(ServerConfig(command=["sleep", "60"]))).open(seconds=30)
+        McpConnection(configured_transport(McpServerConfig(command=["sleep", "60"]))).open(
+            seconds=30
+        )
     )
     await asyncio.sleep(0.3)
     connecting.cancel()

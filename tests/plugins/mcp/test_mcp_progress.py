@@ -9,7 +9,7 @@ import pytest
 
 from gateway.protocols import SessionContext, ToolCall
 from gateway.wire.tools import McpTool
-from gateway_mcp.config import McpConfig, ServerConfig
+from gateway_mcp.config import McpConfig, McpServerConfig
 from gateway_mcp.servers import McpServers
 from tests.plugins.mcp.conftest import COMMAND
 
@@ -22,11 +22,11 @@ async def test_each_notification_is_a_report(
 ) -> None:
     match transport:
         case "stdio":
-            config = ServerConfig(command=COMMAND)
+            config = McpServerConfig(command=COMMAND)
         case "streamable":
-            config = ServerConfig(url=request.getfixturevalue("streamable").url)
+            config = McpServerConfig(url=request.getfixturevalue("streamable").url)
         case _:
-            config = ServerConfig(url=request.getfixturevalue("sse").url, transport="sse")
+            config = McpServerConfig(url=request.getfixturevalue("sse").url, transport="sse")
     reports: list[Any] = []
     arrived = asyncio.Event()
 

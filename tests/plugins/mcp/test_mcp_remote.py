@@ -15,7 +15,7 @@ import pytest
 from gateway.process_pool import ProcessPool
 from gateway.testing.grammar import fold, parse_sse
 from gateway.wire.tools import McpTool
-from gateway_mcp.config import RemoteConfig
+from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.links import ClosingConnections
 from gateway_mcp.remote import KEPT_LISTS, RemoteServers
@@ -236,7 +236,7 @@ def test_a_server_with_too_many_tools_is_refused(
 
 
 def test_lists_are_kept_apart_by_owner_and_credentials_and_not_for_ever() -> None:
-    config = RemoteConfig(enabled=True, allow_hosts=["*"])
+    config = RemoteServersConfig(enabled=True, allow_hosts=["*"])
     servers = RemoteServers(config, RemoteGuard(config), ClosingConnections(), ProcessPool())
 
     def kept(owner: str | None, token: str) -> object:

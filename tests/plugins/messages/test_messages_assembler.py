@@ -31,8 +31,8 @@ from gateway.wire.response import InputTokensDetails, OutputTokensDetails
 from gateway.wire.response import Usage as GatewayUsage
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
-from gateway_messages.events import EventWriter
-from gateway_messages.message import INVALID_JSON, MessageWriter
+from gateway_messages.events import MessageEventWriter
+from gateway_messages.message import INVALID_JSON, MessageBodyWriter
 from gateway_messages.signatures import Digest, SealingSigner
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
@@ -112,7 +112,7 @@ def outcome(
 def streamed(
     batches: Sequence[Sequence[Delta]], end: Outcome, *, idle: bool = False, **options: Any
 ) -> dict[str, Any]:
-    made = assembler(EventWriter(BEGUN, "req_1"), **options)
+    made = assembler(MessageEventWriter(BEGUN, "req_1"), **options)
     parts = []
     for batch in batches[:-1]:
         parts.append(made.feed(batch))
@@ -127,7 +127,7 @@ def streamed(
 
 
 def plain(deltas: Sequence[Delta], end: Outcome, **options: Any) -> dict[str, Any]:
-    made = assembler(MessageWriter(BEGUN), **options)
+    made = assembler(MessageBodyWriter(BEGUN), **options)
     assert made.end(deltas, end.reason) == b""
     message: dict[str, Any] = json.loads(made.finish(end))
     SdkMessage.model_validate(message)
@@ -236,7 +236,7 @@ def test_an_answer_that_nobody_asked_for_has_no_blocks() -> None:
 
 
 def test_a_failure_in_the_middle_is_an_error_event() -> None:
-    made = assembler(EventWriter(BEGUN, "req_1"))
+    made = assembler(MessageEventWriter(BEGUN, "req_1"))
     body = made.feed([TextDelta("a")]) + made.fail(EngineError("It broke."))
     assert parse_events(body)[-1] == {
         "type": "error",

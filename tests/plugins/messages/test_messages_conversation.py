@@ -13,7 +13,7 @@ from gateway.errors import ParamPath, param_text
 from gateway.protocols import GenerationRequest, Turn
 from gateway.wire import content, items
 from gateway_messages.blocks import decode_messages
-from gateway_messages.conversation import Conversation, conversation
+from gateway_messages.conversation import MessageItems, conversation
 from gateway_messages.generation_request import ConvertedRequest
 from gateway_messages.params import request_path
 from gateway_messages.request import MessagesRequest, decode_request
@@ -31,7 +31,7 @@ def request(**sent: Any) -> MessagesRequest:
     return decode_request(json.dumps(body).encode())
 
 
-def read(*messages: Any) -> Conversation:
+def read(*messages: Any) -> MessageItems:
     return conversation(decode_messages(list(messages)), {"sealed": "opened"}.get)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway_messages.config import Config
+from gateway_messages.config import MessagesConfig
 from gateway_messages.generation_request import HIGH_BUDGET, MEDIUM_BUDGET
 
 README = (Path(__file__).parents[3] / "plugins" / "messages" / "README.md").read_text("utf-8")
@@ -15,7 +15,9 @@ README = (Path(__file__).parents[3] / "plugins" / "messages" / "README.md").read
 
 def test_each_key_is_in_the_readme_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", README, re.MULTILINE))
-    assert rows == {field.name: str(field.default) for field in msgspec.structs.fields(Config)}
+    assert rows == {
+        field.name: str(field.default) for field in msgspec.structs.fields(MessagesConfig)
+    }
 
 
 def test_the_readme_names_the_budgets_that_count() -> None:

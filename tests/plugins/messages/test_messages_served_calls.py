@@ -34,8 +34,8 @@ from gateway.protocols import (
 from gateway.wire.response import Usage as GatewayUsage
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
-from gateway_messages.events import EventWriter
-from gateway_messages.message import MessageWriter
+from gateway_messages.events import MessageEventWriter
+from gateway_messages.message import MessageBodyWriter
 from gateway_messages.signatures import Digest
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
@@ -142,13 +142,13 @@ def begun() -> Message:
 def test_a_stream_of_any_cutting_is_by_the_grammar_and_adds_up_to_the_plain_answer(
     turns: list[Any], results: list[ToolResult], size: int, cut: bool
 ) -> None:
-    body = answered(EventWriter(begun(), "req_1"), turns, results, size, cut=cut)
+    body = answered(MessageEventWriter(begun(), "req_1"), turns, results, size, cut=cut)
     events = parse_events(body)
     for event in events:
         if event["type"] != "ping":
             SDK_EVENT.validate_python(event)
     folded = fold_events(events)
-    whole = answered(MessageWriter(begun()), turns, results, 1000, cut=cut)
+    whole = answered(MessageBodyWriter(begun()), turns, results, 1000, cut=cut)
     assert folded == json.loads(whole)
 
 
@@ -156,7 +156,7 @@ def test_a_stream_of_any_cutting_is_by_the_grammar_and_adds_up_to_the_plain_answ
 def test_no_mark_that_a_tool_has_taught_is_left_in_the_text(turns: list[Any], size: int) -> None:
     found = ToolResult(text="L1: one", sources=SOURCES, files=FILES)
     turns = [[("search", "{}")], *turns]
-    message = json.loads(answered(MessageWriter(begun()), turns, [found], size, cut=False))
+    message = json.loads(answered(MessageBodyWriter(begun()), turns, [found], size, cut=False))
     texts = [block for block in message["content"] if block["type"] == "text"]
     said = "".join(text for blocks in turns for kind, text in blocks if kind == "text")
     for mark in ("【0†L1】", "【0†L1-L2】", "【1:0†x】"):
@@ -169,7 +169,7 @@ def test_no_mark_that_a_tool_has_taught_is_left_in_the_text(turns: list[Any], si
 
 def test_the_grammar_knows_an_answer_to_no_call() -> None:
     body = answered(
-        EventWriter(begun(), "r"), [[("add", "{}")]], [ToolResult(text="x")], 9, cut=False
+        MessageEventWriter(begun(), "r"), [[("add", "{}")]], [ToolResult(text="x")], 9, cut=False
     )
     with pytest.raises(GrammarError, match="an answer to no call"):
         fold_events(parse_events(body.replace(b'"tool_use_id":"mcp', b'"tool_use_id":"other')))

@@ -15,9 +15,9 @@ from gateway.sdk import (
     AuthenticationError,
     ConfigurationError,
     Credentials,
-    Limits,
     PermissionDenied,
     Principal,
+    PrincipalLimits,
     RequestAuthenticator,
 )
 from gateway.testing import RequestAuthenticatorContract
@@ -122,11 +122,15 @@ async def test_groups_give_limits_models_and_administration(issuer: LocalIssuer)
     async def of(roles: Any) -> Principal | None:
         return await found(issuer, issuer.token(realm_access=roles), **rules)
 
-    default = Principal(name="oidc:ada", models=["small"], limits=Limits(requests_per_minute=5))
+    default = Principal(
+        name="oidc:ada", models=["small"], limits=PrincipalLimits(requests_per_minute=5)
+    )
     assert await of({"roles": ["visitors"]}) == default
     assert await of(None) == default
     assert await of("operators") == default
-    research = Principal(name="oidc:ada", tools=["python"], limits=Limits(tokens_per_day=1000))
+    research = Principal(
+        name="oidc:ada", tools=["python"], limits=PrincipalLimits(tokens_per_day=1000)
+    )
     assert await of({"roles": ["research"]}) == research
     both = await of({"roles": ["research", "operators"]})
     assert both == Principal(name="oidc:ada", admin=True, priority=-1)

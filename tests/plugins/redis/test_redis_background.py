@@ -30,7 +30,7 @@ from gateway.wire.ids import new_id
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
-from gateway_redis.event_writer import EventWriter
+from gateway_redis.event_writer import RedisEventWriter
 from gateway_redis.store import RedisStore
 from tests.waiting import wait_until_async
 
@@ -48,7 +48,7 @@ class Fault(Struct, frozen=True):
     kind: str
 
 
-class FaultyWriter(EventWriter):
+class FaultyWriter(RedisEventWriter):
     """Fails the appends of some responses, beside those of others in the same call."""
 
     def __init__(self, store: FaultyStore, *arguments: Any, **options: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.sdk import StoreUnavailable
 from gateway_redis import RedisConfig
 from gateway_redis.location import make_client
-from gateway_redis.server import Server
+from gateway_redis.server import RedisServer
 
 pytestmark = pytest.mark.anyio
 
@@ -37,13 +37,13 @@ class Hung:
 @asynccontextmanager
 async def hung_server(
     *, seconds: float, max_connections: int = 8
-) -> AsyncIterator[tuple[Server, Hung]]:
+) -> AsyncIterator[tuple[RedisServer, Hung]]:
     hung = Hung()
     listening = await asyncio.start_server(hung.serve, "127.0.0.1", 0)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         config = RedisConfig(url=f"redis://127.0.0.1:{port}/0", timeout=seconds)
-        server = Server(
+        server = RedisServer(
             make_client(config),
             make_client(config, waits=1.0),
             address="here",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.sdk import Capability, EngineRequest
 from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
-from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
 XGRAMMAR: frozenset[Capability] = frozenset(
@@ -28,7 +28,7 @@ VLLM: frozenset[Capability] = frozenset(
 )
 
 
-class Logprobs(Struct):
+class StreamedLogprobs(Struct):
     """OpenAI's legacy log probabilities; only the fields that are read."""
 
     tokens: list[str] = []
@@ -36,7 +36,7 @@ class Logprobs(Struct):
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
-class Choice(Struct):
+class StreamedChoice(Struct):
     """A piece of the single choice. `matched_stop` of SGLang is `stop_reason` of vLLM and TensorRT-LLM."""
 
     text: str = ""
@@ -44,27 +44,27 @@ class Choice(Struct):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     matched_stop: str | int | None = None
-    logprobs: Logprobs | None = None
+    logprobs: StreamedLogprobs | None = None
 
 
 class PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class Usage(Struct):
+class StreamedUsage(Struct):
     prompt_tokens: int = 0
     prompt_tokens_details: PromptDetails | None = None
 
 
-class Chunk(Struct):
+class CompletionChunk(Struct):
     """One event; other fields are ignored."""
 
-    choices: list[Choice] = []
-    usage: Usage | None = None
-    error: ErrorBody | None = None
+    choices: list[StreamedChoice] = []
+    usage: StreamedUsage | None = None
+    error: ReplicaErrorBody | None = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
+_decode = msgspec.json.Decoder(CompletionChunk).decode
 
 
 class CompletionsDialect(Dialect):
@@ -86,7 +86,7 @@ class CompletionsDialect(Dialect):
         if chunk.error is not None:
             raise failure_in_stream(chunk.error)
 
-    def _read_choice(self, choice: Choice, builder: OutputBuilder) -> None:
+    def _read_choice(self, choice: StreamedChoice, builder: OutputBuilder) -> None:
         finish = None
         if choice.finish_reason is not None:
             finish = FINISH.get(choice.finish_reason)
@@ -104,7 +104,9 @@ class CompletionsDialect(Dialect):
         if ids or finish is not None:
             builder.add(ids, scored, finish=finish, stop_reason=reason)
 
-    def _scored(self, ids: list[int] | tuple[int, ...], logprobs: Logprobs) -> list[SampledToken]:
+    def _scored(
+        self, ids: list[int] | tuple[int, ...], logprobs: StreamedLogprobs
+    ) -> list[SampledToken]:
         values, tops = logprobs.token_logprobs, logprobs.top_logprobs or []
         scored: list[SampledToken] = []
         for place, token_id in enumerate(ids):

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from gateway.sdk import EngineRequest
 from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
-from gateway_remote.dialects.completions import VLLM, XGRAMMAR, Usage
-from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.dialects.completions import VLLM, XGRAMMAR, StreamedUsage
+from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
 
@@ -19,7 +19,7 @@ class Candidate(Struct, gc=False):
     logprob: float
 
 
-class Position(Struct):
+class SampledPosition(Struct):
     """A sampled token; vLLM lists it first among its alternatives."""
 
     token_id: int
@@ -27,26 +27,26 @@ class Position(Struct):
     top_logprobs: list[Candidate] = []
 
 
-class Logprobs(Struct):
-    content: list[Position] | None = None
+class GenerateLogprobs(Struct):
+    content: list[SampledPosition] | None = None
 
 
-class Choice(Struct):
+class GenerateChoice(Struct):
     token_ids: list[int] | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
-    logprobs: Logprobs | None = None
+    logprobs: GenerateLogprobs | None = None
 
 
-class Chunk(Struct):
+class GenerateChunk(Struct):
     """One event; other fields are ignored."""
 
-    choices: list[Choice] = []
-    usage: Usage | None = None
-    error: ErrorBody | None = None
+    choices: list[GenerateChoice] = []
+    usage: StreamedUsage | None = None
+    error: ReplicaErrorBody | None = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
+_decode = msgspec.json.Decoder(GenerateChunk).decode
 
 
 class VllmGenerateDialect(Dialect):
@@ -118,7 +118,7 @@ class VllmGenerateDialect(Dialect):
             raise failure_in_stream(chunk.error)
 
 
-def _scored(logprobs: Logprobs) -> list[SampledToken]:
+def _scored(logprobs: GenerateLogprobs) -> list[SampledToken]:
     return [
         SampledToken(
             position.token_id,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gateway.sdk import EngineRequest
 from gateway_remote.dialects.base import Dialect
-from gateway_remote.failures import ErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
 _SEEDS = 2**32 - 1
@@ -36,11 +36,11 @@ class Probability(Struct):
     top_logprobs: list[Candidate] = []
 
 
-class Timings(Struct, gc=False):
+class LlamaServerTimings(Struct, gc=False):
     cache_n: int | None = None
 
 
-class Chunk(Struct):
+class LlamaServerChunk(Struct):
     """One event; other fields are ignored.
 
     A token that ends inside a UTF-8 character has no event. It is counted in `tokens_predicted` of the next event,
@@ -53,12 +53,12 @@ class Chunk(Struct):
     tokens_evaluated: int = 0
     stop: bool = False
     stop_type: str = "none"
-    timings: Timings | None = None
+    timings: LlamaServerTimings | None = None
     completion_probabilities: list[Probability] = []
-    error: ErrorBody | None = None
+    error: ReplicaErrorBody | None = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
+_decode = msgspec.json.Decoder(LlamaServerChunk).decode
 
 
 class LlamaCppDialect(Dialect):
@@ -120,7 +120,7 @@ class LlamaCppDialect(Dialect):
             builder.end("stop" if chunk.stop_type in ("eos", "word") else "length", None)
             builder.complete = True
 
-    def _read_tokens(self, chunk: Chunk, builder: OutputBuilder) -> None:
+    def _read_tokens(self, chunk: LlamaServerChunk, builder: OutputBuilder) -> None:
         ids: list[int] = chunk.tokens
         scored = [
             SampledToken(
@@ -146,7 +146,7 @@ class LlamaCppDialect(Dialect):
         else:
             builder.add(ids, scored or None, before=before)
 
-    def _recover(self, chunk: Chunk, lost: int) -> tuple[list[int], bytes]:
+    def _recover(self, chunk: LlamaServerChunk, lost: int) -> tuple[list[int], bytes]:
         """Ids of the `lost` tokens that precede the event's own, or else their bytes."""
         own = chunk.tokens[-1]
         again = self.tokenizer.encode(chunk.content)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .cells import Interpreter
+from .cells import InterpreterProcess
 from .files import Folder
 from .processes import CHUNK, Loop, Process
 
@@ -48,7 +48,7 @@ class Agent:
         self._sessions: dict[str, Process] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         """Callbacks for output of a session; at most one per session."""
-        self._interpreter: Interpreter | None = None
+        self._interpreter: InterpreterProcess | None = None
         self._cell: tuple[int, str | None] | None = None
         """The request whose cell is running, and the reason if it was stopped."""
         self._queue: list[tuple[int, dict[str, Any]]] = []
@@ -194,7 +194,9 @@ class Agent:
             self._queue.append((number, request))
             return
         if self._interpreter is None:
-            self._interpreter = Interpreter(self._loop, self._command, self._interpreter_died)
+            self._interpreter = InterpreterProcess(
+                self._loop, self._command, self._interpreter_died
+            )
         self._cell = (number, None)
         self._running[number] = lambda: self._stop_cell("stopped")
         self._loop.at(number, request["seconds"], lambda: self._stop_cell("timed out"))

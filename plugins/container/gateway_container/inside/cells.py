@@ -10,20 +10,20 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from .processes import CHUNK, Loop, Text
+from .processes import CHUNK, BoundedOutput, Loop
 
 MAX_ANSWER = 16 * 1024 * 1024
 """Maximum size of one answer in bytes; an interpreter that exceeds it is killed."""
 
 
-class Interpreter:
+class InterpreterProcess:
     """A Python process that keeps its variables from cell to cell."""
 
     def __init__(self, loop: Loop, command: list[str], died: Callable[[str], None]) -> None:
         self._loop = loop
         self._died = died
         self._answered: Callable[[dict[str, Any]], None] | None = None
-        self.text = Text(0)
+        self.text = BoundedOutput(0)
         self._buffer = bytearray()
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
@@ -48,7 +48,7 @@ class Interpreter:
         loop.watch(self._answers, self._read_answer)
 
     def run(self, code: str, limit: int, answered: Callable[[dict[str, Any]], None]) -> None:
-        self.text = Text(limit)
+        self.text = BoundedOutput(limit)
         self._answered = answered
         data = json.dumps({"code": code}).encode() + b"\n"
         os.set_blocking(self._requests, True)  # blocking is fine: it waits for nothing else

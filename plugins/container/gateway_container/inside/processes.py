@@ -17,7 +17,7 @@ AFTER_EXIT = 0.2
 """Seconds for which output is still read after a process has exited, if its children hold the pipe open."""
 
 
-class Text:
+class BoundedOutput:
     """Output with a size limit: keeps the first half and the last half of the limit."""
 
     def __init__(self, limit: int) -> None:
@@ -89,7 +89,7 @@ class Process:
         self.code: int | None = None
         limit = int(request["limit"])
         merged = bool(request.get("session"))
-        self.out, self.err = Text(limit), Text(limit)
+        self.out, self.err = BoundedOutput(limit), BoundedOutput(limit)
         self._popen = subprocess.Popen(  # noqa: S603 - it is what the sandbox is for
             request["command"],
             cwd=request.get("folder") or None,
@@ -107,11 +107,11 @@ class Process:
         self._pause = 0.005
         self._poll_later(0.0)
 
-    def _watch(self, descriptor: int, text: Text) -> None:
+    def _watch(self, descriptor: int, text: BoundedOutput) -> None:
         self._open.add(descriptor)
         self._loop.watch(descriptor, lambda: self._read(descriptor, text))
 
-    def _read(self, descriptor: int, text: Text) -> None:
+    def _read(self, descriptor: int, text: BoundedOutput) -> None:
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:

@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import suppress
 
-from .spec import Limits
+from .spec import SandboxLimits
 
 _PREFIX = "litegate-sandbox-"
 _ROOT = "/sys/fs/cgroup"
@@ -43,7 +43,7 @@ class ControlGroups:
                     break
 
 
-def make_groups(given: str | None, limits: Limits) -> ControlGroups:
+def make_groups(given: str | None, limits: SandboxLimits) -> ControlGroups:
     """Create groups with `limits`, for the controllers that are available.
 
     `given` is a version 2 group in which to create others; None means the group of this process.
@@ -92,7 +92,7 @@ def _parents(given: str | None) -> dict[str, str]:
     return found
 
 
-def _limit(folder: str, controller: str, limits: Limits) -> None:
+def _limit(folder: str, controller: str, limits: SandboxLimits) -> None:
     first = os.path.exists(os.path.join(folder, "memory.limit_in_bytes"))
     if controller == "pids":
         _write(
@@ -116,7 +116,7 @@ def _write(folder: str, name: str, value: int) -> None:
 def bounded_by(given: str | None) -> list[str]:
     """The controllers that can be limited here, determined by creating a group."""
     groups = make_groups(
-        given, Limits(memory=2**28, disk=0, processes=16, open_files=0, cpu_seconds=0)
+        given, SandboxLimits(memory=2**28, disk=0, processes=16, open_files=0, cpu_seconds=0)
     )
     groups.remove()
     return groups.bounds

@@ -18,7 +18,7 @@ from .libc import (
 )
 from .rootfs import USER
 from .seccomp import is_known, make_filter
-from .spec import Limits
+from .spec import SandboxLimits
 
 
 def give_up_privileges() -> None:
@@ -37,7 +37,7 @@ def refuse_privileges() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel resets this when the user changes
 
 
-def set_limits(limits: Limits, *, memory_each: int) -> None:
+def set_limits(limits: SandboxLimits, *, memory_each: int) -> None:
     """Set the resource limits. `memory_each` is the address space of one process."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_each),

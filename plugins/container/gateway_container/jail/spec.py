@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Limits:
+class SandboxLimits:
     """Resource limits of one sandbox. Sizes are in bytes."""
 
     memory: int
@@ -44,7 +44,7 @@ class Spec:
     """The writable folder, in which the program starts."""
     cgroup: str | None
     """A cgroup version 2 in which the gateway may create others."""
-    limits: Limits
+    limits: SandboxLimits
 
 
 def read_spec(descriptor: int = 0) -> Spec:
@@ -56,4 +56,4 @@ def read_spec(descriptor: int = 0) -> Spec:
             raise SystemExit(1)
         line += byte
     raw: dict[str, Any] = json.loads(line)
-    return Spec(**{**raw, "limits": Limits(**raw["limits"])})
+    return Spec(**{**raw, "limits": SandboxLimits(**raw["limits"])})

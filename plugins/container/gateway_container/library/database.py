@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gateway.sdk.files import CONTENTS_TABLE
-from gateway.sdk.files import Database as FilesDatabase
+from gateway.sdk.files import CONTENTS_TABLE, FilesDatabase
 
 FILE: Final = "containers.sqlite3"
 _VERSIONS: Final = (
@@ -25,7 +24,7 @@ CREATE TABLE files (
 )
 
 
-class Database(FilesDatabase):
+class ContainerDatabase(FilesDatabase):
     """The database in `folder`. Processes may share it."""
 
     def __init__(self, folder: Path) -> None:

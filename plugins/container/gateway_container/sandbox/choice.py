@@ -8,17 +8,17 @@ import secrets
 
 from gateway.sdk import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult
-from gateway_container.sandbox.isolation import Engine, Isolation, Jail
+from gateway_container.sandbox.isolation import ContainerEngine, Isolation, Jail
 from gateway_container.sandbox.process import SandboxEnded, start_sandbox
 
 logger = logging.getLogger("gateway.container")
 
 
-def limits_of(config: ContainersConfig, memory: int | None = None) -> Limits:
+def limits_of(config: ContainersConfig, memory: int | None = None) -> SandboxLimits:
     """The limits of one container. `memory` in bytes, if a request asks for less."""
-    return Limits(
+    return SandboxLimits(
         memory=min(config.max_memory_bytes, memory or config.max_memory_bytes),
         disk=config.max_disk_bytes,
         processes=config.max_processes,
@@ -36,7 +36,7 @@ async def choose_isolation(config: ContainersConfig) -> Isolation:
     if config.isolation in ("auto", "namespaces"):
         candidates.append(Jail(config, namespaces=True))
     if config.isolation in ("auto", "engine") and config.engine is not None:
-        candidates.append(Engine(config))
+        candidates.append(ContainerEngine(config))
     failures: list[str] = []
     for isolation in candidates:
         failure = await _failure(isolation, config)
@@ -71,7 +71,9 @@ async def _failure(isolation: Isolation, config: ContainersConfig) -> str | None
         return str(ended)
     try:
         command = (
-            ["python3", "-c", "1"] if isinstance(isolation, Engine) else ["/bin/sh", "-c", ":"]
+            ["python3", "-c", "1"]
+            if isinstance(isolation, ContainerEngine)
+            else ["/bin/sh", "-c", ":"]
         )
         ran = await sandbox.ask("run", CommandResult, seconds=10.0, command=command, limit=1000)
     except SandboxEnded as ended:

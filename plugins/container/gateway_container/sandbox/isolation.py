@@ -21,7 +21,7 @@ from gateway.sdk import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by
 from gateway_container.jail.seccomp import is_known
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 
 logger = logging.getLogger("gateway.container")
 
@@ -69,11 +69,11 @@ class Isolation(Protocol):
         """A description that fits into a sentence."""
         ...
 
-    def memory(self, limits: Limits) -> int:
+    def memory(self, limits: SandboxLimits) -> int:
         """Maximum memory in bytes that a sandbox with these limits may take, including its files."""
         ...
 
-    def launch(self, name: str, limits: Limits) -> Launch:
+    def launch(self, name: str, limits: SandboxLimits) -> Launch:
         """The program that runs the agent in a new sandbox. `name` must be unique on this machine."""
         ...
 
@@ -117,10 +117,10 @@ class Jail:
         calls = "seccomp" if is_known() else f"no seccomp (unknown on {platform.machine()})"
         return f"namespaces (user, mount, pid, net, ipc, uts, cgroup), {calls}, resource limits"
 
-    def memory(self, limits: Limits) -> int:
+    def memory(self, limits: SandboxLimits) -> int:
         return limits.memory if self._counted else limits.memory + limits.disk
 
-    def launch(self, name: str, limits: Limits) -> Launch:
+    def launch(self, name: str, limits: SandboxLimits) -> Launch:
         python = self._python
         folder = None if self._namespaces else tempfile.mkdtemp(prefix=f"{name}-")
         inside = folder or FOLDER
@@ -157,7 +157,7 @@ class Jail:
         )
 
 
-class Engine:
+class ContainerEngine:
     """A container engine that runs each sandbox: `docker run`, `podman run`."""
 
     def __init__(self, config: ContainersConfig) -> None:
@@ -169,10 +169,10 @@ class Engine:
     def description(self) -> str:
         return f"the container engine {self._engine}, image {self._image}"
 
-    def memory(self, limits: Limits) -> int:
+    def memory(self, limits: SandboxLimits) -> int:
         return limits.memory
 
-    def launch(self, name: str, limits: Limits) -> Launch:
+    def launch(self, name: str, limits: SandboxLimits) -> Launch:
         loader = "\n".join(
             (
                 "import os",

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk.processes import wait_for_end
-from gateway_container.jail.spec import Limits
+from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import Ready
 from gateway_container.sandbox.isolation import Isolation, Launch, environment
 
@@ -177,7 +177,7 @@ class Sandbox:
 
 
 async def start_sandbox(
-    isolation: Isolation, name: str, limits: Limits, *, seconds: float
+    isolation: Isolation, name: str, limits: SandboxLimits, *, seconds: float
 ) -> Sandbox:
     """Start a sandbox and wait until its agent is ready. Raises `SandboxEnded` on failure or timeout."""
     launch = isolation.launch(name, limits)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gateway_parsers.spec import Frame, Reasoning
+from gateway_parsers.spec import Frame, ReasoningMarkers
 
-THINK = Reasoning(open="<think>", close="</think>")
+THINK = ReasoningMarkers(open="<think>", close="</think>")
 """The model opens the block itself, unless its prompt does: Qwen3 and most others."""
 
 THINK_FROM_START = replace(THINK, default_start="reasoning")
@@ -17,7 +17,7 @@ THINK_UNTIL_CALL = replace(THINK, call_ends_it="always")
 
 THINK_FROM_START_UNTIL_CALL = replace(THINK_FROM_START, call_ends_it="always")
 
-MISTRAL = Reasoning(
+MISTRAL = ReasoningMarkers(
     open="[THINK]",
     close="[/THINK]",
     also_open=("<think>",),
@@ -29,7 +29,7 @@ MISTRAL = Reasoning(
 )
 """Magistral's special tokens; its first version used `<think>`."""
 
-GEMMA = Reasoning(
+GEMMA = ReasoningMarkers(
     open="<|channel>thought",
     close="<channel|>",
     also_open=("<|channel>",),
@@ -37,9 +37,9 @@ GEMMA = Reasoning(
     call_ends_it="always",
 )
 
-SEED = Reasoning(open="<seed:think>", close="</seed:think>", after_close="")
+SEED = ReasoningMarkers(open="<seed:think>", close="</seed:think>", after_close="")
 
-GRANITE = Reasoning(
+GRANITE = ReasoningMarkers(
     open="Here is my thought process:",
     close="Here is my response:",
     also_open=("Here's my thought process:", "<think>"),
@@ -50,7 +50,7 @@ GRANITE = Reasoning(
 )
 """Granite 3.2 uses phrases, 3.3 uses tags."""
 
-COHERE = Reasoning(
+COHERE = ReasoningMarkers(
     open="<|START_THINKING|>",
     close="<|END_THINKING|>",
     after_open="",
@@ -76,9 +76,9 @@ COMMAND_4_TEXT = Frame(
 CITATION = ("<co", "</co")
 """Tags around cited text, as `<co>…</co: 0:[1]>`. The sources that they number are not in the output."""
 
-KIMI_1 = Reasoning(open="◁think▷", close="◁/think▷", call_ends_it="always")
+KIMI_1 = ReasoningMarkers(open="◁think▷", close="◁/think▷", call_ends_it="always")
 
-KIMI_3 = Reasoning(
+KIMI_3 = ReasoningMarkers(
     open="<|open|>think<|sep|>",
     close="<|close|>think<|sep|>",
     after_open="",
@@ -94,11 +94,11 @@ KIMI_3_TEXT = Frame(
     with_calls=True,
 )
 
-MINIMAX_3 = Reasoning(
+MINIMAX_3 = ReasoningMarkers(
     open="<mm:think>", close="</mm:think>", after_open="", before_close="", after_close=""
 )
 
-INKLING = Reasoning(
+INKLING = ReasoningMarkers(
     open="<|content_thinking|>",
     close="<|end_message|>",
     also_close=("<|content_model_end_sampling|>",),
@@ -121,7 +121,7 @@ INKLING_TEXT = Frame(
     title_end="<|content_",
 )
 
-APERTUS = Reasoning(
+APERTUS = ReasoningMarkers(
     open="<|inner_prefix|>",
     close="<|inner_suffix|>",
     after_open="",
@@ -130,16 +130,16 @@ APERTUS = Reasoning(
     call_ends_it="always",
 )
 
-LONGCAT = Reasoning(open="<longcat_think>", close="</longcat_think>")
+LONGCAT = ReasoningMarkers(open="<longcat_think>", close="</longcat_think>")
 
-K2_HORIZON = Reasoning(
+K2_HORIZON = ReasoningMarkers(
     open="<ifm|think>",
     close="</ifm|think>",
     also_open=("<ifm|think_fast>", "<ifm|think_faster>"),
     also_close=("</ifm|think_fast>", "</ifm|think_faster>"),
 )
 
-PLAMO = Reasoning(
+PLAMO = ReasoningMarkers(
     open="<|plamo:begin_think:plamo|>",
     close="<|plamo:end_think:plamo|>",
     after_open="",
@@ -168,7 +168,7 @@ KIMI_2_SECTION = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 GEMMA_RESPONSE = ("<|tool_response>",)
 """The marker that ends a request for results. The model repeats it if generation does not stop there."""
 
-SOLAR = Reasoning(
+SOLAR = ReasoningMarkers(
     open="<|think:start|>",
     close="<|think:end|>",
     after_open="",
@@ -178,7 +178,7 @@ SOLAR = Reasoning(
     call_ends_it="always",
 )
 
-MUSE = Reasoning(
+MUSE = ReasoningMarkers(
     open="<|start|>assistant to=self<|message|>",
     close="<|eom|>",
     also_open=("to=self<|message|>",),

@@ -17,9 +17,9 @@ from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.parameters import (
-    Parameter,
+    ToolParameter,
     in_any_order,
     members_of,
     parameters_of,
@@ -122,7 +122,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
         return repeated(call, separator="") if parallel else call
 
     def _members(
-        self, tool: ToolDefinition, members: list[Parameter] | None, depth: int, *, schema: bool
+        self, tool: ToolDefinition, members: list[ToolParameter] | None, depth: int, *, schema: bool
     ) -> Constraint:
         if members is None or depth == 0:
             raise Unsupported(
@@ -131,13 +131,13 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
                 param="tools",
             )
 
-        def one(each: Parameter) -> Constraint:
+        def one(each: ToolParameter) -> Constraint:
             return in_order([Const(f"{each.name}:"), self._value(tool, each, depth, schema=schema)])
 
         return in_any_order(members, one, separator=",")
 
     def _value(
-        self, tool: ToolDefinition, each: Parameter, depth: int, *, schema: bool
+        self, tool: ToolDefinition, each: ToolParameter, depth: int, *, schema: bool
     ) -> Constraint:
         types = each.node.types()
         if not types or "string" in types:
@@ -147,7 +147,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
             inner = self._members(tool, members_of(each.node), depth - 1, schema=schema)
             return in_order([Const("{"), inner, Const("}")])
         if "array" in types:
-            items = Parameter("", each.node.items() or SchemaNode({}), required=True)
+            items = ToolParameter("", each.node.items() or SchemaNode({}), required=True)
             item = self._value(tool, items, depth - 1, schema=schema) if depth else FreeText()
             several = Repeat(repeated(item, separator=","), min=0, max=1)
             return in_order([Const("["), several, Const("]")])
@@ -187,7 +187,9 @@ class BraceReader(StepReader):
 
     def _end_at_name(self, *, stopped: bool) -> None:
         """Handle an output that ends before a call is certain. It is a call if it ends with a tool's name."""
-        head = self._head[: len(self._head) - self._shape.stops.held(self._head, 0, Position())]
+        head = self._head[
+            : len(self._head) - self._shape.stops.held(self._head, 0, MarkerContext())
+        ]
         hit = _NAME.fullmatch(head.strip())
         if not stopped or hit is None or hit[1] not in self._tools or not self._start(hit[1]):
             self.status = "failed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway_parsers.kit.json_text import JsonText
+from gateway_parsers.kit.json_text import JsonStringReader
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 
@@ -23,7 +23,7 @@ class EncodedArguments:
         self.failed = False
         """Whether it contains something else."""
         self.repairs = 0
-        self._text = JsonText(quote)
+        self._text = JsonStringReader(quote)
         self._value = JsonValue(_NO_STOPS)
         self._held = ""
 

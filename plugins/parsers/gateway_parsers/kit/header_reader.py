@@ -8,11 +8,11 @@ from typing import Final
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.header_shape import HeaderShape
 from gateway_parsers.kit.json_value import JsonValue
-from gateway_parsers.kit.markers import WHITESPACE, Position
+from gateway_parsers.kit.markers import WHITESPACE, MarkerContext
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
-_ANYWHERE: Final = Position()
+_ANYWHERE: Final = MarkerContext()
 
 
 class HeaderReader(StepReader):

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.sdk import CallArgumentsDelta
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.json_shape import JsonShape
-from gateway_parsers.kit.json_text import JsonText
+from gateway_parsers.kit.json_text import JsonStringReader
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.markers import WHITESPACE
@@ -82,7 +82,7 @@ class JsonCallReader(StepReader):
         self._key_open = False
         self._length = 0
         self._value = JsonValue(self._syntax.stops)
-        self._text = JsonText()
+        self._text = JsonStringReader()
         self._scalar: str | None = None
         self._encoded = EncodedArguments('"')
 
@@ -226,7 +226,7 @@ class JsonCallReader(StepReader):
         self._step = step
         self._key = ""
         self._length = 0
-        self._text = JsonText(quote)
+        self._text = JsonStringReader(quote)
 
     def _name_text(self, text: str, pos: int, final: bool) -> int:
         pos, fits = self._short_text(text, pos, final)

@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
 _RUN_ENDS: Final = ",:}]\n\"'"
 
 
-class Place(Enum):
+class ExpectedToken(Enum):
     """What is expected next in the innermost bracket."""
 
     KEY = auto()
@@ -44,7 +44,7 @@ class JsonStructure:
         self._stops = stops
         self._run_ends = run_ends(stops.firsts)
         self._closers: list[str] = []
-        self._place = Place.VALUE
+        self._place = ExpectedToken.VALUE
         self._quote = ""
         """The delimiter of the open string."""
         self._comma: list[str] | None = None
@@ -57,24 +57,24 @@ class JsonStructure:
     @property
     def may_close(self) -> bool:
         """Whether the value lacks only closing brackets: no string is open and no key lacks a value."""
-        if self._quote or self._place is Place.COLON:
+        if self._quote or self._place is ExpectedToken.COLON:
             return False
         in_object = self._closers[-1:] == ["}"]
         if self._run is not None:
-            return self._place is not Place.KEY
-        return not (in_object and self._place is Place.VALUE)
+            return self._place is not ExpectedToken.KEY
+        return not (in_object and self._place is ExpectedToken.VALUE)
 
     def closing(self) -> str:
         """The closing brackets that complete a value that ended outside a string."""
         parts: list[str] = []
-        if self._run is not None and self._place is Place.VALUE:
+        if self._run is not None and self._place is ExpectedToken.VALUE:
             word = "".join(self._run).rstrip(WHITESPACE)
             self._run = [next((whole for whole in LITERALS if whole.startswith(word)), word)]
         self._end_run(parts)
         while self._closers:
             self._complete(parts)
             parts.append(self._closers.pop())
-            self._place = Place.AFTER
+            self._place = ExpectedToken.AFTER
         return "".join(parts)
 
     def _begin_string(self, quote: str, pos: int, parts: list[str]) -> int:
@@ -85,7 +85,7 @@ class JsonStructure:
 
     def _open(self, bracket: str, pos: int, parts: list[str]) -> int:
         self._closers.append(CLOSER[bracket])
-        self._place = Place.KEY if bracket == "{" else Place.VALUE
+        self._place = ExpectedToken.KEY if bracket == "{" else ExpectedToken.VALUE
         parts.append(bracket)
         return pos + 1
 
@@ -110,7 +110,7 @@ class JsonStructure:
             self._separate(parts)
             return pos + 1
         place = self._place
-        if char in QUOTES and place is Place.COLON:
+        if char in QUOTES and place is ExpectedToken.COLON:
             following = skip(text, pos + 1, WHITESPACE)
             near = following - pos <= MAX_SPACES
             if following == len(text) and not final and near:
@@ -118,26 +118,26 @@ class JsonStructure:
             if near and text[following : following + 1] == ":":
                 self.repairs += 1  # the closing quote of a key without an opening one
                 return pos + 1
-        if char == ":" and place is Place.COLON:
+        if char == ":" and place is ExpectedToken.COLON:
             parts.append(":")
-            self._place = Place.VALUE
+            self._place = ExpectedToken.VALUE
             return pos + 1
-        if (place is not Place.VALUE and not _TOKEN.match(char)) or char == ":":
+        if (place is not ExpectedToken.VALUE and not _TOKEN.match(char)) or char == ":":
             self.repairs += 1  # nothing can start with this character: dropped
             return pos + 1
         return self._begin_token(char, text, pos, final, parts)
 
     def _begin_token(self, char: str, text: str, pos: int, final: bool, parts: list[str]) -> int:
         """Start a key or a value."""
-        if self._place is Place.AFTER:
+        if self._place is ExpectedToken.AFTER:
             self.repairs += 1
             self._comma = [", "]
             self._place = self._next_place()
-        elif self._place is Place.COLON:
+        elif self._place is ExpectedToken.COLON:
             self.repairs += 1
             parts.append(": ")
-            self._place = Place.VALUE
-        if self._place is Place.KEY and char in CLOSER:
+            self._place = ExpectedToken.VALUE
+        if self._place is ExpectedToken.KEY and char in CLOSER:
             self.repairs += 1  # a superfluous bracket
             return pos + 1
         if self._comma is not None:
@@ -151,15 +151,15 @@ class JsonStructure:
         self._is_text = False
         return pos + 1
 
-    def _next_place(self) -> Place:
-        return Place.KEY if self._closers[-1] == "}" else Place.VALUE
+    def _next_place(self) -> ExpectedToken:
+        return ExpectedToken.KEY if self._closers[-1] == "}" else ExpectedToken.VALUE
 
     def _separate(self, parts: list[str]) -> None:
         """Handle a comma."""
-        if self._place is not Place.AFTER:
+        if self._place is not ExpectedToken.AFTER:
             self.repairs += 1
-            if self._place is Place.COLON or (
-                self._closers[-1] == "}" and self._place is Place.VALUE
+            if self._place is ExpectedToken.COLON or (
+                self._closers[-1] == "}" and self._place is ExpectedToken.VALUE
             ):
                 self._complete(parts)
             else:
@@ -173,13 +173,13 @@ class JsonStructure:
             self.repairs += 1
             self._comma = None
             return
-        if self._place is Place.COLON:
+        if self._place is ExpectedToken.COLON:
             self.repairs += 1
             parts.append(": null")
-        elif self._place is Place.VALUE and self._closers[-1] == "}":
+        elif self._place is ExpectedToken.VALUE and self._closers[-1] == "}":
             self.repairs += 1
             parts.append("null")
-        self._place = Place.AFTER
+        self._place = ExpectedToken.AFTER
 
     def _close(self, char: str, pos: int, parts: list[str]) -> int:
         if char not in self._closers:
@@ -187,7 +187,7 @@ class JsonStructure:
             return pos + 1
         while True:
             self._complete(parts)
-            self._place = Place.AFTER
+            self._place = ExpectedToken.AFTER
             closer = self._closers.pop()
             parts.append(closer)
             if closer == char:
@@ -199,7 +199,7 @@ class JsonStructure:
     def _more_run(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         run = self._run
         assert run is not None
-        pattern = self._run_ends[self._place is Place.KEY]
+        pattern = self._run_ends[self._place is ExpectedToken.KEY]
         hit = pattern.search(text, pos)
         if hit is None:
             run.append(text[pos:])
@@ -212,7 +212,7 @@ class JsonStructure:
             if text[at] not in _RUN_ENDS:
                 run.append(text[at])
                 return at + 1
-        if text[at] in QUOTES and self._place is Place.VALUE:
+        if text[at] in QUOTES and self._place is ExpectedToken.VALUE:
             # After a complete literal a comma is missing; otherwise the quotation mark belongs to the run.
             self._is_text = self._is_text or not is_scalar("".join(run).rstrip(WHITESPACE))
             if self._is_text:
@@ -227,12 +227,12 @@ class JsonStructure:
         run = "".join(self._run)
         self._run = None
         word = run.rstrip(WHITESPACE)
-        if self._place is Place.KEY:
+        if self._place is ExpectedToken.KEY:
             as_json = quoted(word)
-            self._place = Place.COLON
+            self._place = ExpectedToken.COLON
         else:
             as_json = scalar(word)
-            self._place = Place.AFTER
+            self._place = ExpectedToken.AFTER
         self.repairs += as_json != word
         parts += (as_json, run[len(word) :])
 

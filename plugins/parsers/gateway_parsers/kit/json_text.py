@@ -11,7 +11,7 @@ _ESCAPES: Final = {
 }  # fmt: skip
 
 
-class JsonText:
+class JsonStringReader:
     """Reads the inside of one JSON string, up to and including its closing quote, and returns the decoded text."""
 
     __slots__ = ("_quote", "_stop", "done")

@@ -6,7 +6,13 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from gateway_parsers.kit.json_structure import CLOSER, MAX_SPACES, QUOTES, JsonStructure, Place
+from gateway_parsers.kit.json_structure import (
+    CLOSER,
+    MAX_SPACES,
+    QUOTES,
+    ExpectedToken,
+    JsonStructure,
+)
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 
@@ -70,7 +76,9 @@ class JsonValue(JsonStructure):
         if self._quote:
             end = '"'
             self._quote = ""
-            self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
+            self._place = (
+                ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
+            )
         return end + self.closing()
 
     def _top(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
@@ -112,7 +120,9 @@ class JsonValue(JsonStructure):
             if closes:
                 parts.append('"')
                 self._quote = ""
-                self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
+                self._place = (
+                    ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
+                )
                 self.done = not self._closers
                 return at + 1
         self.repairs += 1
@@ -144,7 +154,9 @@ class JsonValue(JsonStructure):
         parts.append('"')
         self.repairs += 1
         self._quote = ""
-        self._place = Place.COLON if self._place is Place.KEY else Place.AFTER
+        self._place = (
+            ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
+        )
         self.interrupted = True
         return at
 
@@ -185,7 +197,7 @@ class JsonValue(JsonStructure):
                 return True
             if self._stops.begins_at(text, at):
                 return True if final else None
-        if self._place is Place.KEY:
+        if self._place is ExpectedToken.KEY:
             return True
         if char == ",":
             following = skip(text, at + 1, WHITESPACE)

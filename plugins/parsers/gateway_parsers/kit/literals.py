@@ -12,10 +12,10 @@ from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.literal_syntax import LiteralSyntax
-from gateway_parsers.kit.markers import WHITESPACE, Position
+from gateway_parsers.kit.markers import WHITESPACE, MarkerContext
 from gateway_parsers.kit.reader import skip
 
-_ANYWHERE: Final = Position()
+_ANYWHERE: Final = MarkerContext()
 _CLOSERS: Final = {"{": "}", "[": "]", "(": ")"}
 _MAX_SPACES: Final = 64
 _MAX_QUOTED: Final = 400

@@ -16,10 +16,10 @@ from gateway.sdk import (
     ReasoningDelta,
     TextDelta,
 )
-from gateway.sdk.parsers import ReasoningMeter, Span
+from gateway.sdk.parsers import OutputSpan, ReasoningMeter
 from gateway_parsers.kit.active_markers import ActiveMarkers, State
 from gateway_parsers.kit.call_markup import HiddenReader, HiddenTagReader, TitleReader
-from gateway_parsers.kit.markers import QUOTES, WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.markers import QUOTES, WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.spec import FormatSpec
 
@@ -58,7 +58,7 @@ class Machine:
         self._spaces_length = 0
         self._fed = 0
         """Number of characters fed so far."""
-        self._position = Position()
+        self._position = MarkerContext()
         self._after_markup = self._reasoning
         """Whether the open block follows markup, so that its leading white space is dropped."""
         self._break = False
@@ -67,7 +67,7 @@ class Machine:
         self._reader: CallReader | None = None
         self._bare = False
         """Whether the text in the reader started like ordinary text."""
-        self._possible_call: Span | None = None
+        self._possible_call: OutputSpan | None = None
         """The span of reasoning that may turn out to be a call."""
         self._ended_by_call = False
         """A call ended unclosed reasoning: the close marker may still follow."""

@@ -56,7 +56,7 @@ def check_distinct(starts: Iterable[str], ends: Iterable[str]) -> None:
         )
 
 
-class Position(Struct):
+class MarkerContext(Struct):
     """Context of the text that is searched."""
 
     before: str = ""
@@ -115,7 +115,7 @@ class MarkerSet:
         """First characters of all active markers."""
 
     def find(
-        self, text: str, pos: int, position: Position, *, final: bool
+        self, text: str, pos: int, position: MarkerContext, *, final: bool
     ) -> tuple[int, Marker] | None:
         """The first active marker at or after `pos`, with its position. `final`: no more text follows."""
         if self._pattern is None:
@@ -154,7 +154,7 @@ class MarkerSet:
         """Whether `text` ends with a prefix of a marker that starts at `pos`."""
         return len(text) - pos <= self._reach and text[pos:] in self._prefixes
 
-    def held(self, text: str, pos: int, position: Position) -> int:
+    def held(self, text: str, pos: int, position: MarkerContext) -> int:
         """The length of the longest suffix of `text[pos:]` that is a proper prefix of a live marker."""
         end = len(text)
         for start in range(max(pos, end - self._reach), end):
@@ -165,10 +165,10 @@ class MarkerSet:
         return 0
 
 
-_ANYWHERE: Final = Position()
+_ANYWHERE: Final = MarkerContext()
 
 
-def _counts(where: Where, text: str, pos: int, start: int, position: Position) -> bool:
+def _counts(where: Where, text: str, pos: int, start: int, position: MarkerContext) -> bool:
     if where in ("anywhere", "last"):
         return True
     before = text[start - 1] if start > pos else position.before

@@ -14,12 +14,12 @@ from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
 from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import attribute_of
 
-_ANYWHERE: Final = Position()
+_ANYWHERE: Final = MarkerContext()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _TAG_END: Final = re.compile(r"[>\n]")
 _MAX_DEPTH: Final = 128

@@ -10,7 +10,12 @@ from gateway.sdk import CallPiece, ToolDefinition, Unsupported
 from gateway.sdk.constraints import Const, Constraint, OneOf
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.nested_reader import NestedTagReader, NestedTagShape
-from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
+from gateway_parsers.kit.parameters import (
+    ToolParameter,
+    in_any_order,
+    parameters_of,
+    value_constraint,
+)
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
@@ -86,7 +91,7 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            def one(each: Parameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+            def one(each: ToolParameter, *, schema: bool = schemas or tool.strict) -> Constraint:
                 closing = f"{self.prefix}</{each.name}>"
                 value = value_constraint(each, closing=closing, until=closing, schema=schema)
                 return in_order([Const(f"{self.prefix}<{each.name}>"), value])
@@ -99,5 +104,5 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
         return in_order([Const(self.start + "\n"), calls, Const("\n" + self.end)])
 
 
-def _nests(parameter: Parameter) -> bool:
+def _nests(parameter: ToolParameter) -> bool:
     return bool(parameter.node.types() & {"object", "array"})

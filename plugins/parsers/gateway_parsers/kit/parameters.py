@@ -17,7 +17,7 @@ _OPTIONAL_MOST = 100
 _PLAIN_PATTERN = re.compile(r"\^?(?:[^\\^$()|]|\\[dws.\-])*\$?")
 
 
-class Parameter:
+class ToolParameter:
     """One parameter of a tool: name, schema, and whether it is required."""
 
     __slots__ = ("name", "node", "regex", "required")
@@ -31,14 +31,14 @@ class Parameter:
         self.regex = regex
 
 
-def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
+def parameters_of(tool: ToolDefinition) -> list[ToolParameter] | None:
     """The parameters in the schema's order; None if the schema does not list them and any are allowed.
 
     Raises `Unsupported` for a strict tool whose parameters are not listed, because they could not be enforced.
     """
     if tool.kind == "custom":
         regex = tool.grammar.pattern if isinstance(tool.grammar, Regex) else None
-        return [Parameter("input", SchemaNode({"type": "string"}), required=True, regex=regex)]
+        return [ToolParameter("input", SchemaNode({"type": "string"}), required=True, regex=regex)]
     if tool.parameters is None:
         return []
     members = members_of(arguments_schema(tool))
@@ -51,7 +51,7 @@ def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
     return members
 
 
-def members_of(node: SchemaNode) -> list[Parameter] | None:
+def members_of(node: SchemaNode) -> list[ToolParameter] | None:
     """The members of an object's schema; None if it does not list them."""
     schema = node.resolved()
     if any(field in schema for field in ("anyOf", "oneOf", "allOf", "patternProperties")):
@@ -64,13 +64,13 @@ def members_of(node: SchemaNode) -> list[Parameter] | None:
         {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else ()
     )
     return [
-        Parameter(name, node.child(member), required=name in required)
+        ToolParameter(name, node.child(member), required=name in required)
         for name, member in properties.items()
     ]
 
 
 def value_constraint(
-    parameter: Parameter, *, closing: str, until: str, schema: bool, string: bool | None = None
+    parameter: ToolParameter, *, closing: str, until: str, schema: bool, string: bool | None = None
 ) -> Constraint:
     """The constraint on a value followed by `closing`, which ends with the marker `until`.
 
@@ -106,7 +106,9 @@ def value_constraint(
 
 
 def in_any_order(
-    parameters: Sequence[Parameter], one: Callable[[Parameter], Constraint], separator: str = ""
+    parameters: Sequence[ToolParameter],
+    one: Callable[[ToolParameter], Constraint],
+    separator: str = "",
 ) -> Constraint:
     """A constraint for the parameters, required ones first."""
     required = [one(each) for each in parameters if each.required]

@@ -13,7 +13,7 @@ from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of
+from gateway_parsers.kit.parameters import ToolParameter, in_any_order, parameters_of
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
@@ -78,7 +78,7 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            def one(each: Parameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+            def one(each: ToolParameter, *, schema: bool = schemas or tool.strict) -> Constraint:
                 return in_order([Const(f"{each.name}="), _value(each, schema=schema)])
 
             inner = in_any_order(parameters, one, separator=", ")
@@ -88,7 +88,7 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
         return in_order([Const(self.opening), calls, Const(self.closing)])
 
 
-def _value(parameter: Parameter, *, schema: bool) -> Constraint:
+def _value(parameter: ToolParameter, *, schema: bool) -> Constraint:
     """The constraint on a value. JSON is used; it differs from Python in three words, which the reader accepts."""
     if parameter.regex is not None:
         return JsonSchema(custom_schema(parameter.regex)["properties"]["input"])

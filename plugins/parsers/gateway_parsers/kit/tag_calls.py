@@ -14,7 +14,12 @@ from gateway_parsers.kit.choice_reader import ChoiceReader
 from gateway_parsers.kit.constrain import repeated
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
-from gateway_parsers.kit.parameters import Parameter, in_any_order, parameters_of, value_constraint
+from gateway_parsers.kit.parameters import (
+    ToolParameter,
+    in_any_order,
+    parameters_of,
+    value_constraint,
+)
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.tag_reader import TagReader
 from gateway_parsers.kit.tags import TagShape
@@ -136,7 +141,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
             return Repeat(self._any_parameter(), min=0)
         return in_any_order(parameters, lambda each: self._parameter(each, schema=schema))
 
-    def _parameter(self, parameter: Parameter, *, schema: bool) -> Constraint:
+    def _parameter(self, parameter: ToolParameter, *, schema: bool) -> Constraint:
         types = parameter.node.types()
         if not self.type_attribute or len(types) == 1:
             return self._typed(parameter, types, schema=schema, string=None)
@@ -148,7 +153,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         return variants[0] if len(variants) == 1 else OneOf(tuple(variants))
 
     def _typed(
-        self, parameter: Parameter, types: frozenset[str], *, schema: bool, string: bool | None
+        self, parameter: ToolParameter, types: frozenset[str], *, schema: bool, string: bool | None
     ) -> Constraint:
         """The constraint on one parameter. `string`: whether the markup declares an ambiguous value a string; None: it
         states the actual type."""

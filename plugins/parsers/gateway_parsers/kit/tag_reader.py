@@ -11,7 +11,7 @@ from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, Hint
 from gateway_parsers.kit.json_value import JsonValue
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet, Position
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import TagShape, hint_of
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
 _KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
 """A key on a line that its value starts, as in `<parameter=ids: [1]`."""
-_ANYWHERE: Final = Position()
+_ANYWHERE: Final = MarkerContext()
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
 _MAX_HEAD: Final = 2 * MAX_NAME
