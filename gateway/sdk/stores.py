@@ -16,15 +16,21 @@ from gateway.packing import (
 from gateway.shared_values import (
     ValueTable,
 )
+from gateway.stored_parts import LARGE, Cut, cut, named_parts, restore, whole_size
 from gateway.usage_table import UsageTable
 
 __all__ = [
+    "LARGE",
+    "Cut",
     "LimitTable",
     "Unpacker",
     "UsageTable",
     "ValueTable",
+    "cut",
+    "named_parts",
     "pack",
     "pack_json",
+    "restore",
     "unpack_completion",
     "unpack_conversation",
     "unpack_item",
@@ -32,4 +38,5 @@ __all__ = [
     "unpack_metadata",
     "unpack_record",
     "unpack_results",
+    "whole_size",
 ]

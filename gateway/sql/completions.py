@@ -9,19 +9,26 @@ import msgspec
 
 from gateway.packing import pack_json, unpack_completion, unpack_metadata
 from gateway.protocols import CompletionPage, Order, StoredCompletion
-from gateway.sql.statements import Operation, Statement, key, owner_key
+from gateway.sql import parts
+from gateway.sql.schema import OF_COMPLETION
+from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
+from gateway.stored_parts import Cut
 from gateway.wire.stored_chat import StoredChatCompletion
 
 _PASSED_AT_ONCE: Final = 500
 """Number of completions whose model and metadata are examined with one statement."""
 
 
-def put(record: StoredCompletion, metadata: bytes, data: bytes, now: float) -> Operation[None]:
+def put(record: StoredCompletion, metadata: bytes, cut: Cut, now: float) -> Operation[None]:
     """Store a completion as the latest."""
-    completion = record.completion
-    yield Statement("DELETE FROM completions WHERE id = $1", (key(record.id),))
-    yield Statement(
-        "INSERT INTO completions (id, owner, model, metadata, data, size, used) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    completion, data = record.completion, cut.data
+    gone = yield Statement(
+        "DELETE FROM completions WHERE id = $1 RETURNING num, parts", (key(record.id),)
+    )
+    yield from _leave(gone)
+    made = yield Statement(
+        "INSERT INTO completions (id, owner, model, metadata, data, size, used, parts) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING num",
         (
             key(record.id),
             owner_key(record.owner),
@@ -30,8 +37,16 @@ def put(record: StoredCompletion, metadata: bytes, data: bytes, now: float) -> O
             data,
             len(data) + len(metadata),
             now,
+            len(cut.parts),
         ),
     )
+    yield from parts.hold(owner_key(record.owner), OF_COMPLETION, made[0][0], cut.parts)
+
+
+def _leave(gone: Rows) -> Operation[None]:
+    """Rows were removed: `num, parts`."""
+    if any(uses for _, uses in gone):
+        yield from parts.leave(OF_COMPLETION, [num for num, _ in gone])
 
 
 def get(
@@ -44,7 +59,8 @@ def get(
     )
     if not rows:
         return None
-    data, metadata, num, used = rows[0]
+    packed, metadata, num, used = rows[0]
+    [data] = yield from parts.restored(owner_key(owner), [packed])
     return _record(completion_id, data, metadata), num, used
 
 
@@ -58,20 +74,25 @@ def update(
         "WHERE id = $1 AND owner = $2 AND used > $3 RETURNING data",
         (key(completion_id), owner_key(owner), now - ttl, packed, now),
     )
-    return _record(completion_id, rows[0][0], packed) if rows else None
+    if not rows:
+        return None
+    [data] = yield from parts.restored(owner_key(owner), [rows[0][0]])
+    return _record(completion_id, data, packed)
 
 
 def delete(completion_id: str, owner: str | None, since: float) -> Operation[bool]:
     rows = yield Statement(
-        "DELETE FROM completions WHERE id = $1 AND owner = $2 AND used > $3 RETURNING num",
+        "DELETE FROM completions WHERE id = $1 AND owner = $2 AND used > $3 RETURNING num, parts",
         (key(completion_id), owner_key(owner), since),
     )
+    yield from _leave(rows)
     return bool(rows)
 
 
 def evict(num: int) -> Operation[None]:
     """Remove a completion."""
-    yield Statement("DELETE FROM completions WHERE num = $1", (num,))
+    gone = yield Statement("DELETE FROM completions WHERE num = $1 RETURNING num, parts", (num,))
+    yield from _leave(gone)
 
 
 def page(
@@ -117,7 +138,11 @@ def page(
     rows = yield Statement(
         "SELECT num, data, metadata FROM completions WHERE num = ANY($1::bigint[])", (wanted,)
     )
-    read = {num: _record("a completion", data, packed) for num, data, packed in rows}
+    whole = yield from parts.restored(owner_key(owner), [data for _, data, _ in rows])
+    read = {
+        num: _record("a completion", data, packed)
+        for (num, _, packed), data in zip(rows, whole, strict=True)
+    }
     found: list[StoredChatCompletion] = []
     for num in wanted:
         record = read.get(num)
@@ -131,9 +156,9 @@ def touch(num: int, now: float) -> Operation[None]:
     yield Statement("UPDATE completions SET used = $2 WHERE num = $1 AND used < $2", (num, now))
 
 
-def _record(completion_id: str, data: bytes, metadata: bytes) -> StoredCompletion | None:
+def _record(completion_id: str, data: bytes | None, metadata: bytes) -> StoredCompletion | None:
     """The stored completion with its current metadata."""
-    record = unpack_completion(data, of=completion_id)
+    record = unpack_completion(data or b"", of=completion_id)
     now = unpack_metadata(metadata, of=completion_id)
     if record is None or now is None:
         return None

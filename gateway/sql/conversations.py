@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from gateway.errors import ConversationFull
 from gateway.packing import pack, unpack_conversation, unpack_item
 from gateway.protocols import ConversationBounds, ItemPage, Order
+from gateway.sql import parts
+from gateway.sql.schema import OF_CONVERSATION
 from gateway.sql.statements import Operation, Statement, key, owner_key
+from gateway.stored_parts import Cut, cut, named_parts, whole_size
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 
@@ -25,7 +28,8 @@ def put(
     yield Statement(
         "INSERT INTO conversations (id, owner, data, number, bytes, next, size, used) "
         "VALUES ($1, $2, $3, 0, 0, 0, $4, $5) ON CONFLICT (id) DO UPDATE "
-        "SET data = excluded.data, size = conversations.bytes + excluded.size, used = excluded.used",
+        "SET data = excluded.data, size = conversations.size - length(conversations.data) + excluded.size, "
+        "used = excluded.used",
         (name, owner_key(owner), packed, len(packed), now),
     )
 
@@ -63,17 +67,19 @@ def evict(num: int) -> Operation[None]:
 
 def _remove(num: int) -> Operation[None]:
     yield Statement("DELETE FROM conversation_items WHERE conversation = $1", (num,))
-    yield Statement("DELETE FROM conversations WHERE num = $1", (num,))
+    gone = yield Statement("DELETE FROM conversations WHERE num = $1 RETURNING parts", (num,))
+    if gone and gone[0][0]:
+        yield from parts.leave(OF_CONVERSATION, [num])
 
 
-def packed_items(items: Mapping[str, Item]) -> dict[str, bytes]:
+def packed_items(items: Mapping[str, Item]) -> dict[str, Cut]:
     """Items by key, in the same order."""
-    return {key(item_id): pack(item) for item_id, item in items.items()}
+    return {key(item_id): cut(pack(item)) for item_id, item in items.items()}
 
 
 def append(
     conversation_id: str,
-    items: Mapping[str, bytes],
+    items: Mapping[str, Cut],
     owner: str | None,
     bounds: ConversationBounds | None,
     now: float,
@@ -93,7 +99,10 @@ def append(
     )
     known = {item for (item,) in there}
     new = {item: packed for item, packed in items.items() if item not in known}
-    added = sum(map(len, new.values()))
+    # What bounds a conversation is how large it is for those who read it; what is stored counts for the store.
+    added = sum(whole_size(*packed) for packed in new.values())
+    stored = sum(len(packed.data) for packed in new.values())
+    uses = sum(len(packed.parts) for packed in new.values())
     if (
         bounds is not None
         and new
@@ -103,13 +112,19 @@ def append(
     if new:
         yield Statement(
             "INSERT INTO conversation_items (conversation, position, item, data) VALUES ($1, $2, $3, $4)",
-            [(num, position + at, *pair) for at, pair in enumerate(new.items())],
+            [
+                (num, position + at, item, packed.data)
+                for at, (item, packed) in enumerate(new.items())
+            ],
             each=True,
         )
+    if uses:
+        for name, packed in new.items():
+            yield from parts.hold(owner_key(owner), OF_CONVERSATION, num, packed.parts, item=name)
     yield Statement(
-        "UPDATE conversations SET number = number + $2, bytes = bytes + $3, size = size + $3, next = next + $2, "
-        "used = $4 WHERE num = $1",
-        (num, len(new), added, now),
+        "UPDATE conversations SET number = number + $2, bytes = bytes + $3, size = size + $5, next = next + $2, "
+        "used = $4, parts = parts + $6 WHERE num = $1",
+        (num, len(new), added, now, stored, uses),
     )
     return True
 
@@ -146,7 +161,9 @@ def page(
         (num, beyond, 1 << 60 if limit is None else limit + 1),
     )
     has_more = limit is not None and len(items) > limit
-    read = [unpack_item(data, of=conversation_id) for (data,) in (items[:limit] if has_more else items)]  # fmt: skip
+    data = [each for (each,) in (items[:limit] if has_more else items)]
+    whole = yield from parts.restored(owner_key(owner), data)
+    read = [unpack_item(each or b"", of=conversation_id) for each in whole]
     return (
         ItemPage(items=[each for each in read if each is not None], has_more=has_more),
         num,
@@ -165,7 +182,8 @@ def item(
     )
     if not rows:
         return None
-    return unpack_item(rows[0][0], of=conversation_id), rows[0][1], rows[0][2]
+    [data] = yield from parts.restored(owner_key(owner), [rows[0][0]])
+    return unpack_item(data or b"", of=conversation_id), rows[0][1], rows[0][2]
 
 
 def delete_item(
@@ -179,14 +197,19 @@ def delete_item(
         return False
     num = rows[0][0]
     gone = yield Statement(
-        "DELETE FROM conversation_items WHERE conversation = $1 AND item = $2 RETURNING length(data)",
+        "DELETE FROM conversation_items WHERE conversation = $1 AND item = $2 RETURNING data",
         (num, key(item_id)),
     )
     if not gone:
         return False
+    [data] = yield from parts.restored(owner_key(owner), [gone[0][0]])
+    uses = len(named_parts(gone[0][0]))
+    if uses:
+        yield from parts.leave(OF_CONVERSATION, [num], item=key(item_id))
     yield Statement(
-        "UPDATE conversations SET number = number - 1, bytes = bytes - $2, size = size - $2, used = $3 WHERE num = $1",
-        (num, gone[0][0], now),
+        "UPDATE conversations SET number = number - 1, bytes = bytes - $2, size = size - $4, used = $3, parts = parts - $5 "
+        "WHERE num = $1",
+        (num, len(data or b""), now, len(gone[0][0]), uses),
     )
     return True
 

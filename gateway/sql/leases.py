@@ -43,7 +43,7 @@ def take(
     if not names:
         return ()
     rows = yield Statement(
-        "SELECT r.meta, r.sent, r.made, r.results, r.id FROM responses r LEFT JOIN logs l ON l.id = r.id "
+        "SELECT r.meta, r.sent, r.made, r.results, r.id, r.owner FROM responses r LEFT JOIN logs l ON l.id = r.id "
         f"WHERE r.id = ANY($1::text[]) AND (r.state = {RUNNING} OR r.state = {FINISHED} AND r.streamed = 1 "
         "AND coalesce(l.ended, 0) = 0)",
         (names,),
@@ -57,8 +57,12 @@ def take(
         "DELETE FROM leases WHERE id = ANY($1::text[])",
         ([name for name in names if name not in taken],),
     )
-    found = [record_of(row[4], row) for row in rows]
-    return [each for each in found if each is not None]
+    found: list[StoredResponse] = []
+    for row in rows:
+        record = yield from record_of(row[4], row[5], row)
+        if record is not None:
+            found.append(record)
+    return found
 
 
 def request_cancel(response_id: str, now: float) -> Operation[None]:

@@ -10,8 +10,10 @@ import msgspec
 
 from gateway.packing import pack, unpack_items, unpack_record, unpack_results
 from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
-from gateway.sql.schema import FINISHED, KEPT, RUNNING
+from gateway.sql import parts
+from gateway.sql.schema import FINISHED, KEPT, OF_RESPONSE, RUNNING
 from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
+from gateway.stored_parts import cut
 from gateway.wire.items import Item
 from gateway.wire.response import ResponseStatus
 
@@ -32,29 +34,35 @@ class Written(NamedTuple):
     sent: bytes
     made: bytes
     results: bytes | None
+    parts: Mapping[str, bytes]
+    """The large parts of all of these, by hash."""
     token: str
 
     @classmethod
     def of(cls, record: StoredResponse, token: str) -> Written:
         bare = msgspec.structs.replace(record.response, output=[])
+        meta = cut(pack(msgspec.structs.replace(record, response=bare, input=[], results={})))
+        sent, made = cut(pack(record.input)), cut(pack(record.response.output))
+        results = cut(pack(record.results)) if record.results else None
+        large = {**meta.parts, **sent.parts, **made.parts, **(results.parts if results else {})}
         return cls(
-            record,
-            pack(msgspec.structs.replace(record, response=bare, input=[], results={})),
-            pack(record.input),
-            pack(record.response.output),
-            pack(record.results) if record.results else None,
-            token,
+            record, meta.data, sent.data, made.data, results.data if results else None, large, token
         )
 
     @property
     def size(self) -> int:
-        """Bytes of the record, without its events."""
+        """Bytes of the record, without its events and its large parts."""
         return len(self.meta) + self.own_size
 
     @property
     def own_size(self) -> int:
         """Bytes that descendants need."""
         return len(self.sent) + len(self.made) + len(self.results or b"")
+
+    @property
+    def most_size(self) -> int:
+        """Bytes that are stored if none of the large parts is stored already."""
+        return self.size + sum(map(len, self.parts.values()))
 
 
 def put(
@@ -70,14 +78,14 @@ def put(
     name = key(record.id)
     while True:
         rows = yield Statement(
-            "SELECT num, owner, state, status, attempt, previous, parent, broken, token, used FROM responses "
+            "SELECT num, owner, state, status, attempt, previous, parent, broken, token, used, parts FROM responses "
             "WHERE id = $1 FOR UPDATE",
             (name,),
         )
         if expected is not None:
             if not rows or (rows[0][2] != RUNNING and rows[0][9] <= now - ttl):
                 return False
-            _, _, _, status, stored, _, _, _, token, _ = rows[0]
+            _, _, _, status, stored, _, _, _, token, _, _ = rows[0]
             if status not in expected or stored != attempt:
                 return bool(token == written.token)  # a repeated call whose first answer was lost
         if rows:
@@ -87,8 +95,8 @@ def put(
         state = RUNNING if record.response.status in UNFINISHED else FINISHED
         made = yield Statement(
             "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
-            "previous, broken, size, used, token) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
-            "$15, $16) ON CONFLICT (id) DO NOTHING RETURNING num",
+            "previous, broken, size, used, token, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+            "$14, $15, $16, $17) ON CONFLICT (id) DO NOTHING RETURNING num",
             (
                 name,
                 owner_key(record.owner),
@@ -106,24 +114,26 @@ def put(
                 written.size,
                 now,
                 written.token,
+                len(written.parts),
             ),
         )
         if made:
+            yield from parts.hold(owner_key(record.owner), OF_RESPONSE, made[0][0], written.parts)
             yield from _index(made[0][0], record)
             return True
 
 
 def _update(written: Written, row: Sequence[Any], *, now: float, ttl: float) -> Operation[None]:
     record = written.record
-    num, owner, _, _, _, previous, parent, broken, _, _ = row
+    num, owner, _, _, _, previous, parent, broken, _, _, uses = row
     if _previous(record) != previous or owner != owner_key(record.owner):
         # Otherwise the row that it continues is still there, even if that response was removed.
         parent, broken = yield from _parent(record, now - ttl)
     state = RUNNING if record.response.status in UNFINISHED else FINISHED
     yield Statement(
         "UPDATE responses SET owner = $2, state = $3, status = $4, attempt = $5, streamed = $6, meta = $7, sent = $8, "
-        "made = $9, results = $10, parent = $11, previous = $12, broken = $13, size = $14, used = $15, token = $16 "
-        "WHERE num = $1",
+        "made = $9, results = $10, parent = $11, previous = $12, broken = $13, size = $14, used = $15, token = $16, "
+        "parts = $17 WHERE num = $1",
         (
             num,
             owner_key(record.owner),
@@ -141,8 +151,12 @@ def _update(written: Written, row: Sequence[Any], *, now: float, ttl: float) -> 
             written.size,
             now,
             written.token,
+            len(written.parts),
         ),
     )
+    if uses:
+        yield from parts.leave(OF_RESPONSE, [num])
+    yield from parts.hold(owner_key(record.owner), OF_RESPONSE, num, written.parts)
     items = sorted({key(item.id) for item in _items(record)})
     yield Statement(
         "DELETE FROM items WHERE response = $1 AND (owner <> $2 OR NOT item = ANY($3::text[]))",
@@ -206,15 +220,16 @@ def get(
     )
     if not rows:
         return None
-    record = record_of(response_id, rows[0])
+    record = yield from record_of(response_id, owner_key(owner), rows[0])
     return None if record is None else (record, rows[0][4], rows[0][5])
 
 
-def record_of(response_id: str, row: Sequence[Any]) -> StoredResponse | None:
+def record_of(response_id: str, owner: str, row: Sequence[Any]) -> Operation[StoredResponse | None]:
     """The record of `meta, sent, made, results`."""
-    meta, sent, made, read = row[:4]
-    record = unpack_record(meta, of=response_id)
-    input_, output = unpack_items(sent, of=response_id), unpack_items(made, of=response_id)
+    meta, sent, made, read = yield from parts.restored(owner, row[:4])
+    record = unpack_record(meta or b"", of=response_id)
+    input_ = unpack_items(sent or b"", of=response_id)
+    output = unpack_items(made or b"", of=response_id)
     if record is None or input_ is None or output is None:
         return None
     record.response.output = output
@@ -243,13 +258,13 @@ def history(
     if not chain or chain[0][2] is not None:
         logger.warning("the history of %s lacks items", response_id)
         return None
+    segments = [packed for sent, made, _ in chain for packed in (sent, made)]
     items: list[Item] = []
-    for sent, made, _ in chain:
-        for packed in (sent, made):
-            part = unpack_items(packed, of=response_id)
-            if part is None:
-                return None
-            items += part
+    for packed in (yield from parts.restored(owner_key(owner), segments)):
+        found = unpack_items(packed or b"", of=response_id)
+        if found is None:
+            return None
+        items += found
     return items, num, used
 
 
@@ -271,11 +286,13 @@ def find_items(
         nums = {nums[at] for item, nums in homes.items() if wanted[item] not in found and len(nums) > at}  # fmt: skip
         if not nums:
             break
-        parts = yield Statement(
+        rows = yield Statement(
             "SELECT num, sent, made FROM responses WHERE num = ANY($1::bigint[])", (sorted(nums),)
         )
-        for num, sent, made in parts:
-            items = [*(unpack_items(sent, of="a response") or ()), *(unpack_items(made, of="a response") or ())]  # fmt: skip
+        segments = [(num, packed) for num, *both in rows for packed in both]
+        whole = yield from parts.restored(owner_key(owner), [packed for _, packed in segments])
+        for (num, _), packed in zip(segments, whole, strict=True):
+            items = unpack_items(packed or b"", of="a response") or ()
             here = {item.id: item for item in items if item.id in item_ids and item.id not in found}
             if here:
                 used.add(num)
@@ -305,8 +322,8 @@ def find_results(
         (nums,),
     )
     found: dict[str, CallRecord] = {}
-    for (each,) in packed:
-        results = unpack_results(each, of="a response") or {}
+    for each in (yield from parts.restored(owner_key(owner), [each for (each,) in packed])):
+        results = unpack_results(each or b"", of="a response") or {}
         found |= {item_id: result for item_id, result in results.items() if item_id in item_ids}
     return found, nums
 
@@ -364,12 +381,14 @@ def drop(num: int) -> Operation[None]:
         "DELETE FROM responses WHERE num IN (WITH RECURSIVE up (num, parent) AS ("
         "SELECT num, parent FROM responses WHERE num = $1 UNION ALL "
         f"SELECT r.num, r.parent FROM responses r JOIN up ON r.num = up.parent WHERE r.state = {KEPT} "
-        "AND (SELECT count(*) FROM responses c WHERE c.parent = r.num) = 1) SELECT num FROM up) RETURNING num",
+        "AND (SELECT count(*) FROM responses c WHERE c.parent = r.num) = 1) SELECT num FROM up) RETURNING num, parts",
         (num,),
     )
     yield Statement(
-        "DELETE FROM items WHERE response = ANY($1::bigint[])", ([each for (each,) in gone],)
+        "DELETE FROM items WHERE response = ANY($1::bigint[])", ([each for each, _ in gone],)
     )
+    if any(uses for _, uses in gone):
+        yield from parts.leave(OF_RESPONSE, [each for each, _ in gone])
 
 
 def forsaken(limit: int) -> Operation[int]:

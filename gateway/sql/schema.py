@@ -21,6 +21,10 @@
 `usage_counts`, `usage_batches`
     What was used on each day, and the batches that were added. `names` is the API, the principal and the model as JSON,
     and `subject` is its key.
+`parts`, `part_uses`
+    Large parts of the values above, once for each owner, by hash (`gateway.stored_parts`), and the rows that name them: `kind`
+    is one of `OF_RESPONSE`, `OF_CONVERSATION` and `OF_COMPLETION`, `holder` is the row, `item` the key of a conversation's item. The column
+    `parts` of those rows is the number of their uses. A part without uses is removed.
 """
 
 from __future__ import annotations
@@ -30,6 +34,10 @@ from typing import Final
 RUNNING: Final = 0
 FINISHED: Final = 1
 KEPT: Final = 2
+
+OF_RESPONSE: Final = 0
+OF_CONVERSATION: Final = 1
+OF_COMPLETION: Final = 2
 
 VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -85,6 +93,17 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
         reasoning BIGINT NOT NULL, PRIMARY KEY (day, subject))""",
         "CREATE TABLE usage_batches (batch TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)",
         "CREATE INDEX usage_batches_at ON usage_batches (at)",
+    ),
+    (
+        """CREATE TABLE parts (num {identity}, owner TEXT NOT NULL, hash TEXT NOT NULL, size BIGINT NOT NULL,
+        data {bytes} NOT NULL, UNIQUE (owner, hash))""",
+        "CREATE INDEX parts_owner ON parts (owner, size)",
+        """CREATE TABLE part_uses (kind INTEGER NOT NULL, holder BIGINT NOT NULL, item TEXT NOT NULL, part BIGINT NOT NULL,
+        PRIMARY KEY (kind, holder, item, part))""",
+        "CREATE INDEX part_uses_part ON part_uses (part)",
+        "ALTER TABLE responses ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE conversations ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE completions ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
     ),
 )
 """The statements that migrate each version of the schema to the next; the first ones create it."""

@@ -33,6 +33,7 @@ from gateway.sql.outage import through_outage
 from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
 from gateway.sql.tokens import TransactionTokens
 from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
+from gateway.stored_parts import cut, whole_size
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
 
@@ -118,7 +119,7 @@ class SqlStore:
     async def put(self, record: StoredResponse) -> None:
         written = responses.Written.of(record, self._tokens.next())
         await self._write(lambda: responses.put(written, now=self._database.now(), ttl=self._ttl))
-        self._upkeep.stored(written.size)
+        self._upkeep.stored(written.most_size)
 
     async def advance(
         self,
@@ -144,7 +145,7 @@ class SqlStore:
             seconds=self._outage,
         )
         if done:
-            self._upkeep.stored(written.size)
+            self._upkeep.stored(written.most_size)
         return done
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
@@ -289,7 +290,7 @@ class SqlStore:
                 conversation_id, packed, owner, bounds, self._database.now(), self._ttl
             )
         )
-        self._upkeep.stored(sum(map(len, packed.values())), 0)
+        self._upkeep.stored(sum(whole_size(*each) for each in packed.values()), 0)
         return done
 
     async def list_items(
@@ -332,9 +333,10 @@ class SqlStore:
         return value
 
     async def put_completion(self, record: StoredCompletion) -> None:
-        metadata, data = pack_json(record.completion.metadata), pack_json(record)
+        metadata, packed = pack_json(record.completion.metadata), pack_json(record)
+        data = cut(packed)
         await self._write(lambda: completions.put(record, metadata, data, self._database.now()))
-        self._upkeep.stored(len(metadata) + len(data))
+        self._upkeep.stored(len(metadata) + len(packed))
 
     async def get_completion(
         self, completion_id: str, *, owner: str | None = None

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.errors import StoreUnavailable
-from gateway.sql import completions, conversations, limits, responses, usage, values
-from gateway.sql.schema import FINISHED, KEPT
+from gateway.sql import completions, conversations, limits, parts, responses, usage, values
+from gateway.sql.schema import FINISHED, KEPT, OF_COMPLETION, OF_CONVERSATION, OF_RESPONSE
 from gateway.sql.statements import Operation, SqlDatabase, Statement
 
 logger = logging.getLogger("gateway.stores")
@@ -124,11 +124,17 @@ class Upkeep:
             await database.write(lambda: responses.forsaken(_AT_ONCE))
         if await database.read(lambda: usage.any_old(now)):
             await database.write(lambda: usage.forget(now))
+        await self._remove_unused_parts()
+
+    async def _remove_unused_parts(self) -> None:
+        while await self._database.read(parts.any_unused):
+            await self._database.write(lambda: parts.remove_unused(_AT_ONCE))
 
     async def make_room(self) -> None:
         """Evict the least recently used entries of the owners with the highest usage until the bounds hold. Owners
         within an equal share of a bound lose nothing to others."""
         while True:
+            await self._remove_unused_parts()
             chosen = await self._database.read(self._excess)
             if not chosen:
                 return
@@ -153,6 +159,8 @@ class Upkeep:
                 rows = yield _oldest(kind, most[0], min(most[1], _AT_ONCE))
                 return [(kind, num) for num, _, _ in rows]
         for owner, used in (yield Statement("SELECT owner, sum(bytes) FROM logs GROUP BY owner")):
+            size.setdefault(owner, _Usage(0, False)).used += int(used)
+        for owner, used in (yield parts.used_bytes()):
             size.setdefault(owner, _Usage(0, False)).used += int(used)
         most = _heaviest(size, self._bounds.bytes)
         if most is None:
@@ -202,11 +210,12 @@ def _oldest(kind: Kind, owner: str, limit: int) -> Statement:
     if kind == "responses":
         return Statement(
             "SELECT r.num, r.used, r.size + coalesce((SELECT l.bytes FROM logs l WHERE l.id = r.id), 0) "
-            f"FROM responses r WHERE r.owner = $1 AND r.state = {FINISHED} ORDER BY r.used LIMIT $2",
+            f"+ {parts.freed(OF_RESPONSE, 'r')} FROM responses r WHERE r.owner = $1 AND r.state = {FINISHED} ORDER BY r.used LIMIT $2",
             (owner, limit),
         )
+    of = OF_CONVERSATION if kind == "conversations" else OF_COMPLETION
     return Statement(
-        f"SELECT num, used, size FROM {kind} WHERE owner = $1 ORDER BY used LIMIT $2",
+        f"SELECT num, used, size + {parts.freed(of, kind)} FROM {kind} WHERE owner = $1 ORDER BY used LIMIT $2",
         (owner, limit),
     )
 

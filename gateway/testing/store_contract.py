@@ -16,6 +16,7 @@ from gateway.testing.store_background_contract import BackgroundContract
 from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
 from gateway.testing.store_model_contract import ModelContract
+from gateway.testing.store_part_contract import PartContract
 from gateway.testing.store_records import call_item, message, record
 from gateway.testing.store_value_contract import ValueContract
 from gateway.wire.common import encode
@@ -302,6 +303,7 @@ class ResponseStoreContract(
     ConversationContract,
     CompletionContract,
     ValueContract,
+    PartContract,
     ModelContract,
 ):
     """Subclass this and provide a fixture `store`: an open store with limits that are not reached. It need not be

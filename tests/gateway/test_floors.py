@@ -34,6 +34,7 @@ FLOORS = (
         "limit_table",
         "net",
         "packing",
+        "stored_parts",
         "shared_values",
         "usage_table",
     ),

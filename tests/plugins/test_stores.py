@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
+from gateway.sql.statements import Statement
 from gateway.testing import (
     LimitCountersContract,
     ResponseStoreContract,
@@ -19,6 +20,7 @@ from gateway.testing import (
     check_plugin,
 )
 from gateway.testing.store_completion_contract import completion
+from gateway.testing.store_part_contract import image_url, seeing
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
@@ -397,3 +399,70 @@ async def test_the_oldest_go_first(open_store: Open) -> None:
 
     await wait_until_async(bounded, "what is kept is bounded")
     assert [each for each in ids if await store.get(each) is not None] == ids[-10:]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_a_part_of_many_records_counts_once(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """As long as one of them is stored; after that, others have the room."""
+    url, size = image_url(200_000), 1_000_000
+    async with opened(kind, request, tmp_path, max_bytes=size) as store:
+        await store.put_conversation(Conversation(id="conv_1", created_at=1), owner="ada")
+        for _ in range(2):
+            kept = [record(input_=[seeing(url)], owner="ada") for _ in range(20)]
+            for each in kept:
+                await store.put(each)
+                await store.put_completion(completion(owner="ada", text=url))
+                assert await store.append_items("conv_1", each.input, owner="ada")
+            await settled(store)
+            assert [await store.history(each.id, owner="ada") for each in kept] == [
+                list(each.input) for each in kept
+            ]
+            for each in kept:
+                assert await store.delete(each.id, owner="ada")
+        chats = await store.list_completions(owner="ada", limit=100)
+        assert chats is not None
+        for chat in chats.completions:
+            assert await store.delete_completion(chat.id, owner="ada")
+        assert await store.delete_conversation("conv_1", owner="ada")
+        # Had a part been left, four of these would not have found room.
+        large = [record(input_=[seeing(image_url(230_000))], owner="ada") for _ in range(4)]
+        for each in large:
+            await store.put(each)
+        await settled(store)
+        assert all([await store.get(each.id, owner="ada") for each in large])
+        # And one too many removes the oldest, and not more.
+        await store.put(record(input_=[seeing(image_url(230_000))], owner="ada"))
+        await wait_until_async(lambda: is_gone(store, large[0].id))
+        await settled(store)
+        assert all([await store.get(each.id, owner="ada") for each in large[2:]])
+
+
+async def is_gone(store: ResponseStore, response_id: str) -> bool:
+    return await store.get(response_id, owner="ada") is None
+
+
+async def settled(store: Any) -> None:
+    """What is counted in the background is counted."""
+    if hasattr(store, "_upkeep"):
+        await store._upkeep.make_room()  # no other door
+    if hasattr(store, "_ledger"):
+        await store._ledger.close()
+
+
+async def test_parts_without_records_are_removed(sql_store: Any) -> None:
+    """Also those of a gateway that was killed before it could."""
+    kept = [record(input_=[seeing(image_url())], owner="ada") for _ in range(3)]
+    for each in kept:
+        await sql_store.put(each)
+
+    def number() -> Any:
+        [[found]] = yield Statement("SELECT count(*) FROM parts")
+        return found
+
+    assert await sql_store._database.read(number) == 3
+    for left, each in zip((2, 1, 0), kept, strict=True):
+        assert await sql_store.delete(each.id, owner="ada")
+        await sql_store._upkeep.expire()  # no other door
+        assert await sql_store._database.read(number) == left

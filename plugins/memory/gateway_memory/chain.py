@@ -15,7 +15,7 @@ class Node:
     as a descendant needs it. `broken` is true if the predecessor was no longer stored when this response was.
     """
 
-    __slots__ = ("broken", "items", "parent", "results", "size", "users")
+    __slots__ = ("broken", "items", "parent", "results", "size", "texts", "users")
 
     def __init__(
         self,
@@ -24,11 +24,15 @@ class Node:
         size: int,
         parent: Node | None,
         *,
+        texts: Sequence[str] = (),
         broken: bool = False,
     ) -> None:
         self.items = items
         self.results = results
         self.size = size
+        """Bytes of the items and results, without `texts`."""
+        self.texts = texts
+        """The large texts in the items, which are shared."""
         self.parent = parent
         self.broken = broken
         self.users = 0

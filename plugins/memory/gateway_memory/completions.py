@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from gateway.sdk import CompletionPage, Order, StoredCompletion
-from gateway.sdk.wire import StoredChatCompletion, encode
+from gateway.sdk.wire import StoredChatCompletion
 from gateway_memory.lru import LruMapping
+from gateway_memory.parts import PartTable
 from gateway_memory.shares import OwnerUsage
 
 
 class _StoredEntry(msgspec.Struct, frozen=True):
     record: StoredCompletion
+    texts: Sequence[str]
+    """The large texts in the record, which are shared."""
     size: int
-    """Size in bytes, as JSON."""
+    """Size in bytes, as JSON, without `texts`."""
 
 
 class CompletionTable:
     """Completions by id, and per owner in insertion order. `clock` returns seconds."""
 
-    def __init__(self, clock: Callable[[], float], bytes_used: OwnerUsage) -> None:
+    def __init__(
+        self, clock: Callable[[], float], bytes_used: OwnerUsage, parts: PartTable
+    ) -> None:
         """`bytes_used` is updated with the size of the completions, in bytes of JSON."""
         self.table: LruMapping[_StoredEntry] = LruMapping(clock)
         self.number = OwnerUsage()
         self._bytes_used = bytes_used
+        self._parts = parts
         self._orders: dict[str | None, dict[str, None]] = {}
 
     def put(self, record: StoredCompletion) -> None:
@@ -50,25 +56,29 @@ class CompletionTable:
             return None
         completion = msgspec.structs.replace(found.completion, metadata=dict(metadata))
         changed = msgspec.structs.replace(found, completion=completion)
-        self._bytes_used.add(owner, -self._size_of(completion_id))
+        before = self.table.get(completion_id)
         self._keep(changed)
+        if before is not None:
+            self._release(before)
         return changed
 
-    def _size_of(self, completion_id: str) -> int:
-        kept = self.table.get(completion_id)
-        return 0 if kept is None else kept.size
-
     def _keep(self, record: StoredCompletion) -> None:
-        kept = _StoredEntry(record, len(encode(record)))
+        held = self._parts.hold(record.owner, [record])
+        kept = _StoredEntry(held.values[0], held.texts, held.size)
         self.table.put(record.id, kept, record.owner)
         self._bytes_used.add(record.owner, kept.size)
+
+    def _release(self, entry: _StoredEntry) -> None:
+        """What an entry used is free."""
+        self._bytes_used.add(entry.record.owner, -entry.size)
+        self._parts.release(entry.record.owner, entry.texts)
 
     def remove(self, completion_id: str) -> bool:
         found = self.table.pop(completion_id)
         if found is None:
             return False
         owner = found.record.owner
-        self._bytes_used.add(owner, -found.size)
+        self._release(found)
         self.number.add(owner, -1)
         del self._orders[owner][completion_id]
         if not self._orders[owner]:

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
 from gateway.sdk.wire import Conversation, Item, encode
+from gateway_memory.parts import Held, PartTable
 
 
 class Thread:
     """One conversation and its memory use. Items are in insertion order."""
 
-    def __init__(self, conversation: Conversation, owner: str | None) -> None:
+    def __init__(self, conversation: Conversation, owner: str | None, parts: PartTable) -> None:
         self.conversation = conversation
         self.owner = owner
         self.size = len(encode(conversation))
-        """Size in bytes, as JSON."""
-        self._items: dict[str, Item] = {}
+        """Size in bytes, as JSON, without the large texts of items, which `parts` counts."""
+        self._parts = parts
+        self._items: dict[str, Held] = {}
         self._items_size = 0
 
     def rename(self, conversation: Conversation) -> None:
@@ -35,12 +37,13 @@ class Thread:
             number = len(self._items) + len(new)
             if number > bounds.items or self._items_size + size > bounds.bytes:
                 raise ConversationFull.beyond(bounds.items, bounds.bytes)
-        self._items.update(new)
+        for item_id, item in new.items():
+            self._items[item_id] = held = self._parts.hold(self.owner, [item])
+            self.size += held.size
         self._items_size += size
-        self.size += size
 
     def page(self, after: str | None, limit: int | None, order: Order) -> ItemPage | None:
-        items = list(self._items.values())
+        items: list[Item] = [held.values[0] for held in self._items.values()]
         if order == "desc":
             items.reverse()
         start = 0
@@ -52,13 +55,19 @@ class Thread:
         return ItemPage(items=items[start:end], has_more=end < len(items))
 
     def item(self, item_id: str) -> Item | None:
-        return self._items.get(item_id)
+        held = self._items.get(item_id)
+        return None if held is None else held.values[0]
+
+    def release(self) -> None:
+        """Give up the large texts of all items. The conversation is not used afterwards."""
+        for held in self._items.values():
+            self._parts.release(self.owner, held.texts)
 
     def remove(self, item_id: str) -> bool:
-        item = self._items.pop(item_id, None)
-        if item is None:
+        held = self._items.pop(item_id, None)
+        if held is None:
             return False
-        size = len(encode(item))
-        self._items_size -= size
-        self.size -= size
+        self._parts.release(self.owner, held.texts)
+        self._items_size -= held.whole_size
+        self.size -= held.size
         return True

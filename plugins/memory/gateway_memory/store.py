@@ -30,6 +30,7 @@ from gateway_memory.conversations import Thread
 from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
 from gateway_memory.lru import LruMapping
+from gateway_memory.parts import Held, PartTable
 from gateway_memory.shares import OwnerUsage
 
 _Bounded: TypeAlias = tuple[LruMapping[Any], Callable[[str], object], OwnerUsage, int]
@@ -70,7 +71,8 @@ class MemoryStore(CompletionStore):
     used entry of the owner with the highest usage is evicted: a response with its events, a conversation with its
     items, or a chat completion with its messages. Owners within an equal share of a bound lose nothing to others.
     Unfinished responses are never evicted. A descendant keeps its ancestors' items and call results alive, and
-    they count until it is removed. `clock` returns seconds.
+    they count until it is removed. A large text of several items is kept, and counts, once for its owner. `clock` returns
+    seconds.
     """
 
     def __init__(
@@ -92,7 +94,8 @@ class MemoryStore(CompletionStore):
         self._bytes_used = OwnerUsage()
         self._responses_used = OwnerUsage()
         self._threads_used = OwnerUsage()
-        super().__init__(CompletionTable(clock, self._bytes_used))
+        self._parts = PartTable(self._bytes_used)
+        super().__init__(CompletionTable(clock, self._bytes_used, self._parts))
         self._tables: Sequence[_Bounded] = (
             (self._finished, self._remove, self._responses_used, max_responses),
             (self._threads, self._remove_thread, self._threads_used, max_conversations),
@@ -196,9 +199,13 @@ class MemoryStore(CompletionStore):
     def _put(self, record: StoredResponse) -> None:
         record = _detached(record)
         response = record.response
-        items = (*record.input, *response.output)
+        number = len(record.input)
+        held = self._parts.hold(record.owner, (*record.input, *response.output))
+        items: Sequence[Item] = held.values
+        record = msgspec.structs.replace(record, input=items[:number])
+        response.output[:] = items[number:]
         before = self._find(record.id)
-        node = self._node(record, items, before)
+        node = self._node(record, held, before)
         node.users += 1
         size = len(encode(response)) - len(encode(response.output))
         size += len(record.request or b"")
@@ -225,19 +232,20 @@ class MemoryStore(CompletionStore):
             if not entry.open:
                 self._leases.forget(record.id)
 
-    def _node(self, record: StoredResponse, items: Sequence[Item], before: _Entry | None) -> Node:
-        results = record.results
-        size = sum(len(encode(item)) for item in items) + len(encode(results))
+    def _node(self, record: StoredResponse, held: Held, before: _Entry | None) -> Node:
+        items, texts, results = held.values, held.texts, record.results
+        size = held.size + len(encode(results))
         previous = record.previous_response_id
         if previous is None or record.conversation_id is not None:
-            return Node(items, results, size, None)
+            return Node(items, results, size, None, texts=texts)
         if before is not None and before.record.previous_response_id == previous:
             # The parent response may have been removed by now; the node that this response refers to still exists.
-            return Node(items, results, size, before.node.parent, broken=before.node.broken)
+            node = before.node
+            return Node(items, results, size, node.parent, texts=texts, broken=node.broken)
         parent = self._find(previous)
         if parent is None or parent.record.owner != record.owner:
-            return Node(items, results, size, None, broken=True)
-        return Node(items, results, size, parent.node)
+            return Node(items, results, size, None, texts=texts, broken=True)
+        return Node(items, results, size, parent.node, texts=texts)
 
     def _find(self, response_id: str) -> _Entry | None:
         return self._unfinished.get(response_id) or self._finished.get(response_id)
@@ -266,6 +274,7 @@ class MemoryStore(CompletionStore):
         freed."""
         freed = release(entry.node)
         for node in freed:
+            self._parts.release(entry.record.owner, node.texts)
             for item_id in node.results:
                 known = self._calls.get((entry.record.owner, item_id))
                 if known is not None and known[0] is node:
@@ -340,7 +349,7 @@ class MemoryStore(CompletionStore):
         thread = self._thread(conversation.id, owner)
         if thread is None:
             self._remove_thread(conversation.id)
-            thread = Thread(conversation, owner)
+            thread = Thread(conversation, owner, self._parts)
             self._threads.put(conversation.id, thread, owner)
             self._threads_used.add(owner, 1)
             self._bytes_used.add(owner, thread.size)
@@ -460,6 +469,7 @@ class MemoryStore(CompletionStore):
         if thread is not None:
             self._threads_used.add(thread.owner, -1)
             self._bytes_used.add(thread.owner, -thread.size)
+            thread.release()
 
     def _expire(self) -> None:
         limit = self._clock() - self._ttl

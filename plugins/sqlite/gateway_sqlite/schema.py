@@ -20,7 +20,14 @@ APPLICATION_ID: Final = 0x4C477374
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 _TYPES: Final = {"identity": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"}
-_WITHOUT_ROWID: Final = ("items", "events", "conversation_items", "shared_values", "leases")
+_WITHOUT_ROWID: Final = (
+    "items",
+    "events",
+    "conversation_items",
+    "shared_values",
+    "leases",
+    "part_uses",
+)
 
 
 def prepare(path: Path, config: SqliteConfig, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
