@@ -9,7 +9,7 @@ import msgspec
 from gateway.constraints import Constraint, JsonSchema
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.protocols import Engine, EngineRequest, Turn
-from gateway.tools.toolset import qualified_name
+from gateway.tools.client_functions import qualified_name
 from gateway.wire import tools as wire
 
 TEXT_SCHEMA: ParamPath = ("text", "format", "schema")

@@ -18,7 +18,7 @@ from gateway.responses.context_management import without_trigger
 from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
 from gateway.runtime.sealing import open_items
 from gateway.runtime.services import Services
-from gateway.tools.requested import items_without_credentials
+from gateway.tools.credentials import items_without_credentials
 from gateway.wire import items
 from gateway.wire.common import encode
 from gateway.wire.content import ReasoningText

@@ -40,15 +40,10 @@ from gateway.responses.stored_prompts import FilledPrompt, with_prompt
 from gateway.runtime.sealing import open_compactions
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
-from gateway.tools.client_run import client_tools_of
-from gateway.tools.requested import (
-    ApprovedCall,
-    approved_calls,
-    list_request_tools,
-    new_listings,
-    server_addresses,
-    without_credentials,
-)
+from gateway.tools.approved import ApprovedCall, approved_calls
+from gateway.tools.client_functions import client_tools_of
+from gateway.tools.credentials import server_addresses, without_credentials
+from gateway.tools.requested import list_request_tools, new_listings
 from gateway.tools.toolset import Toolset, build_toolset
 from gateway.wire import items
 from gateway.wire.common import JsonObject

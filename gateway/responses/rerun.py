@@ -8,7 +8,7 @@ from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
-from gateway.tools.requested import items_without_credentials, without_credentials
+from gateway.tools.credentials import items_without_credentials, without_credentials
 from gateway.wire.request import ResponseRequest, decode_response_request
 
 

@@ -15,8 +15,8 @@ from gateway.loop.turns import TurnLoop
 from gateway.loop.writers import Sink
 from gateway.protocols import FinishReason, ToolResult, Turn
 from gateway.responses.context_management import Compactor
+from gateway.tools.approved import ApprovedCall
 from gateway.tools.calls import ToolCalls
-from gateway.tools.requested import ApprovedCall
 from gateway.wire.events import Event
 from gateway.wire.items import Compaction, Item
 

@@ -16,14 +16,14 @@ from gateway.tools.call_history import (
     CallHistory,
     json_text,
 )
+from gateway.tools.client_functions import (
+    qualified_name,
+)
 from gateway.tools.client_run import (
     call_arguments,
 )
 from gateway.tools.functions import (
     functions,
-)
-from gateway.tools.toolset import (
-    qualified_name,
 )
 
 __all__ = [

@@ -12,6 +12,10 @@ from gateway.config import Config, ModelConfig
 from gateway.config.tables import dotted, suggestion
 from gateway.errors import ConfigurationError
 from gateway.protocols import Principal, ServerTool, SessionContext, ToolServer
+from gateway.wire.tools import Tool, WebSearchTool, type_of
+
+_WEB_SEARCH = type_of(WebSearchTool)
+_VARIANTS = {_WEB_SEARCH: [type_of(each) for each in WebSearchTool.__subclasses__()]}
 
 
 class BoundTool(Struct, frozen=True):
@@ -39,6 +43,16 @@ class AvailableTools(Struct, frozen=True):
     """How to treat a tool type that the gateway would have to run but does not have."""
     forbidden: frozenset[str] = frozenset()
     """Tool types that the gateway has, but not for this principal."""
+
+
+def request_type(tool: Tool) -> str:
+    """The type by which tools are selected. Dated and preview variants of web search are the same type."""
+    return _WEB_SEARCH if isinstance(tool, WebSearchTool) else type_of(tool)
+
+
+def with_variants(kind: str) -> Sequence[str]:
+    """The types of entries whose `request_type` is `kind`."""
+    return [kind, *_VARIANTS.get(kind, ())]
 
 
 def check_allowed_tools(config: Config) -> None:

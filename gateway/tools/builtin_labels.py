@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET
 
 from gateway.errors import ParamPath, Unsupported
 from gateway.protocols import ServerTool
+from gateway.tools.available import BoundTool
 from gateway.wire import tools as wire
 
 _LABELS: Final[Mapping[str, wire.Tool]] = {
@@ -33,17 +34,19 @@ def builtin_of(tool: wire.Tool, types: Collection[str]) -> wire.Tool | None:
     return entry if entry is not None and wire.type_of(entry) in types else None
 
 
-def check_approval(tool: wire.McpTool, param: ParamPath) -> None:
-    """Raise `Unsupported` if calls of a built-in tool are to be approved."""
+def labelled(tools: Sequence[BoundTool], tool: wire.McpTool, param: ParamPath) -> list[BoundTool]:
+    """Those of `tools`, which the label of an MCP entry selects, that the entry allows. Raises `Unsupported` if their calls
+    are to be approved."""
     if tool.require_approval not in (UNSET, "never"):
         raise Unsupported(
             f"Calls of '{tool.server_label}' are not approved on this server. Send require_approval: 'never', or leave "
             "it out.",
             param=(*param, "require_approval"),
         )
+    return [each for each in tools if _allows(tool, each.tool)]
 
 
-def allows(tool: wire.McpTool, offered: ServerTool) -> bool:
+def _allows(tool: wire.McpTool, offered: ServerTool) -> bool:
     """Whether `allowed_tools` has the tool, by its name here or by the model's own (`browser.search`, `search`)."""
     wanted = tool.allowed_tools
     if isinstance(wanted, wire.McpToolFilter):

@@ -9,8 +9,8 @@ import msgspec
 
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.protocols import CallRecord
+from gateway.tools.client_functions import qualified_name
 from gateway.tools.client_run import call_arguments
-from gateway.tools.toolset import qualified_name
 from gateway.wire import items
 from gateway.wire.content import InputImage
 

@@ -7,17 +7,17 @@ for that tool; earlier items of these types are converted back to function argum
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
-from gateway.errors import ParamPath, Unsupported
+from gateway.errors import ParamPath
 from gateway.protocols import ToolDefinition
+from gateway.tools.roles import CallRole, ClientTool
 from gateway.wire import items
 from gateway.wire import tools as wire
-from gateway.wire.common import type_of
 
 ClientCallType: TypeAlias = Literal[
     "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"
@@ -125,19 +125,21 @@ _TOOL_SEARCH = ToolDefinition(
 )
 
 
-def client_tool(tool: wire.Tool) -> tuple[ToolDefinition, ClientCallType] | None:
-    """The definition for the model and the item type of the calls of a client-run tool; None for other tools."""
+def client_tool(tool: wire.Tool, param: ParamPath) -> ClientTool | None:
+    """The client-run tool that the entry at `param` is; None for other tools."""
+    item_type: ClientCallType
     match tool:
         case wire.LocalShellTool():
-            return _LOCAL_SHELL, "local_shell_call"
+            definition, item_type = _LOCAL_SHELL, "local_shell_call"
         case wire.ApplyPatchTool():
-            return _APPLY_PATCH, "apply_patch_call"
+            definition, item_type = _APPLY_PATCH, "apply_patch_call"
         case wire.ShellTool() if runs_locally(tool):
             shell_description = _SHELL.description or ""
             skills = "".join(f"\n- {line}" for line in _skills(tool))
             if skills:
                 shell_description += f"\nSkills are folders with instructions in SKILL.md; read them as needed:{skills}"
-            return msgspec.structs.replace(_SHELL, description=shell_description), "shell_call"
+            definition = msgspec.structs.replace(_SHELL, description=shell_description)
+            item_type = "shell_call"
         case wire.ToolSearchTool(execution="client"):
             schema = None if tool.parameters is UNSET else tool.parameters
             definition = msgspec.structs.replace(
@@ -145,9 +147,10 @@ def client_tool(tool: wire.Tool) -> tuple[ToolDefinition, ClientCallType] | None
                 description=tool.description or _TOOL_SEARCH.description,
                 parameters=schema or _TOOL_SEARCH.parameters,
             )
-            return definition, "tool_search_call"
+            item_type = "tool_search_call"
         case _:
             return None
+    return ClientTool(definition, CallRole(item_type=item_type), (*param, "type"))
 
 
 def runs_locally(tool: wire.ShellTool) -> bool:
@@ -239,31 +242,3 @@ def call_arguments(call: ClientCall) -> dict[str, Any]:
             }
         case items.ToolSearchCall():
             return call.arguments if isinstance(call.arguments, dict) else {}
-
-
-# Tools that come with items.
-
-
-BRINGS_TOOLS = (items.AdditionalTools, items.ToolSearchOutput)
-"""The items that contain tools."""
-
-
-def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, wire.Tool]]:
-    """The tools that the items of a conversation add to it, oldest first, each with its place.
-
-    They must be the client's functions or free-text tools, optionally in namespaces. Other types must be in `tools`.
-    """
-    item_tools: list[tuple[ParamPath, wire.Tool]] = []
-    for index, item in enumerate(context):
-        if not isinstance(item, BRINGS_TOOLS):
-            continue
-        for at, tool in enumerate(item.tools):
-            place = ("input", index, "tools", at)
-            if not isinstance(tool, wire.FunctionTool | wire.CustomTool | wire.NamespaceTool):
-                raise Unsupported(
-                    f"An item cannot bring tools of type '{type_of(tool)}'. Send them in 'tools'.",
-                    param=place,
-                    code="unsupported_tool",
-                )
-            item_tools.append((place, tool))
-    return item_tools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -12,7 +12,6 @@ from msgspec import UNSET, Struct
 from gateway.errors import GatewayError, InvalidRequest, ParamPath
 from gateway.protocols import ServerTool, SessionContext, ToolServer
 from gateway.tools.builtin_labels import builtin_of
-from gateway.tools.client_run import BRINGS_TOOLS
 from gateway.tools.fitting import below, checked
 from gateway.wire import items
 from gateway.wire import tools as wire
@@ -207,115 +206,3 @@ def new_listings(
     return [
         listed.listing() for listed in requested.named.values() if listed.server.label not in shown
     ]
-
-
-# Approvals.
-
-
-class ApprovedCall(Struct, frozen=True):
-    """A call from an earlier response that this request approves."""
-
-    request_id: str
-    name: str
-    """The name that the model sees."""
-    arguments: str
-
-
-def approved_calls(
-    own: Sequence[items.Item],
-    history: Sequence[items.Item],
-    told_names: Mapping[tuple[str, str], str],
-    check: Callable[[items.McpApprovalRequest, ParamPath], None],
-) -> list[ApprovedCall]:
-    """The calls that `own` approves and that the conversation shows as not yet run.
-
-    `told_names` maps the tools of this request, by server label and name, to the names that the model sees. Raises
-    `InvalidRequest` for an approval without a request, and for a tool that this request does not offer. `check` is
-    called with each approval request and the parameter that approves it; it raises if this server did not create the
-    request.
-    """
-    answers = {
-        index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)
-    }
-    if not answers:
-        return []
-    context = [*history, *own]
-    # A stored request takes precedence over a copy sent by the client. Neither may be forged.
-    asked: dict[str, list[items.McpApprovalRequest]] = {}
-    for item in context:
-        if isinstance(item, items.McpApprovalRequest):
-            asked.setdefault(item.id, []).append(item)
-    settled = {item.approval_request_id for item in context if isinstance(item, items.McpCall)}
-    settled |= {item.approval_request_id for item in answers.values() if not item.approve}
-    approved: list[ApprovedCall] = []
-    for index, answer in answers.items():
-        param = ("input", index, "approval_request_id")
-        requests = asked.get(answer.approval_request_id)
-        if requests is None:
-            raise InvalidRequest(
-                f"No approval request has the id '{answer.approval_request_id}' in this conversation. Send the "
-                "mcp_approval_request with it, or name the response that holds it as previous_response_id.",
-                param=param,
-                code="approval_request_not_found",
-            )
-        request = requests[0]
-        if request.id in settled:
-            continue
-        settled.add(request.id)
-        for each in requests:
-            check(each, param)
-        name = told_names.get((request.server_label, request.name))
-        if name is None:
-            raise InvalidRequest(
-                f"The approved tool '{request.name}' of the server '{request.server_label}' is not among the tools of "
-                "this request. Send the same tools as in the request that asked.",
-                param=param,
-                code="approved_tool_not_offered",
-            )
-        approved.append(ApprovedCall(request.id, name, request.arguments))
-    return approved
-
-
-def server_addresses(tools: Sequence[wire.Tool]) -> dict[str, str]:
-    """The URLs of the MCP servers in a request, by label, without credentials."""
-    return {
-        tool.server_label: _bare(tool.server_url)
-        for tool in tools
-        if isinstance(tool, wire.McpTool) and isinstance(tool.server_url, str)
-    }
-
-
-# Secrets.
-
-
-def without_credentials(tools: Sequence[wire.Tool]) -> list[wire.Tool]:
-    """Copy `tools` without MCP credentials, so that they can be shown, stored and logged."""
-    return [_without(tool) if isinstance(tool, wire.McpTool) else tool for tool in tools]
-
-
-def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
-    """Copy items that contain tools, without MCP credentials."""
-    return [
-        msgspec.structs.replace(item, tools=without_credentials(item.tools))
-        if isinstance(item, BRINGS_TOOLS)
-        else item
-        for item in own
-    ]
-
-
-def _without(tool: wire.McpTool) -> wire.McpTool:
-    url = tool.server_url
-    return msgspec.structs.replace(
-        tool,
-        authorization=UNSET,
-        headers=UNSET,
-        server_url=_bare(url) if isinstance(url, str) else UNSET,
-    )
-
-
-def _bare(url: str) -> str:
-    """Remove user, password, query and fragment from a URL: any of them may contain a secret."""
-    url = url.partition("#")[0].partition("?")[0]
-    scheme, slashes, rest = url.partition("//")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"

@@ -7,6 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gateway.errors import ParamPath
+from gateway.protocols import ToolDefinition
+
 
 class CallRole(Struct, frozen=True, kw_only=True):
     """Who runs a tool's calls, and the item type in which they are shown."""
@@ -28,6 +31,15 @@ class CallRole(Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     shown_name: str | None = None
     """The name that the client knows, if it differs from the model's (namespaced tools)."""
+
+
+class ClientTool(Struct, frozen=True):
+    """A tool that the client runs."""
+
+    definition: ToolDefinition
+    role: CallRole
+    param: ParamPath
+    """The parameter that sets its name."""
 
 
 FUNCTION = CallRole()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
-from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import InvalidRequest, ParamPath, PermissionDenied, Unsupported
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.protocols import (
     BuiltinToolRenderer,
     ServerTool,
@@ -18,13 +17,12 @@ from gateway.protocols import (
     ToolChoice,
     ToolDefinition,
 )
-from gateway.protocols.output_constraints import custom_schema
-from gateway.tools.available import AvailableTools, BoundTool
-from gateway.tools.builtin_labels import allows, builtin_of, check_approval
-from gateway.tools.client_run import CLIENT_TOOLS, client_tool, runs_locally
+from gateway.tools.available import AvailableTools, BoundTool, with_variants
+from gateway.tools.client_functions import ClientFunction
+from gateway.tools.entries import Omitted, Selection, tool_entries
 from gateway.tools.fitting import fitted
 from gateway.tools.requested import ListedServer, RequestTools
-from gateway.tools.roles import CallRole
+from gateway.tools.roles import CallRole, ClientTool
 from gateway.tools.tool_choice import KnownTools, resolve_choice
 from gateway.wire import tools as wire
 
@@ -45,161 +43,44 @@ class Toolset(Struct, frozen=True, kw_only=True):
     """Tool types that the request asks the gateway to run but that are not available."""
 
 
-def qualified_name(name: str, namespace: str | None) -> str:
-    """The single name under which the model sees a tool in a namespace. Renderers use it for earlier calls too."""
-    if not namespace:
-        return name
-    return namespace + name if namespace.endswith("__") else f"{namespace}__{name}"
-
-
 class _Builder:
-    def __init__(
-        self,
-        offered: AvailableTools,
-        knows: Callable[[str], bool],
-        context: SessionContext,
-    ) -> None:
-        self._offered = offered
+    def __init__(self, knows: Callable[[str], bool]) -> None:
         self._knows = knows
-        self._context = context
         self.definitions: dict[str, ToolDefinition] = {}
         self.roles: dict[str, CallRole] = {}
         self.bound_tools: dict[str, BoundTool] = {}
         self.listed: dict[tuple[str, str], str] = {}
-        self.omitted: dict[str, None] = {}
-        """In the order of the request, without duplicates."""
-        self._asked: dict[str, wire.Tool] = {}
-        """The entries that select tools of the gateway, by type."""
-
-    def add_from_item(self, tool: wire.Tool, param: ParamPath) -> None:
-        """Add a tool that came with an input item. Ignored if the request already has it."""
-        match tool:
-            case wire.NamespaceTool():
-                for inner in tool.tools:
-                    if qualified_name(inner.name, tool.name) not in self.roles:
-                        self.add(inner, param, tool.name)
-            case wire.FunctionTool() | wire.CustomTool() if tool.name not in self.roles:
-                self.add(tool, param)
-            case _:
-                pass
-
-    def add(self, tool: wire.Tool, param: ParamPath, namespace: str | None = None) -> None:
-        match tool:
-            case wire.FunctionTool():
-                definition = ToolDefinition(
-                    name=qualified_name(tool.name, namespace),
-                    description=_optional(tool.description),
-                    parameters=_optional(tool.parameters),
-                    strict=bool(_optional(tool.strict)),
-                    namespace=namespace,
-                )
-                self._put(
-                    definition,
-                    CallRole(item_type="function_call", namespace=namespace, shown_name=tool.name),
-                    (*param, "name"),
-                )
-            case wire.CustomTool():
-                definition = ToolDefinition(
-                    name=qualified_name(tool.name, namespace),
-                    description=_optional(tool.description),
-                    parameters=custom_schema(),
-                    kind="custom",
-                    grammar=_custom_grammar(tool, param),
-                    namespace=namespace,
-                )
-                self._put(
-                    definition,
-                    CallRole(
-                        item_type="custom_tool_call", namespace=namespace, shown_name=tool.name
-                    ),
-                    (*param, "name"),
-                )
-            case wire.NamespaceTool():
-                if namespace is not None:
-                    raise InvalidRequest(
-                        "Namespaces cannot be nested. List the inner namespace's tools separately.",
-                        param=(*param, "type"),
-                    )
-                for index, inner in enumerate(tool.tools):
-                    self.add(inner, (*param, "tools", index), tool.name)
-            case wire.McpTool() if (builtin := builtin_of(tool, self._offered.by_type)) is not None:
-                self._by_label(tool, builtin, param)
-            case _:
-                self._hosted(tool, param)
-
-    def _by_label(self, tool: wire.McpTool, builtin: wire.Tool, param: ParamPath) -> None:
-        """Add the built-in tools that an MCP entry selects by their label."""
-        check_approval(tool, param)
-        context = msgspec.structs.replace(self._context, entry=builtin)
-        runnable = self._offered.by_type[_request_type(builtin)]
-        for entry in fitted([each for each in runnable if allows(tool, each.tool)], context, param):
-            self.serve(entry)
-            name = self.definition_for(entry.tool).name
-            self.listed[tool.server_label, name] = name
-
-    def _hosted(self, tool: wire.Tool, param: ParamPath) -> None:
-        if isinstance(tool, wire.WebSearchTool) and tool.external_web_access is False:
-            return  # Codex's default: a search without access needs no tool.
-        kind = wire.type_of(tool)
-        runnable = self._offered.by_type.get(_request_type(tool))
-        if runnable and not _is_run_by_client(tool):
-            if self._asked.setdefault(kind, tool) != tool:
-                raise InvalidRequest(
-                    f"Two tools of type '{kind}' have different settings. Send one tool with all settings.",
-                    param=param,
-                    code="duplicate_tool",
-                )
-            context = msgspec.structs.replace(self._context, entry=tool)
-            for entry in fitted(runnable, context, param):
-                self.serve(entry)
-            return
-        if (run_by_client := client_tool(tool)) is not None:
-            definition, item_type = run_by_client
-            self._put(definition, CallRole(item_type=item_type), (*param, "type"))
-            return
-        if isinstance(tool, wire.ToolSearchTool):
-            return  # The gateway always offers all tools, so there is nothing to search for.
-        if _request_type(tool) in self._offered.forbidden:
-            raise PermissionDenied(
-                f"This API key may not use tools of type '{kind}'. Leave it out of 'tools'.",
-                param=(*param, "type"),
-                code="tool_not_allowed",
-            )
-        if self._offered.unavailable == "omit":
-            self.omitted[_request_type(tool)] = None
-            return
-        if isinstance(tool, wire.ShellTool):
-            raise Unsupported(
-                "There are no containers here to run a shell in. Run the commands yourself: send "
-                '"environment": {"type": "local"}. Or have the server configured with a plugin that has containers, or to '
-                'leave the tool out itself (unavailable_tools = "omit").',
-                param=(*param, "environment"),
-                code="unsupported_tool",
-            )
-        raise Unsupported(
-            f"Tools of type '{kind}' are not available here. Leave it out of 'tools', or have the server configured with "
-            'a plugin that runs it, or to leave it out itself (unavailable_tools = "omit"). Supported here: '
-            f"{', '.join(sorted({*_ALWAYS, *self._offered.by_type, *self._offered.choices}))}.",
-            param=(*param, "type"),
-            code="unsupported_tool",
-        )
-
-    def serve(self, entry: BoundTool) -> None:
-        """Offer a tool that the gateway runs, unless the client has a tool of that name."""
-        definition = self.definition_for(entry.tool)
-        name = definition.name
-        if name in self.definitions:
-            return
-        self.definitions[name] = definition
-        self.roles[name] = CallRole(
-            item_type=_call_type(entry.tool.item_type), server_label=entry.server.label
-        )
-        self.bound_tools[name] = entry
 
     def definition_for(self, tool: ServerTool) -> ToolDefinition:
         """The definition of a tool for the model."""
         known = tool.builtin
         return tool.definition if known is None or not self._knows(known.name) else known
+
+    def add(self, tool: ClientTool) -> None:
+        """Add a tool that the client runs. Raises `InvalidRequest` if its name is taken."""
+        definition = tool.definition
+        if definition.name in self.roles:
+            raise InvalidRequest(
+                f"Two tools are named '{definition.name}'. Give each its own name.",
+                param=tool.param,
+                code="duplicate_tool_name",
+            )
+        self.definitions[definition.name] = definition
+        self.roles[definition.name] = tool.role
+
+    def serve(self, bound: BoundTool, label: str | None) -> None:
+        """Offer a tool that the gateway runs, unless the client has a tool of that name. `label` is the `server_label` that
+        selects it, if one does."""
+        definition = self.definition_for(bound.tool)
+        name = definition.name
+        if name not in self.definitions:
+            self.definitions[name] = definition
+            self.roles[name] = CallRole(
+                item_type=_call_type(bound.tool.item_type), server_label=bound.server.label
+            )
+            self.bound_tools[name] = bound
+        if label is not None:
+            self.listed[label, name] = name
 
     def serve_listed(self, listed: ListedServer) -> None:
         """Offer the tools of a listed server. If a name is taken, the model sees it prefixed with the server's label."""
@@ -230,20 +111,7 @@ class _Builder:
             number += 1
         return f"{prompt_name[:120]}_{number}"
 
-    def _put(self, definition: ToolDefinition, role: CallRole, param: ParamPath) -> None:
-        if definition.name in self.roles:
-            raise InvalidRequest(
-                f"Two tools are named '{definition.name}'. Give each its own name.",
-                param=param,
-                code="duplicate_tool_name",
-            )
-        self.definitions[definition.name] = definition
-        self.roles[definition.name] = role
 
-
-_WEB_SEARCH = wire.type_of(wire.WebSearchTool)
-_VARIANTS = {_WEB_SEARCH: [wire.type_of(each) for each in wire.WebSearchTool.__subclasses__()]}
-_ALWAYS = ("function", "custom", "namespace", *CLIENT_TOOLS)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 NO_REQUEST_TOOLS = RequestTools()
@@ -255,7 +123,7 @@ def build_toolset(
     choice: wire.ToolChoice | None,
     offered: AvailableTools,
     requested: RequestTools = NO_REQUEST_TOOLS,
-    item_tools: Sequence[tuple[ParamPath, wire.Tool]] = (),
+    item_tools: Sequence[tuple[ParamPath, ClientFunction]] = (),
     *,
     renderer: object = None,
     context: SessionContext = SessionContext(),  # noqa: B008 (it is immutable)
@@ -270,28 +138,31 @@ def build_toolset(
     if nothing_given and not offered.always and choice is None:
         return _NO_TOOLS  # the common case: skip the rest
     knows = renderer.knows_tool if isinstance(renderer, BuiltinToolRenderer) else _no_builtin_tools
-    builder = _Builder(offered, knows, context)
-    searched = any(isinstance(t, wire.ToolSearchTool) and t.execution == "client" for t in tools)
-    for index, tool in enumerate(tools):
-        if index not in requested.named and not (searched and _deferred(tool)):
-            builder.add(tool, ("tools", index))
-    for param, tool in item_tools:
-        builder.add_from_item(tool, param)
-    for entry in fitted(offered.always, context):
-        builder.serve(entry)
+    builder = _Builder(knows)
+    omitted: dict[str, None] = {}  # in the order of the request, without duplicates
+    entries = tool_entries(
+        tools, item_tools, offered, context, listed=requested.named, taken=builder.roles
+    )
+    for entry in entries:
+        match entry:
+            case ClientTool():
+                builder.add(entry)
+            case Selection():
+                for bound in fitted(entry.tools, entry.context, entry.param):
+                    builder.serve(bound, entry.label)
+            case Omitted():
+                omitted[entry.type] = None
     for listed in (*requested.named.values(), *requested.offered):
         builder.serve_listed(listed)
     known = KnownTools(
         roles=builder.roles,
         listed=builder.listed,
         by_type={
-            kind: [builder.definition_for(entry.tool).name for entry in entries]
-            for shared, entries in offered.by_type.items()
-            for kind in (shared, *_VARIANTS.get(shared, ()))
+            kind: [builder.definition_for(each.tool).name for each in bound_tools]
+            for type_, bound_tools in offered.by_type.items()
+            for kind in with_variants(type_)
         },
-        omitted={
-            kind for shared in builder.omitted for kind in (shared, *_VARIANTS.get(shared, ()))
-        },
+        omitted={kind for type_ in omitted for kind in with_variants(type_)},
     )
     definitions, resolved = resolve_choice(choice, list(builder.definitions.values()), known)
     return Toolset(
@@ -300,31 +171,12 @@ def build_toolset(
         bound_tools=builder.bound_tools,
         listed=builder.listed,
         choice=resolved,
-        omitted=tuple(builder.omitted),
+        omitted=tuple(omitted),
     )
 
 
 def _no_builtin_tools(name: str) -> bool:
     return False
-
-
-def _request_type(tool: wire.Tool) -> str:
-    """The type by which tools are selected. Dated and preview variants of web search are the same type."""
-    return _WEB_SEARCH if isinstance(tool, wire.WebSearchTool) else wire.type_of(tool)
-
-
-def _is_run_by_client(tool: wire.Tool) -> bool:
-    """Whether the request says that the client runs the tool, even if the gateway could."""
-    return isinstance(tool, wire.ShellTool) and runs_locally(tool)
-
-
-def _deferred(tool: wire.Tool) -> bool:
-    """Whether the model sees the tool only after the client's search has found it."""
-    return isinstance(tool, wire.FunctionTool | wire.CustomTool) and tool.defer_loading is True
-
-
-def _optional(value: Any) -> Any:
-    return None if value is UNSET else value
 
 
 def _call_type(
@@ -337,20 +189,3 @@ def _call_type(
             return item_type
         case _:
             return "mcp_call"
-
-
-def _custom_grammar(tool: wire.CustomTool, param: ParamPath) -> Constraint | None:
-    grammar = wire.custom_grammar(tool)
-    if grammar is None:
-        return None
-    syntax, definition = grammar
-    match syntax:
-        case "lark":
-            return Grammar("lark", definition)
-        case "regex":
-            return Regex(definition)
-        case _:
-            raise InvalidRequest(
-                f"'{syntax}' is not a grammar syntax. Use 'lark' or 'regex'.",
-                param=(*param, "format", "syntax"),
-            )

@@ -404,13 +404,6 @@ def _refuse_chat_form(raw: JsonObject, param: ParamPath) -> None:
         )
 
 
-def custom_grammar(tool: CustomTool) -> tuple[Literal["lark", "regex"], str] | None:
-    """Syntax and definition of the grammar for a custom tool's input; None if it is free text."""
-    if isinstance(tool.format, CustomGrammarFormat):
-        return tool.format.syntax, tool.format.definition
-    return None
-
-
 def chosen_name(choice: ToolChoiceObject) -> str | None:
     """The name of the tool that a choice names; None if it names a type, a server or a list."""
     if isinstance(choice, FunctionChoice | CustomChoice | McpChoice):

@@ -22,13 +22,13 @@ from gateway.protocols import (
     ToolServer,
 )
 from gateway.testing.grammar import fold
+from gateway.tools.approved import approved_calls
 from gateway.tools.available import AvailableTools
+from gateway.tools.credentials import without_credentials
 from gateway.tools.requested import (
     ListedServer,
     RequestTools,
-    approved_calls,
     list_request_tools,
-    without_credentials,
 )
 from gateway.tools.toolset import build_toolset
 from gateway.wire import items

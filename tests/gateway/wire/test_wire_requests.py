@@ -521,7 +521,9 @@ def test_codex_is_understood() -> None:
     )
     assert request.unknown == ["client_metadata"]
     assert request.client_metadata == {"x-codex": None}
-    assert tools.custom_grammar(request.tools[3]) == ("lark", "start: /x/")
+    assert request.tools[3].format == tools.CustomGrammarFormat(
+        syntax="lark", definition="start: /x/"
+    )
     assert tools.type_of(request.tools[2]) == "web_search"
     assert not request.tools[2].external_web_access
 
