@@ -167,7 +167,8 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
 def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
     """Register prompt renderers: `make(config, context)` returns a `PromptRenderer` for one model.
 
-    Called once, at start-up. A model chooses one by `renderer = "<name>"`, or a model profile does.
+    Called once, at start-up. A model chooses one by `renderer = "<name>"`, or a model profile does. Test yours with
+    `gateway.testing.RendererContract`.
     """
 
 
@@ -231,7 +232,8 @@ def gateway_register_policies(register: Register[OpenPolicy]) -> None:
 
     Called once, at start-up. A table `[policies.<name>]` in `gateway.toml` selects it, and is its config. Policies are
     applied in the order of their tables, each to what the one before has returned. If a policy has the method `use`
-    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do.
+    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do. Test yours with
+    `gateway.testing.PolicyContract`.
     """
 
 
@@ -242,7 +244,8 @@ def gateway_register_routers(register: Register[OpenRouter]) -> None:
 
     Called once, at start-up. A table `[routers.<name>]` in `gateway.toml` selects it, and is its config. Routers are
     asked in the order of their tables, before the routes of the configuration. If a router has the method `use`
-    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do.
+    (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do. Test yours with
+    `gateway.testing.RouterContract`.
     """
 
 

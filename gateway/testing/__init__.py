@@ -1,7 +1,8 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
 `ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
-`LimitCountersContract`, `OutputParserContract`, `RendererContract`, `ToolServerContract`, `ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
+`LimitCountersContract`, `OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`,
+`ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
 one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
 need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
 """
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from gateway.testing.limit_contract import LimitCountersContract
     from gateway.testing.output_contract import OutputParserContract
     from gateway.testing.plugin_check import check_plugin
+    from gateway.testing.policy_contract import PolicyContract
     from gateway.testing.renderer_contract import RendererContract
+    from gateway.testing.router_contract import RouterContract
     from gateway.testing.score_contract import ScoreContract
     from gateway.testing.scripted import (
         Rule,
@@ -38,9 +41,11 @@ __all__ = [
     "EngineContract",
     "LimitCountersContract",
     "OutputParserContract",
+    "PolicyContract",
     "RendererContract",
     "RequestAuthenticatorContract",
     "ResponseStoreContract",
+    "RouterContract",
     "Rule",
     "Scenario",
     "ScoreContract",
@@ -60,9 +65,11 @@ _ORIGINS = {
     "EngineContract": "gateway.testing.engine_contract",
     "LimitCountersContract": "gateway.testing.limit_contract",
     "OutputParserContract": "gateway.testing.output_contract",
+    "PolicyContract": "gateway.testing.policy_contract",
     "RendererContract": "gateway.testing.renderer_contract",
     "RequestAuthenticatorContract": "gateway.testing.authenticator_contract",
     "ResponseStoreContract": "gateway.testing.store_contract",
+    "RouterContract": "gateway.testing.router_contract",
     "ScoreContract": "gateway.testing.score_contract",
     "ToolServerContract": "gateway.testing.tool_contract",
     "UsageCountersContract": "gateway.testing.usage_contract",

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 StartGateway: TypeAlias = "Callable[..., RunningGateway]"
 
 pytest.register_assert_rewrite(
+    "gateway.testing.authenticator_contract",
+    "gateway.testing.closing_contract",
     "gateway.testing.embedding_contract",
     "gateway.testing.engine_contract",
     "gateway.checks.generating",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",
+    "gateway.testing.policy_contract",
     "gateway.testing.reading",
     "gateway.testing.renderer_contract",
+    "gateway.testing.router_contract",
     "gateway.testing.score_contract",
     "gateway.testing.store_background_contract",
     "gateway.testing.store_completion_contract",

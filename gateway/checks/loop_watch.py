@@ -1,0 +1,125 @@
+"""Detecting code that blocks the event loop, without measuring wall-clock time."""
+
+from __future__ import annotations
+
+import _socket
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+from typing import Any, Final
+
+from gateway.checks.engine_probe import CheckFailed
+
+MOST_CPU_SECONDS: Final = 2.0
+"""CPU time that the loop's thread may spend before other tasks run, in seconds."""
+
+_WAITING: Final = {
+    time.sleep: "time.sleep",
+    socket.gethostbyname: "socket.gethostbyname",
+    os.system: "os.system",
+}
+_WAITING_METHODS: Final = frozenset({"connect", "recv", "recv_into", "send", "sendall", "accept"})
+"""Of sockets that block."""
+_WAITING_FUNCTIONS: Final = frozenset({"run", "call", "check_call", "check_output"})
+"""Functions of `subprocess` that wait for the process."""
+
+
+def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
+    """What the profiled event is, if it waits."""
+    if event == "call":
+        code = frame.f_code
+        if code.co_name in _WAITING_FUNCTIONS and code.co_filename == subprocess.__file__:
+            return f"subprocess.{code.co_name}"
+        return "socket.getaddrinfo" if code is socket.getaddrinfo.__code__ else None
+    if event != "c_call":
+        return None
+    owner = getattr(argument, "__self__", None)
+    if isinstance(owner, socket.socket | _socket.socket):
+        waits = argument.__name__ in _WAITING_METHODS and owner.gettimeout() != 0
+        return f"socket.{argument.__name__}" if waits else None
+    return _WAITING.get(argument)
+
+
+@contextmanager
+def no_waiting(what: str) -> Generator[None]:
+    """Raise `CheckFailed` on exit if this thread has made a call that waits: `time.sleep`, looking up a host, using a
+    blocking socket, running a process to its end."""
+    found: list[str] = []
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        call = _waiting_call(frame, event, argument)
+        if call is not None:
+            found.append(call)
+
+    outer = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(outer)
+    if found:
+        raise CheckFailed(f"{what} blocks the event loop: {', '.join(sorted(set(found)))}")
+
+
+@asynccontextmanager
+async def loop_stays_free(what: str) -> AsyncGenerator[None]:
+    """Raise `CheckFailed` on exit if the body has blocked the event loop, by a call that waits (`no_waiting`) or by more
+    than `MOST_CPU_SECONDS` of computation in one go."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.thread_time()
+            longest, last = max(longest, now - last), now
+
+    watching = asyncio.create_task(watch())
+    try:
+        await asyncio.sleep(0)  # it begins before the body
+        with no_waiting(what):
+            yield
+        await asyncio.sleep(0.01)
+    finally:
+        watching.cancel()
+        await asyncio.wait((watching,))
+    if longest > MOST_CPU_SECONDS:
+        raise CheckFailed(f"{what} keeps the event loop busy for {longest:.1f} s of CPU time")
+
+
+class Leftovers:
+    """The tasks and threads that exist now, to compare with those of a later time."""
+
+    def __init__(self) -> None:
+        self._tasks = asyncio.all_tasks()
+        self._threads = set(threading.enumerate())
+
+    def now(self) -> list[str]:
+        """What exists in addition. Threads of asyncio's default executor, which all code shares, do not count."""
+        executor = getattr(asyncio.get_running_loop(), "_default_executor", None)
+        shared = getattr(executor, "_threads", ())
+        tasks = [f"task {each.get_coro()!r}" for each in asyncio.all_tasks() - self._tasks]
+        threads = [
+            f"thread {each.name}"
+            for each in set(threading.enumerate()) - self._threads
+            if each.is_alive() and each not in shared
+        ]
+        return tasks + threads
+
+    async def settled(self, most: int, time_limit: float) -> list[str]:
+        """Wait until at most `most` are left. Returns what is left, also after `time_limit` seconds."""
+        try:
+            async with asyncio.timeout(time_limit):
+                while len(self.now()) > most:  # noqa: ASYNC110  # nothing tells when a thread ends
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            pass
+        return self.now()

@@ -1,0 +1,42 @@
+"""What all kits of opened plugins share: closing leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, TypeAlias
+
+import pytest
+
+from gateway.checks.loop_watch import Leftovers
+
+Reopen: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@pytest.mark.anyio
+class ClosingContract:
+    """A part of other kits. Optional: give the fixture `reopen`."""
+
+    close_seconds: ClassVar[float] = 60.0
+    """How long tasks and threads may take to end after closing, in seconds."""
+
+    @pytest.fixture
+    def reopen(self) -> Reopen | None:
+        """A function that opens another one, as the gateway does: it returns an async context manager. None: closing
+        is not tested."""
+        return None
+
+    async def use_once(self, opened: Any) -> None:
+        """Do with it what may start background work. Kits and their subclasses define it."""
+
+    async def test_nothing_runs_after_it_is_closed(self, reopen: Reopen | None) -> None:
+        """Neither tasks nor threads are left."""
+        if reopen is None:
+            pytest.skip("give the fixture `reopen` to test closing")
+        async with reopen() as opened:  # what a library makes once for the process does not count
+            await self.use_once(opened)
+        before = Leftovers()
+        async with reopen() as opened:
+            await self.use_once(opened)
+        left = await before.settled(0, self.close_seconds)
+        assert not left, f"after closing, there is still: {', '.join(left)}"
