@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from gateway.checks.engine_probe import CheckFailed
+from gateway.checks.engine_probe import GuaranteeViolated
 
 MOST_CPU_SECONDS: Final = 2.0
 """CPU time that the loop's thread may spend before other tasks run, in seconds."""
@@ -49,7 +49,7 @@ def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
 
 @contextmanager
 def no_waiting(what: str) -> Generator[None]:
-    """Raise `CheckFailed` on exit if this thread has made a call that waits: `time.sleep`, looking up a host, using a
+    """Raise `GuaranteeViolated` on exit if this thread has made a call that waits: `time.sleep`, looking up a host, using a
     blocking socket, running a process to its end."""
     found: list[str] = []
 
@@ -65,12 +65,12 @@ def no_waiting(what: str) -> Generator[None]:
     finally:
         sys.setprofile(outer)
     if found:
-        raise CheckFailed(f"{what} blocks the event loop: {', '.join(sorted(set(found)))}")
+        raise GuaranteeViolated(f"{what} blocks the event loop: {', '.join(sorted(set(found)))}")
 
 
 @asynccontextmanager
 async def loop_stays_free(what: str) -> AsyncGenerator[None]:
-    """Raise `CheckFailed` on exit if the body has blocked the event loop, by a call that waits (`no_waiting`) or by more
+    """Raise `GuaranteeViolated` on exit if the body has blocked the event loop, by a call that waits (`no_waiting`) or by more
     than `MOST_CPU_SECONDS` of computation in one go."""
     longest = 0.0
 
@@ -92,7 +92,7 @@ async def loop_stays_free(what: str) -> AsyncGenerator[None]:
         watching.cancel()
         await asyncio.wait((watching,))
     if longest > MOST_CPU_SECONDS:
-        raise CheckFailed(f"{what} keeps the event loop busy for {longest:.1f} s of CPU time")
+        raise GuaranteeViolated(f"{what} keeps the event loop busy for {longest:.1f} s of CPU time")
 
 
 class Leftovers:

@@ -23,7 +23,7 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.errors import GatewayError
-from gateway.protocols import OutputFilter, Policy, PolicyRequest, Refusal, Turn
+from gateway.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest, Turn
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.reading import Block, blocks, check_grammar, cut
 from gateway.wire.common import encode
@@ -126,8 +126,8 @@ class PolicyContract(ClosingContract):
             found = await policy.check(request)
         except GatewayError:
             return True
-        assert isinstance(found, PolicyRequest | Refusal)
-        return isinstance(found, Refusal)
+        assert isinstance(found, PolicyRequest | PolicyRefusal)
+        return isinstance(found, PolicyRefusal)
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
     async def test_any_text_is_decided_upon(self, text: str, policy: Policy) -> None:
@@ -240,5 +240,5 @@ def _filtered(found: OutputFilter, output: Sequence[Delta]) -> tuple[list[Block]
     return blocks(shown), found.ended
 
 
-def _decision(found: PolicyRequest | Refusal) -> Any:
-    return found.text if isinstance(found, Refusal) else encode(structs.asdict(found))
+def _decision(found: PolicyRequest | PolicyRefusal) -> Any:
+    return found.text if isinstance(found, PolicyRefusal) else encode(structs.asdict(found))

@@ -13,7 +13,14 @@ from msgspec import structs
 
 from gateway.config import RouteConfig
 from gateway.deltas import Delta, TextDelta
-from gateway.protocols import Ending, OutputFilter, Policy, PolicyRequest, Refusal, RoutingRequest
+from gateway.protocols import (
+    Ending,
+    OutputFilter,
+    Policy,
+    PolicyRefusal,
+    PolicyRequest,
+    RoutingRequest,
+)
 from gateway.runtime.routing import Routes
 from gateway.sdk.policies import texts_of
 from gateway.testing import PolicyContract, RouterContract
@@ -99,9 +106,9 @@ class House:
 
     filter: Callable[[], OutputFilter] = Filter
 
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         if any("forbidden" in text for text in self.texts(request)):
-            return Refusal("No.")
+            return PolicyRefusal("No.")
         return request
 
     def texts(self, request: PolicyRequest) -> Sequence[str]:
@@ -130,24 +137,24 @@ class TurnsOnly(House):
 class Adding(House):
     """Adds a line each time that it is asked."""
 
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         return structs.replace(request, texts=[*request.texts, "Be kind."])
 
 
 class Impersonating(House):
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         return structs.replace(request, owner="somebody")
 
 
 class InPlace(House):
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         if request.texts:
             request.texts.append("Be kind.")  # type: ignore[attr-defined]
         return request
 
 
 class Blocking(House):
-    async def check(self, request: PolicyRequest) -> PolicyRequest | Refusal:
+    async def check(self, request: PolicyRequest) -> PolicyRequest | PolicyRefusal:
         time.sleep(0.001)  # noqa: ASYNC251  # the mistake
         return await super().check(request)
 
