@@ -58,7 +58,7 @@ from gateway.routes.conversations import (
 )
 from gateway.routes.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.routes.embeddings import create_embeddings
-from gateway.routes.gateway_info import describe_gateway, list_runs
+from gateway.routes.gateway_info import cancel_listed_run, describe_gateway, list_runs
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.internal import INTERNAL_CALLER, InternalRequests
 from gateway.routes.models import change_model, delete_model, list_models, retrieve_model
@@ -291,7 +291,7 @@ def _app(
         list_models, retrieve_model,
         completions_usage, embeddings_usage, costs, change_model, delete_model,
         load_lora_adapter, unload_lora_adapter,
-        health, ready, openapi, describe_gateway, list_runs,
+        health, ready, openapi, describe_gateway, list_runs, cancel_listed_run,
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)

@@ -114,7 +114,7 @@ class AnswerRun(ABC, Generic[PlanT]):
                     await self.keep()
             if scope.error is None:
                 return rest
-            status = "failed"
+            status = "cancelled" if scope.revoked else "failed"
             return b""
         finally:
             scope.finish(status, self.usage())

@@ -50,7 +50,10 @@ async def run_pooled(
             made = await make(result)
             tokens = result.prompt_tokens
             usage = Usage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
-        status = "completed" if scope.error is None else "failed"
+        if scope.error is None:
+            status = "completed"
+        elif not scope.revoked:
+            status = "failed"
         return made
     finally:
         scope.finish(status, usage)

@@ -7,7 +7,7 @@ import logging
 from copy import copy
 from types import TracebackType
 
-from gateway.errors import DeadlineExceeded, GatewayError
+from gateway.errors import DeadlineExceeded, GatewayError, PermissionDenied
 from gateway.loop.usage import ExpectedTokens
 from gateway.protocols import Principal
 from gateway.request_stats import RunStats, clock
@@ -31,10 +31,17 @@ class RunScope:
     """
 
     def __init__(
-        self, services: Services, *, name: str, api: str, subject: str = "The response"
+        self,
+        services: Services,
+        *,
+        name: str,
+        api: str,
+        subject: str = "The response",
+        shows_cancelled: bool = False,
     ) -> None:
         """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence.
-        `api` is the short name of its API, for metrics and logs."""
+        `api` is the short name of its API, for metrics and logs. `shows_cancelled`: whether its answers have a status for a run
+        that was cancelled."""
         self.stats = RunStats(api)
         if services.run_history is not None:
             self.stats.phases = []
@@ -42,7 +49,10 @@ class RunScope:
         """Why the run failed, once it has."""
         self.cancelled = False
         """Whether the run was cancelled by `cancel`. A client that leaves is a `CancelledError` instead."""
+        self.revoked = False
+        """Whether an administrator has cancelled the run."""
         self._services = services
+        self._shows_cancelled = shows_cancelled
         self._name = name
         self._subject = subject
         self._reservation: Reservation | None = None
@@ -153,6 +163,24 @@ class RunScope:
             self.cancelled = True
             if self._task is not None:
                 self._task.cancel()
+
+    def revoke(self) -> None:
+        """End the work because an administrator cancels it: as cancelled, if its API has a word for that, or else with an error,
+        which clients do not send again by themselves. Does nothing if the work has ended, or is cancelled or stopped already.
+        """
+        if self._task is None or self.cancelled or self._stopped_by is not None:
+            return
+        self.revoked = True
+        logger.info("%s: cancelled by an administrator", self._name)
+        if self._shows_cancelled:
+            self.cancel()
+        else:
+            self.stop(
+                PermissionDenied(
+                    "An administrator of this server has cancelled the request.",
+                    code="request_cancelled",
+                )
+            )
 
     def registered(self) -> _Registered:
         """Within the context, a shutdown waits for the run, and then stops it."""

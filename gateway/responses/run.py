@@ -73,7 +73,9 @@ class ResponseRun:
         self.services = services
         self.attempt = 0
         """See `StoredResponse`."""
-        self.scope = RunScope(services, name=f"response {plan.response.id}", api="responses")
+        self.scope = RunScope(
+            services, name=f"response {plan.response.id}", api="responses", shows_cancelled=True
+        )
         self.scope.stats.response_id = plan.response.id
         self._quiet = quiet
         self._attempts = attempts

@@ -34,7 +34,7 @@ from gateway.wire.completions import (
 )
 from gateway.wire.embeddings import EmbeddingList, EmbeddingsRequest
 from gateway.wire.events import AnyEvent
-from gateway.wire.inventory import GatewayInfo, RunList
+from gateway.wire.inventory import GatewayInfo, ListedRun, RunList
 from gateway.wire.items import Item
 from gateway.wire.listing import Deleted, Listing
 from gateway.wire.request import ConversationRequest, ResponseRequest
@@ -125,6 +125,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("DELETE", "/v1/models/{model}"): Operation(answers=Deleted),
     ("GET", "/v1/gateway"): Operation(answers=GatewayInfo),
     ("GET", "/v1/gateway/runs"): Operation(answers=RunList),
+    ("POST", "/v1/gateway/runs/{run_id}/cancel"): Operation(answers=ListedRun),
     ("GET", "/health"): Operation(answers=dict[str, Any]),
     ("GET", "/ready"): Operation(answers=dict[str, Any]),
     ("GET", "/metrics"): Operation(answers=str, content_type="text/plain"),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from typing import Final
-
-from litestar import get
+from litestar import get, post
+from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from gateway.errors import NotFound
 from gateway.routes.answers import json_answer
 from gateway.routes.state import HttpRequest, services_of
-from gateway.runtime.run_history import listed_run
+from gateway.runtime.all_workers import all_runs, cancel_run
 from gateway.tools.available import AvailableTools
-from gateway.wire.inventory import GatewayInfo, ListedTools, RunList
-
-_MOST_RUNNING: Final = 500
-"""Runs in progress in one answer."""
+from gateway.wire.inventory import GatewayInfo, ListedTools
 
 
 @get("/v1/gateway")
@@ -31,20 +27,28 @@ async def describe_gateway(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/gateway/runs")
 async def list_runs(request: HttpRequest) -> ASGIApp:
-    """What runs now in the process that answers, oldest first, and what has ended last there, for administrators."""
+    """What runs now, oldest first, and what has ended last, in all worker processes of this server, for administrators."""
     services = services_of(request)
     services.authenticator.require_admin(request.scope["headers"])
-    oldest = sorted(services.runs, key=lambda each: each.stats.started)[:_MOST_RUNNING]
-    history = services.run_history
-    return json_answer(
-        RunList(
-            process=os.getpid(),
-            workers=services.config.server.workers,
-            total=len(services.runs),
-            running=[listed_run(each.stats, each.principal) for each in oldest],
-            ended=[] if history is None else list(history.newest_first()),
+    return json_answer(await all_runs(services))
+
+
+@post("/v1/gateway/runs/{run_id:str}/cancel", status_code=200)
+async def cancel_listed_run(request: HttpRequest, run_id: FromPath[str]) -> ASGIApp:
+    """Cancel a run of any client, for administrators. The answer is the run as it was then: its end may take a moment.
+
+    A response ends as cancelled. Other APIs answer, or end their streams, with the error `request_cancelled`, status 403.
+    """
+    services = services_of(request)
+    services.authenticator.require_admin(request.scope["headers"])
+    found = await cancel_run(services, run_id)
+    if found is None:
+        raise NotFound(
+            "There is no such run in progress here. It may have ended: GET /v1/gateway/runs has those that run.",
+            param="run_id",
+            code="run_not_found",
         )
-    )
+    return json_answer(found)
 
 
 def _listed(name: str, table: AvailableTools) -> ListedTools:

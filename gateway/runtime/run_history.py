@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from secrets import token_hex
+from typing import Final
 
 from gateway.protocols import Principal
 from gateway.request_stats import Phase, RunStats, clock
 from gateway.wire.inventory import ListedPhase, ListedRun, RunState
+
+_PROCESS: Final = token_hex(6)
+"""Tells the runs of this process from those of others."""
 
 
 class RunHistory:
@@ -28,6 +34,11 @@ class RunHistory:
         return list(reversed(self._runs))
 
 
+def run_id(stats: RunStats) -> str:
+    """The id by which administrators name a run."""
+    return f"run_{_PROCESS}_{stats.number}"
+
+
 def listed_run(stats: RunStats, principal: Principal | None) -> ListedRun:
     """A run as it is now."""
     usage = stats.usage
@@ -35,7 +46,9 @@ def listed_run(stats: RunStats, principal: Principal | None) -> ListedRun:
     first = stats.first_token or min(firsts, default=0.0)
     made = stats.output_tokens + sum(each.made() for each in stats.generations)
     return ListedRun(
+        id=run_id(stats),
         number=stats.number,
+        process=os.getpid(),
         request_id=stats.request_id,
         response_id=stats.response_id or None,
         api=stats.api,

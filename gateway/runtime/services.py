@@ -80,6 +80,18 @@ class Run(Protocol):
         """End the response with `error`, which its terminal event reports."""
         ...
 
+    def revoke(self) -> None:
+        """End the response because an administrator cancels it."""
+        ...
+
+
+class Workers(Protocol):
+    """The other worker processes of this server; implemented by `gateway.server.worker_sockets.WorkerSockets`."""
+
+    async def ask(self, question: bytes) -> Sequence[bytes]:
+        """What they answer. One that does not answer in time is left out."""
+        ...
+
 
 class Background(Protocol):
     """Runs responses independently of their clients; implemented by `gateway.responses.background.BackgroundRuns`."""
@@ -185,6 +197,8 @@ class Services:
         self.runs: set[Run] = set()
         self.run_history: RunHistory | None = None
         """The runs that have ended last; None if they are not kept."""
+        self.workers: Workers | None = None
+        """The other worker processes; None if there are none."""
         self.in_progress = RequestsInProgress()
         self.send: SendInternal | None = None
         """Sends a request to the application, within the process; None until the application has these services."""

@@ -35,6 +35,7 @@ from gateway.server.redaction import secrets_of
 from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, not_again
+from gateway.server.worker_sockets import WorkerSockets
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.fast_path import plain_asgi
@@ -234,11 +235,14 @@ def serve(
     *,
     announce: bool,
     starter: EngineStarter | None = None,
+    worker_folder: Path | None = None,
 ) -> int:
     """Serve on a bound socket in this process until a signal stops it; the exit code. `starter` starts the processes of
-    engines; by default this process does."""
+    engines; by default this process does. `worker_folder` is where the workers' sockets are, if this is one of several."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, plugins, listening, source, announce, starter))
+        return runner.run(
+            _serve(config, plugins, listening, source, announce, starter, worker_folder)
+        )
 
 
 async def _serve(
@@ -248,6 +252,7 @@ async def _serve(
     source: ConfigSource | None,
     announce: bool,
     starter: EngineStarter | None,
+    worker_folder: Path | None,
 ) -> int:
     # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
     async with AsyncExitStack() as stack:
@@ -255,6 +260,8 @@ async def _serve(
             starter = EngineProcesses(host_settings(config))
             stack.push_async_callback(starter.close)
         services = await open_services(config, plugins, stack, starter)
+        if worker_folder is not None:
+            await stack.enter_async_context(WorkerSockets(worker_folder, services))
         tune_garbage_collector()
         settings = await uvicorn_config(config, app_of(services))
         server = GatewayServer(settings, services, announce=announce, source=source)

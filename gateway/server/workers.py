@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import FrameType
 
 from gateway.config import Config
@@ -98,6 +99,7 @@ def _worker(
             source,
             announce=announce,
             starter=SupervisorStarter(control),
+            worker_folder=Path(control).parent,
         )
     except ConfigurationError as error:
         logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace

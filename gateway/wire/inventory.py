@@ -60,8 +60,12 @@ class ListedPhase(Value, frozen=True, kw_only=True):
 class ListedRun(Value, frozen=True, kw_only=True):
     """One response, completion, embedding or scoring: names, numbers and times, no texts."""
 
+    id: str
+    """Names the run among those of all worker processes, while it runs and afterwards."""
     number: int
-    """Of all runs of the process."""
+    """Of all runs of its process."""
+    process: int
+    """The process id of its worker."""
     request_id: str
     response_id: str | None
     api: str
@@ -85,13 +89,13 @@ class ListedRun(Value, frozen=True, kw_only=True):
 
 
 class RunList(Value, frozen=True, kw_only=True):
-    """The answer of `/v1/gateway/runs`: what runs in one worker process."""
+    """The answer of `/v1/gateway/runs`: what runs in all worker processes of this server."""
 
     object: Literal["gateway.runs"] = "gateway.runs"
-    process: int
-    """The process id of the worker that answers."""
     workers: int
-    """Number of workers. Each knows its own runs only."""
+    """Number of workers that there should be."""
+    answered: int
+    """Number of workers whose runs these are. The others start, or did not answer in time."""
     total: int
     """Number of runs in progress; `running` has the oldest of them."""
     running: list[ListedRun]

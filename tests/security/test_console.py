@@ -230,6 +230,24 @@ def test_requests_of_others_are_for_administrators_and_have_no_texts(tmp_path: P
             assert secret not in answer.text
         for method in ("POST", "PUT", "DELETE"):
             assert httpx.request(method, url, headers=root).status_code == 405
+        cancel = f"{url}/{answer.json()['ended'][0]['id']}/cancel"
+        assert httpx.post(cancel).status_code == 401
+        assert httpx.post(cancel, headers=ada).status_code == 403
+        assert httpx.post(cancel, headers=root).status_code == 404
+        assert httpx.get(cancel, headers=root).status_code == 405
+
+
+def test_other_pages_cancel_nothing(tmp_path: Path) -> None:
+    """Without keys, a page of another origin could send what the administrator's browser may."""
+    with run_gateway({"models": MODELS}, tmp_path) as running:
+        url = f"{running.base_url}/gateway/runs/run_x_1/cancel"
+        for headers in (
+            {"origin": "https://attacker.example"},
+            {"sec-fetch-site": "cross-site"},
+            {"origin": "null", "content-type": "text/plain"},
+        ):
+            assert httpx.post(url, headers=headers).status_code == 403
+        assert httpx.post(url).status_code == 404
 
 
 def test_runs_that_have_ended_are_bounded(tmp_path: Path) -> None:

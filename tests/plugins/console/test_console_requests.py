@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,74 @@ def test_chat_and_background_are_listed_too(url: str) -> None:
     httpx.post(f"{url}/responses/{made['id']}/cancel", timeout=TIMEOUT)
     wait_until(lambda: not listed(url)["total"])
     assert listed(url)["ended"][0]["state"] == "cancelled"
+
+
+@pytest.fixture
+def held(url: str) -> Iterator[str]:
+    """The gateway while its only place is taken, so that others wait."""
+    with asked(url, "go on forever"):
+        wait_until(lambda: states(url) == ["decoding"])
+        yield url
+    wait_until(lambda: not listed(url)["total"])
+
+
+def cancelled(url: str, run: str) -> httpx.Response:
+    return httpx.post(f"{url}/gateway/runs/{run}/cancel", timeout=TIMEOUT)
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "responses": {"model": "m", "input": "go on forever"},
+    "chat/completions": {"model": "m", "messages": [{"role": "user", "content": "go on forever"}]},
+    "completions": {"model": "m", "prompt": "go on forever"},
+    "messages": {"model": "m", "max_tokens": 100_000, "messages": [{"role": "user", "content": "go on forever"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("path", BODIES)
+def test_an_administrator_cancels_a_request_of_any_api(
+    url: str, path: str, waits: bool, request: pytest.FixtureRequest
+) -> None:
+    if waits:
+        request.getfixturevalue("held")
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(httpx.post, f"{url}/{path}", json=BODIES[path], timeout=TIMEOUT)
+        wanted = "queued" if waits else "decoding"
+        wait_until(lambda: states(url)[-1:] == [wanted])
+        run = listed(url)["running"][-1]
+        answer = cancelled(url, run["id"])
+        assert (answer.status_code, answer.json()["id"]) == (200, run["id"])
+        got = made.result()
+    if path == "responses":
+        assert (got.status_code, got.json()["status"]) == (200, "cancelled")
+    else:
+        assert got.status_code == 403
+        assert "administrator" in got.json()["error"]["message"]
+    wait_until(lambda: run["id"] in [each["id"] for each in listed(url)["ended"]])
+    ended = next(each for each in listed(url)["ended"] if each["id"] == run["id"])
+    assert ended["state"] == "cancelled"
+    again = cancelled(url, run["id"])
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "run_not_found")
+
+
+def test_a_background_response_and_a_stream_are_cancelled(url: str) -> None:
+    background = {"model": "m", "input": "go on forever", "background": True}
+    made = httpx.post(f"{url}/responses", json=background, timeout=TIMEOUT).json()
+    wait_until(lambda: states(url) == ["decoding"])
+    assert cancelled(url, listed(url)["running"][0]["id"]).status_code == 200
+    stored = f"{url}/responses/{made['id']}"
+    wait_until(lambda: httpx.get(stored, timeout=TIMEOUT).json()["status"] == "cancelled")
+    body = {**BODIES["chat/completions"], "stream": True}
+    with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=TIMEOUT) as answer:
+        wait_until(lambda: states(url) == ["decoding"])
+        cancelled(url, listed(url)["running"][0]["id"])
+        answer.read()
+    assert '"request_cancelled"' in answer.text
+
+
+@pytest.mark.parametrize("run", ["run_x_1", "1", "%00", "a" * 5000, "run_%2e%2e", "<script>"])
+def test_a_run_that_is_not_there_is_not_found(url: str, run: str) -> None:
+    assert cancelled(url, run).status_code == 404
 
 
 def test_nothing_is_kept_where_the_console_is_off(tmp_path: Path) -> None:

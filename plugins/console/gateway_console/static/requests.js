@@ -1,11 +1,12 @@
 // What runs now, and when each part of a run began and ended. Asks the gateway while it is looked at, and only then.
 
-import { get } from "./api.js";
-import { drawn, fill, h, icon } from "./dom.js";
+import { get, post } from "./api.js";
+import { announce, drawn, fill, h, icon } from "./dom.js";
 import { badge, facts, table, view } from "./look.js";
 
 const INTERVAL = 2000;
 const GOOD = { completed: true, failed: false };
+const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
 const NAMES = { queue: "In the queue", prompt: "Until the first token", decoding: "From there on", tool: "Tool" };
 const seconds = (value) => (value === null ? "" : value < 1 ? `${(value * 1000).toFixed(0)} ms` : value < 10 ? `${value.toFixed(2)} s` : value < 120 ? `${value.toFixed(0)} s` : `${Math.floor(value / 60)} min`);
 
@@ -22,7 +23,7 @@ function timeline(run) {
   return [
     facts([["Request", run.request_id], ["Response", run.response_id], ["Began", new Date(run.started * 1000).toLocaleString()], ["In the queue", seconds(run.queue_seconds)],
       ["First token after", seconds(run.first_token_seconds)], ["Input", run.input_tokens === null ? null : `${run.input_tokens.toLocaleString()} tokens`],
-      ["Generations", run.turns || null], ["Error", run.error_code]]),
+      ["Generations", run.turns || null], ["Process", run.process], ["Error", run.error_code]]),
     phases.length ? table("Timeline", ["Phase", "After", "Takes", ""], phases.map((phase) => [phase.name ? `${NAMES[phase.kind]} ${phase.name}` : NAMES[phase.kind], seconds(phase.began), seconds(phase.seconds), bar(phase, run.seconds)])) : null,
   ];
 }
@@ -33,16 +34,31 @@ function runCard(first) {
   const name = h("span", { class: "card-title" });
   const counts = h("span", { class: "state" });
   const body = h("div", { class: "card-body" });
-  const element = h("details", { class: "card run", ontoggle: () => draw() }, h("summary", {}, icon("down"), state, name, counts), body);
+  const details = h("details", { class: "card run", ontoggle: () => draw() }, h("summary", {}, icon("down"), state, name, counts), body);
+  const problem = h("p", { class: "error", role: "alert" });
+  const cancel = h("button", { type: "button", class: "small", onclick: async () => {
+    cancel.disabled = true;
+    problem.textContent = "";
+    try {
+      await post(`/v1/gateway/runs/${encodeURIComponent(run.id)}/cancel`);
+      announce("Cancelled"); // its line says so with the next list
+    } catch (error) {
+      problem.textContent = error.message;
+      cancel.disabled = false;
+    }
+  } }, "Cancel");
+  const element = h("div", { class: "run-row" }, details, cancel, problem);
   let run = null;
-  const draw = () => fill(body, element.open ? timeline(run) : null);
+  const draw = () => fill(body, details.open ? timeline(run) : null);
   const update = (next) => {
     if (run && next.seconds === run.seconds) return; // it has ended
     run = next;
+    cancel.hidden = ENDED.has(run.state);
+    cancel.setAttribute("aria-label", `Cancel the request to ${run.model} of ${run.key || "anyone"}, begun ${new Date(run.started * 1000).toLocaleTimeString()}`);
     fill(state, badge(run.state, GOOD[run.state] ?? null));
     name.textContent = [run.model, run.api, run.key].filter(Boolean).join(" · ");
     counts.textContent = [run.output_tokens ? `${run.output_tokens.toLocaleString()} tokens` : "", seconds(run.seconds)].filter(Boolean).join(" · ");
-    if (element.open) draw();
+    if (details.open) draw();
   };
   update(first);
   return { element, update };
@@ -51,9 +67,9 @@ function runCard(first) {
 /** Shows `runs` in the order given; cards that are shown already are not built anew, and not moved if their place is right. */
 function place(list, cards, runs) {
   runs.forEach((run, index) => {
-    let card = cards.get(run.number);
+    let card = cards.get(run.id);
     if (card) card.update(run);
-    else cards.set(run.number, (card = runCard(run)));
+    else cards.set(run.id, (card = runCard(run)));
     const before = list.children[index] ?? null;
     if (before !== card.element) list.insertBefore(card.element, before);
   });
@@ -72,7 +88,6 @@ export function requestsView() {
     if (!paused) update();
   } }, "Pause");
   const cards = new Map();
-  let process = null;
   let timer = null;
 
   async function update() {
@@ -93,16 +108,14 @@ export function requestsView() {
   }
 
   function show(answer) {
-    if (process !== answer.process) cards.clear(); // the numbers are those of one process
-    process = answer.process;
-    const told = answer.workers > 1 ? `This is one of ${answer.workers} worker processes (process ${answer.process}); each knows its own requests only.` : "";
+    const told = answer.answered < answer.workers ? `Only ${answer.answered} of ${answer.workers} worker processes have answered; requests of the others are not shown.` : "";
     note.className = "hint";
     if (note.textContent !== told) note.textContent = told;
     heading.textContent = `Running (${answer.total.toLocaleString()})`;
     place(running, cards, answer.running);
     place(ended, cards, answer.ended);
-    const known = new Set([...answer.running, ...answer.ended].map((run) => run.number));
-    for (const number of cards.keys()) if (!known.has(number)) cards.delete(number);
+    const known = new Set([...answer.running, ...answer.ended].map((run) => run.id));
+    for (const id of cards.keys()) if (!known.has(id)) cards.delete(id);
     body.hidden = false;
   }
 

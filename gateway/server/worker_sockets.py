@@ -1,0 +1,101 @@
+"""Workers ask each other, over Unix sockets in a folder of their supervisor's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gateway.engine_process.frames import HEAD, framed, is_own
+from gateway.errors import ConfigurationError
+from gateway.runtime.all_workers import answer
+from gateway.runtime.services import Services
+
+logger = logging.getLogger("gateway.server.worker_sockets")
+
+ANSWER_SECONDS: Final = 10.0
+"""How long a worker waits for another."""
+_MOST_QUESTION: Final = 4096
+_MOST_ANSWER: Final = 32 * 1024 * 1024
+_SUFFIX: Final = ".w"
+
+
+class WorkerSockets:
+    """A worker's socket, open while the context is entered, and the others'. Implements `gateway.runtime.services.Workers`.
+
+    `folder` belongs to the supervisor and is for this user alone.
+    """
+
+    def __init__(self, folder: Path, services: Services) -> None:
+        self._folder = folder
+        self._services = services
+        self._own = folder / f"{os.getpid()}{_SUFFIX}"
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> WorkerSockets:
+        try:
+            self._own.unlink(missing_ok=True)  # of a dead process with the same id
+            self._server = await asyncio.start_unix_server(self._answer, str(self._own))
+        except OSError as error:
+            raise ConfigurationError(
+                f"The socket {self._own} cannot be made: {error.strerror or error}. Set TMPDIR to another folder."
+            ) from error
+        self._services.workers = self
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._services.workers = None
+        if self._server is not None:
+            self._server.close()
+        _remove(self._own)
+
+    async def ask(self, question: bytes) -> Sequence[bytes]:
+        """See `gateway.runtime.services.Workers`."""
+        others = [each for each in self._folder.glob(f"*{_SUFFIX}") if each != self._own]
+        answers = await asyncio.gather(*(self._ask(each, question) for each in others))
+        return [each for each in answers if each is not None]
+
+    async def _ask(self, path: Path, question: bytes) -> bytes | None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                reader, writer = await asyncio.open_unix_connection(str(path))
+                try:
+                    writer.write(framed(question))
+                    return await _received(reader, _MOST_ANSWER)
+                finally:
+                    writer.close()
+        except ConnectionRefusedError:  # the worker was killed
+            _remove(path)
+        except (OSError, EOFError, TimeoutError) as error:
+            logger.warning("another worker does not answer: %s", error or "it takes too long")
+        return None
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(OSError, EOFError, TimeoutError, msgspec.MsgspecError):
+                if not is_own(writer.get_extra_info("socket")):
+                    return
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    question = await _received(reader, _MOST_QUESTION)
+                    if question is not None:
+                        writer.write(framed(answer(self._services, question)))
+                        await writer.drain()
+        finally:
+            writer.close()
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+async def _received(reader: asyncio.StreamReader, most: int) -> bytes | None:
+    """One frame; None if it is larger than `most` bytes."""
+    size = int.from_bytes(await reader.readexactly(HEAD), "big")
+    return await reader.readexactly(size) if size <= most else None
