@@ -7,14 +7,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from gateway.cli.common import Commands, add_config_argument, configuration
 from gateway.config import list_settings, model_name
+from gateway.config.redaction import Redactor, secrets_of, shown_value
 from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError
 from gateway.plugins import load_plugins
-from gateway.server.redaction import HIDDEN, Redactor, secrets_of
 from gateway.startup.config_schema import config_schema
 from gateway.startup.selection import select
 
@@ -105,7 +104,7 @@ def show_config(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     redactor = Redactor(secrets_of(config, os.environ))
     rows = [
-        (dotted(each.path), _clean(each.value, redactor), each.source)
+        (dotted(each.path), shown_value(each.path, each.value, redactor), each.source)
         for each in list_settings(arguments.config, os.environ)
     ]
     if arguments.json:
@@ -134,22 +133,6 @@ def print_schema(arguments: argparse.Namespace) -> int:
     json.dump(config_schema(load_plugins(strict=False)), sys.stdout, indent=2, ensure_ascii=False)
     print()
     return 0
-
-
-def _clean(value: Any, redactor: Redactor) -> Any:
-    """`value` without secrets. A text that is one is hidden whole."""
-    match value:
-        case str():
-            return redactor.clean(value)
-        case list():
-            return [_clean(each, redactor) for each in value]
-        case dict():
-            return {
-                key: HIDDEN if key == "sha256" else _clean(each, redactor)
-                for key, each in value.items()
-            }
-        case _:
-            return value
 
 
 def _template(models: list[str], with_schema: bool) -> str:

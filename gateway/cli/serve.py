@@ -9,10 +9,10 @@ from typing import get_args
 
 from gateway.cli.common import MODELS, Commands, add_config_argument
 from gateway.config import LogFormat, LogLevel
+from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
-from gateway.server.redaction import secrets_of
 from gateway.startup.selection import select
 
 logger = logging.getLogger("gateway.serve")

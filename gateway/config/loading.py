@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.config.hub_names import hub_name_of
 from gateway.config.prompts import decode_prompt
-from gateway.config.sources import SECTIONS, Variable, environment, line_of, read_toml
+from gateway.config.sources import SECTIONS, Lines, Variable, environment, read_toml
 from gateway.config.structs import (
     Config,
     DocumentsConfig,
@@ -21,6 +21,7 @@ from gateway.config.structs import (
     PluginsConfig,
     RouteConfig,
     ServerConfig,
+    Setting,
 )
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
 from gateway.errors import ConfigurationError
@@ -69,9 +70,7 @@ def load_config(
 def list_settings(path: Path | None, environ: Mapping[str, str]) -> list[Setting]:
     """The settings that differ from the defaults, with their sources, in the order of the file. Raises
     `ConfigurationError` as `load_config` does."""
-    layers = _layers(path, environ, {}, (), None)
-    layers.decode(None)
-    return list(layers.settings())
+    return list(_layers(path, environ, {}, (), None).decode(None).settings)
 
 
 def _layers(
@@ -97,27 +96,18 @@ def config_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return DEFAULT_FILE if DEFAULT_FILE.exists() else None
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the configuration."""
-
-    path: KeyPath
-    value: Any
-    """Plain: a number, a text, a list or, for a table without keys, `{}`."""
-    source: str
-    """A file and line, an environment variable, or the command line."""
-
-
 class _Layers:
     """The merged tables, and the source of each setting that is not from the file."""
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
         self.tables: dict[str, Any] = {}
-        self.text = ""
+        self._lines = Lines("")
         self.origins: dict[KeyPath, str] = {}
         self.source = BUILT_IN if file is None else str(file)
         if file is not None:
-            self.tables, self.text = read_toml(file)
+            self.tables, text = read_toml(file)
+            self._lines = Lines(text)
         self.file_is_silent = "models" not in self.tables
         for section, table in self.tables.items():
             if section not in SECTIONS:
@@ -149,7 +139,7 @@ class _Layers:
                 return ConfigurationError(f"{origin}: {error}")
         if self.file is None:
             return ConfigurationError(str(error))
-        line = line_of(self.text, error.path)
+        line = self._lines.of(error.path)
         place = f"{self.file} line {line}" if line else str(self.file)
         return ConfigurationError(f"{place}: {error}")
 
@@ -162,7 +152,7 @@ class _Layers:
         for length in range(len(path), 0, -1):
             if origin := self.origins.get(path[:length]):
                 return origin
-        line = line_of(self.text, path)
+        line = self._lines.of(path)
         return f"{self.file} line {line}" if line else str(self.file)
 
     def serve_only(self, models: Sequence[str], engine: str | None) -> None:
@@ -287,6 +277,7 @@ class _Layers:
                     self.tables.get("documents", {}), DocumentsConfig, ("documents",)
                 ),
                 source=self.source,
+                settings=list(self.settings()),
             )
         except TableError as error:
             raise self.mistake(error) from error

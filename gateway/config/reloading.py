@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.config.loading import config_file, load_config
-from gateway.config.structs import Config, ServerConfig
+from gateway.config.structs import Config, ServerConfig, Setting
 
 RELOADED = (
     "api_keys", "max_body_bytes", "max_loaded", "max_embedding_inputs", "max_rerank_documents", "max_rerank_bytes",
@@ -19,7 +19,8 @@ RELOADED = (
     "max_conversation_items", "max_conversation_bytes",
 )  # fmt: skip
 """The settings under `[server]` that a running server changes. The others need a restart."""
-_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "prompts", "source")
+_RELOADED_PATHS = tuple([name] for name in RELOADED)
+_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "prompts", "source", "settings")
 """The sections that a running server changes, at least in parts. The others need a restart."""
 
 
@@ -55,7 +56,16 @@ def reloaded(old: Config, wanted: Config) -> Config:
         routes=wanted.routes,
         prompts=wanted.prompts,
         source=wanted.source,
+        settings=[
+            *(each for each in wanted.settings if _is_reloaded(each)),
+            *(each for each in old.settings if not _is_reloaded(each)),
+        ],
     )
+
+
+def _is_reloaded(setting: Setting) -> bool:
+    section, *rest = setting.path
+    return section in _RELOADED_SECTIONS and (section != "server" or rest[:1] in _RELOADED_PATHS)
 
 
 def needing_restart(old: Config, wanted: Config) -> list[str]:

@@ -71,20 +71,39 @@ def line_of(text: str, path: KeyPath) -> int | None:
 
     For messages only: a line inside a multi-line string can be mistaken for a setting.
     """
-    best: tuple[int, int] | None = None
+    return Lines(text).of(path)
+
+
+class Lines:
+    """On which lines, counted from 1, a TOML text sets what."""
+
+    def __init__(self, text: str) -> None:
+        self._named: dict[KeyPath, int] = {}
+        """The first line that names a path."""
+        self._within: dict[KeyPath, int] = {}
+        """The first line that names a path, or one within it."""
+        for found, number in _named_paths(text):
+            self._named.setdefault(found, number)
+            for length in range(1, len(found) + 1):
+                self._within.setdefault(found[:length], number)
+
+    def of(self, path: KeyPath) -> int | None:
+        """See `line_of`."""
+        if path in self._within:
+            return self._within[path]
+        shorter = (path[:length] for length in range(len(path) - 1, 0, -1))
+        return next((self._named[each] for each in shorter if each in self._named), None)
+
+
+def _named_paths(text: str) -> Iterator[tuple[KeyPath, int]]:
+    """What each line sets or opens."""
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
             table = _keys(header[1])
-            found = table
+            yield table, number
         elif assignment := _ASSIGNMENT.match(line):
-            found = table + _keys(assignment[1])
-        else:
-            continue
-        shared = min(len(found), len(path))
-        if shared and found[:shared] == path[:shared] and (best is None or shared > best[0]):
-            best = (shared, number)
-    return best[1] if best else None
+            yield table + _keys(assignment[1]), number
 
 
 def _keys(written: str) -> KeyPath:

@@ -7,7 +7,7 @@ file, the environment and the command line into a `Config`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 
 from gateway.config.hosts import AllowedHosts, is_loopback
 from gateway.config.prompts import PromptConfig
+from gateway.config.tables import KeyPath
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -472,6 +473,16 @@ class PluginsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Plugins not to load."""
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """A setting of the configuration."""
+
+    path: KeyPath
+    value: Any
+    """Plain: a number, a text, a list or, for a table without keys, `{}`."""
+    source: str
+    """A file and line, an environment variable, or the command line."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """A complete configuration."""
 
@@ -499,3 +510,5 @@ class Config(Struct, frozen=True, kw_only=True):
     documents: DocumentsConfig = DocumentsConfig()
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""
+    settings: Sequence[Setting] = ()
+    """What it says, in the order of the file, with the place of each."""

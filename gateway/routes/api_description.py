@@ -34,7 +34,14 @@ from gateway.wire.completions import (
 )
 from gateway.wire.embeddings import EmbeddingList, EmbeddingsRequest
 from gateway.wire.events import AnyEvent
-from gateway.wire.inventory import GatewayInfo, ListedRun, RunList
+from gateway.wire.inventory import (
+    GatewayInfo,
+    KeyList,
+    ListedRun,
+    ModelQueues,
+    RunList,
+    SettingList,
+)
 from gateway.wire.items import Item
 from gateway.wire.listing import Deleted, Listing
 from gateway.wire.request import ConversationRequest, ResponseRequest
@@ -124,6 +131,9 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/v1/models/{action}"): Operation(answers=ModelObject),
     ("DELETE", "/v1/models/{model}"): Operation(answers=Deleted),
     ("GET", "/v1/gateway"): Operation(answers=GatewayInfo),
+    ("GET", "/v1/gateway/config"): Operation(answers=SettingList),
+    ("GET", "/v1/gateway/keys"): Operation(answers=KeyList),
+    ("GET", "/v1/gateway/models"): Operation(answers=ModelQueues),
     ("GET", "/v1/gateway/runs"): Operation(answers=RunList),
     ("POST", "/v1/gateway/runs/{run_id}/cancel"): Operation(answers=ListedRun),
     ("GET", "/health"): Operation(answers=dict[str, Any]),

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -74,10 +74,14 @@ def _revoked(name: str) -> PermissionDenied:
     )
 
 
-class _Key(Struct, frozen=True):
+class KnownKey(Struct, frozen=True):
+    """One API key, without the key."""
+
     principal: Principal
     expires: float
     """Unix time."""
+    source: str
+    """Where it is."""
 
 
 class Authenticator:
@@ -102,9 +106,9 @@ class Authenticator:
         self._others: Sequence[RequestAuthenticator] = ()
         self._sources: dict[str, Sequence[ApiKey]] = {}
         # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
-        self._by_digest: dict[str, _Key] = {}
-        self._by_name: dict[str, list[_Key]] = {}
-        self._by_id: dict[str | None, _Key] = {}
+        self._by_digest: dict[str, KnownKey] = {}
+        self._by_name: dict[str, list[KnownKey]] = {}
+        self._by_id: dict[str | None, KnownKey] = {}
         # Replicas with the same keys compute the same tags, so that an owner's cached prefixes are shared between them.
         digests = sorted(key.sha256.lower() for key in keys)
         secret = "".join(digests).encode() if digests or not more_keys else os.urandom(32)
@@ -114,10 +118,10 @@ class Authenticator:
     def use_keys(self, source: str, keys: Sequence[ApiKey]) -> None:
         """Replace the keys of `source`. A key that several sources have is that of the first source."""
         self._sources[source] = keys
-        found: dict[str, _Key] = {}
-        for each in (key for keys in self._sources.values() for key in keys):
+        found: dict[str, KnownKey] = {}
+        for name, each in ((name, key) for name, keys in self._sources.items() for key in keys):
             found.setdefault(
-                each.sha256.lower(), _Key(principal_of(each), _unix_time(each.expires))
+                each.sha256.lower(), KnownKey(principal_of(each), _unix_time(each.expires), name)
             )
         self._by_digest = found
         self._by_name = {}
@@ -157,6 +161,15 @@ class Authenticator:
                 if (found := await _ask(other, request)) is not None:
                     return found
         return None if anyone else self._of_key(headers)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether requests need a key, or an authenticator that knows their sender."""
+        return self._needs_key
+
+    def listed(self) -> Mapping[str, Sequence[KnownKey]]:
+        """The API keys by name, those that have expired too."""
+        return self._by_name
 
     @property
     def several(self) -> bool:

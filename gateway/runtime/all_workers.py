@@ -1,16 +1,18 @@
-"""What administrators see and do of the runs of all worker processes. Each worker knows its own, and asks the others."""
+"""What administrators see and do of all worker processes: runs, queues, the use of keys. Each worker knows its own, and asks the others."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 
+from gateway.runtime.queue_history import MINUTES
 from gateway.runtime.run_history import listed_run, run_id
 from gateway.runtime.services import Services
-from gateway.wire.inventory import ListedRun, RunList
+from gateway.wire.inventory import ListedRun, QueueMinute, RunList
 
 MOST_RUNNING: Final = 500
 """Runs in progress in one answer."""
@@ -19,9 +21,68 @@ MOST_RUNNING: Final = 500
 class Question(Struct, frozen=True, kw_only=True):
     """What one worker asks another."""
 
-    what: Literal["runs", "cancel"]
+    what: Literal["runs", "cancel", "activity"]
     run: str = ""
     """The id of a run; of `cancel`."""
+
+
+class Activity(Struct, frozen=True, kw_only=True):
+    """Who uses the server, and what waits."""
+
+    running: dict[str, int]
+    """Runs in progress, by the name of the API key."""
+    last_used: dict[str, float]
+    """When the last run has ended, in Unix time, by the name of the API key."""
+    queues: dict[str, tuple[int, int, list[QueueMinute]]]
+    """Running, waiting, and the last hour, by model."""
+
+
+async def all_activity(services: Services) -> Activity:
+    """The activity of all workers."""
+    others = await _ask(services, Question(what="activity"))
+    made = _activity_here(services)
+    for each in others:
+        made = added(made, msgspec.msgpack.decode(each, type=Activity))
+    return made
+
+
+def _activity_here(services: Services) -> Activity:
+    names = (run.principal.name for run in services.runs if run.principal is not None)
+    history = services.queue_history
+    return Activity(
+        running=dict(Counter(names)),
+        last_used=dict(services.usage.last_used),
+        queues={
+            slot.name: (
+                slot.admission.running,
+                slot.admission.waiting,
+                [] if history is None else list(history.of(slot.name)),
+            )
+            for slot in services.slots.slots.values()
+        },
+    )
+
+
+def added(one: Activity, other: Activity) -> Activity:
+    """The activity of both. What the most was in a minute is at most the sum."""
+    running = dict(Counter(one.running) + Counter(other.running))
+    last_used = dict(one.last_used)
+    for name, at in other.last_used.items():
+        last_used[name] = max(at, last_used.get(name, 0.0))
+    queues = dict(one.queues)
+    for name, (runs, waits, minutes) in other.queues.items():
+        mine = queues.get(name, (0, 0, []))
+        queues[name] = (runs + mine[0], waits + mine[1], _both(mine[2], minutes))
+    return Activity(running=running, last_used=last_used, queues=queues)
+
+
+def _both(one: Sequence[QueueMinute], other: Sequence[QueueMinute]) -> list[QueueMinute]:
+    by_time: dict[int, tuple[int, int]] = {}
+    for each in (*one, *other):
+        running, waiting = by_time.get(each.at, (0, 0))
+        by_time[each.at] = (running + each.running, waiting + each.waiting)
+    made = [QueueMinute(at=at, running=by_time[at][0], waiting=by_time[at][1]) for at in by_time]
+    return sorted(made, key=lambda each: each.at)[-MINUTES:]
 
 
 async def all_runs(services: Services) -> RunList:
@@ -53,6 +114,8 @@ def answer(services: Services, question: bytes) -> bytes:
             return msgspec.msgpack.encode(runs_here(services))
         case "cancel":
             return msgspec.msgpack.encode(_cancel_here(services, asked.run))
+        case "activity":
+            return msgspec.msgpack.encode(_activity_here(services))
 
 
 async def _ask(services: Services, question: Question) -> Sequence[bytes]:

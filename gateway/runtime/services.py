@@ -45,6 +45,7 @@ from gateway.runtime.in_progress import RequestsInProgress
 from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_slot import Does, ModelSlot
 from gateway.runtime.model_slots import ModelSlots
+from gateway.runtime.queue_history import QueueHistory
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.run_history import RunHistory
 from gateway.runtime.sealing import Sealer
@@ -197,6 +198,8 @@ class Services:
         self.runs: set[Run] = set()
         self.run_history: RunHistory | None = None
         """The runs that have ended last; None if they are not kept."""
+        self.queue_history: QueueHistory | None = None
+        """The queues of the last hour; None if they are not kept."""
         self.workers: Workers | None = None
         """The other worker processes; None if there are none."""
         self.in_progress = RequestsInProgress()
@@ -212,6 +215,8 @@ class Services:
         """Keep at least the last `most` runs that end from now on."""
         if self.run_history is None or self.run_history.most < most:
             self.run_history = RunHistory(most)
+        if self.queue_history is None:
+            self.queue_history = QueueHistory()
 
     def use_config(self, config: Config, tool_tables: Mapping[str, AvailableTools]) -> None:
         """Use another configuration for new requests. What the constructor was handed otherwise stays."""

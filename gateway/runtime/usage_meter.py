@@ -55,6 +55,8 @@ class UsageMeter:
         self._names: set[str] = set()
         """Principals that were counted by their names on `_day`."""
         self._day = 0
+        self.last_used: dict[str, float] = {}
+        """When the last run of each principal has ended, in Unix time; of the last `MOST_NAMES`."""
         self._sums: dict[Key, Numbers] = {}
         """What is not written yet."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
@@ -67,6 +69,11 @@ class UsageMeter:
         usage = run.usage
         day = int(self._clock() // _DAY)
         name = None if principal is None else self._counted_name(principal.name, day)
+        if name is not None:
+            self.last_used.pop(name, None)
+            self.last_used[name] = self._clock()
+            if len(self.last_used) > MOST_NAMES:
+                del self.last_used[next(iter(self.last_used))]
         key = (day, run.api, name, run.model)
         if usage is None:
             numbers: Numbers = (1, 0, 0, 0, 0)

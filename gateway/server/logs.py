@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from gateway.config import LogFormat
+from gateway.config.redaction import Redactor
 from gateway.request_log import FIELDS, TEXTS
 from gateway.request_stats import current_request
-from gateway.server.redaction import Redactor
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

@@ -21,6 +21,7 @@ from litestar import Litestar
 
 from gateway.app import app_of, open_services
 from gateway.config import Config
+from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
 from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
@@ -31,7 +32,6 @@ from gateway.server.banner import banner
 from gateway.server.event_loop import new_event_loop
 from gateway.server.logs import set_up_logging
 from gateway.server.memory import memory_trimmer
-from gateway.server.redaction import secrets_of
 from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, not_again
@@ -180,6 +180,8 @@ class GatewayServer(uvicorn.Server):
                 self._memory.check(idle=not self._services.runs)
             if self._services.config.server.workers > 1:
                 self._services.metrics.refresh()
+            if (history := self._services.queue_history) is not None:
+                history.sample(self._services.slots.slots.values())
         return await super().on_tick(counter)
 
     async def _until_idle(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from gateway.config import Config
+from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource, reloaded
 from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError
@@ -22,7 +23,6 @@ from gateway.plugins import PluginSet
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.engine_control import EngineControl, SupervisorStarter
 from gateway.server.parent_watch import end_with_parent
-from gateway.server.redaction import secrets_of
 from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder

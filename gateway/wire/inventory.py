@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gateway.wire.common import Value
 
@@ -101,6 +101,107 @@ class RunList(Value, frozen=True, kw_only=True):
     running: list[ListedRun]
     ended: list[ListedRun]
     """The last that have ended, newest first; empty if they are not kept."""
+
+
+class ListedSetting(Value, frozen=True, kw_only=True):
+    """One setting of the configuration."""
+
+    key: str
+    """Its place, as `server.port`."""
+    value: Any
+    """Without secrets: what is hidden is set."""
+    source: str
+    """A file and line, an environment variable, the command line, or `default`."""
+    note: str = ""
+    """Whether the environment variable that it names is set."""
+
+
+class SettingList(Value, frozen=True, kw_only=True):
+    """The answer of `/v1/gateway/config`."""
+
+    object: Literal["gateway.config"] = "gateway.config"
+    source: str
+    data: list[ListedSetting]
+
+
+class ListedKey(Value, frozen=True, kw_only=True):
+    """What is known of the API keys of one name. Never a key, nor its hash."""
+
+    name: str
+    sources: list[str]
+    """Where its keys are: `the configuration`, a file, or the store."""
+    keys: int
+    """How many there are."""
+    admin: bool
+    models: list[str] | None
+    """Those that it may use; null for all. With several keys, those of the first."""
+    tools: list[str] | None
+    priority: int
+    weight: float
+    expires: float | None
+    """Unix time; null for never."""
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    tokens_per_day: int | None
+    max_concurrent_requests: int | None
+    running: int
+    """Requests in progress."""
+    last_used: float | None
+    """Unix time of the last request that has ended; null for none since the server started."""
+    requests_today: int
+    """Since midnight, UTC, by all gateways with the same store."""
+    tokens_today: int
+    requests_30_days: int
+    tokens_30_days: int
+
+
+class KeyList(Value, frozen=True, kw_only=True):
+    """The answer of `/v1/gateway/keys`."""
+
+    object: Literal["gateway.keys"] = "gateway.keys"
+    needs_key: bool
+    """Whether requests need a key."""
+    total: int
+    """Number of names; `data` has the first of them."""
+    data: list[ListedKey]
+
+
+class QueueMinute(Value, frozen=True, kw_only=True):
+    """The most requests that ran and waited at a time within a minute."""
+
+    at: int
+    """Unix time at which it began."""
+    running: int
+    waiting: int
+
+
+class ListedModel(Value, frozen=True, kw_only=True):
+    """The state and the queue of one model."""
+
+    id: str
+    state: str
+    """`unloaded`, `loading`, `loaded`, `unloading` or `failed`."""
+    engine: str | None
+    """As configured; null where its path decides."""
+    running: int
+    waiting: int
+    max_running: int
+    max_waiting: int
+    load: str
+    idle_unload: float | None
+    failure: str | None
+    """Why the last attempt to load it failed."""
+    measured: dict[str, float]
+    """What its engine says of memory and caches, by the names of its metrics."""
+    queue: list[QueueMinute]
+    """The last hour, oldest first."""
+
+
+class ModelQueues(Value, frozen=True, kw_only=True):
+    """The answer of `/v1/gateway/models`."""
+
+    object: Literal["gateway.models"] = "gateway.models"
+    data: list[ListedModel]
 
 
 class GatewayInfo(Value, frozen=True, kw_only=True):

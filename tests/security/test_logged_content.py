@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import hookimpl
+from gateway.config.redaction import Redactor
 from gateway.deltas import CallArgumentsDelta, CallStarted, TextDelta
 from gateway.request_log import LONGEST, ContentPolicy, log_request
 from gateway.request_stats import RequestStats
 from gateway.server.logs import JsonFormatter, RedactingFormatter
-from gateway.server.redaction import Redactor
 from gateway.testing.pytest_plugin import StartGateway
 from tests.waiting import wait_until
 

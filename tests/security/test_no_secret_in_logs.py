@@ -25,9 +25,9 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
 from gateway.config import load_config
+from gateway.config.redaction import Redactor, secrets_of
 from gateway.runtime.access import hash_key
 from gateway.server.logs import RedactingFormatter
-from gateway.server.redaction import Redactor, secrets_of
 from gateway.testing.server import to_toml
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gateway.config.redaction import Redactor
 from gateway.server.logs import JsonFormatter
-from gateway.server.redaction import Redactor
 from tests.waiting import wait_until
 
 

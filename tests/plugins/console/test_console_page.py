@@ -14,6 +14,7 @@ import pytest
 
 from gateway.runtime.access import hash_key
 from gateway.testing.server import run_gateway
+from tests.waiting import wait_until
 
 from ..mcp.conftest import configuration, http_server
 from .chromium import Chromium, Page
@@ -274,6 +275,7 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     page.wait("document.querySelector('.view .item-list')")
     assert "Hello" in page.text(".view")
     assert "completed" in page.text(".view")
+    page.wait("document.querySelector('.view .span-bar')")
     page.click("a[href='#/models']")
     page.wait("document.querySelectorAll('.tile').length === 2")
     assert "loaded" in page.text(".tile")
@@ -282,6 +284,55 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     assert "scripted" in page.text(".view table")
     page.wait("document.querySelector('.view').innerText.includes('litegate-console')")
     assert page.messages == []
+
+
+def test_administrators_see_keys_settings_and_queues(chromium: Chromium, tmp_path: Path) -> None:
+    keys = [
+        {"name": HOSTILE_NAME, "sha256": hash_key("key-ada"), "tokens_per_day": 1000},
+        {"name": "root", "sha256": hash_key("key-root"), "admin": True},
+    ]
+    config = {"models": {"m": {"engine": "scripted"}}, "server": {"api_keys": keys}}
+    with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        ada = {"authorization": "Bearer key-ada"}
+        body = {"model": "m", "input": "Hello"}
+        made = httpx.post(f"{running.base_url}/responses", json=body, headers=ada, timeout=60)
+        assert made.status_code == 200, made.text
+        page.open(f"{address(running)}/#/keys")
+        for name, said in (("ada", "admin = true"), ("root", "of 1,000 tokens today")):
+            button(page, "API key")
+            page.type("dialog input", f"key-{name}")
+            button(page, "Use this key")
+            page.wait(f"document.querySelector('.view').innerText.includes({json.dumps(said)})")
+        assert HOSTILE_NAME in page.text(".view")
+        shot(page, "console-keys")
+        page.run("location.hash = '#/config'")
+        page.wait("document.querySelector('.view').innerText.includes('gateway.toml line')")
+        assert "models.m.engine" in page.text(".view")
+        assert "server.grace_period" not in page.text(".view")
+        assert hash_key("key-root") not in page.text(".view")
+        page.click("#show-defaults")
+        page.type("input[type=search]", "grace")
+        page.wait("document.querySelector('.view').innerText.includes('server.grace_period')")
+        assert "models.m.engine" not in page.text(".view")
+        shot(page, "console-config")
+        running.services.slots.slots["m"].admission.waiting += 3  # as the history sees it
+        page.wait("fetch('/health').then(() => true)")
+        history = running.services.queue_history
+        assert history is not None
+        wait_until(lambda: any(each.waiting == 3 for each in history.of("m")))
+        running.services.slots.slots["m"].admission.waiting -= 3
+        page.run("location.hash = '#/models'")
+        page.wait("document.querySelector('.queue')?.innerText.includes('3 waited')")
+        assert page.run("document.querySelectorAll('.queue-bars .tool').length") >= 1
+        shot(page, "console-models-queue")
+        for view in ("keys", "config", "models"):
+            page.run(f"location.hash = '#/{view}'")
+            page.resize(390, 800)
+            page.wait("document.querySelector('.view :is(table, .tile)')")
+            assert page.run("document.documentElement.scrollWidth") <= 390
+        assert not page.run("document.querySelector('.view img')")
+        assert page.run("window.owned") is None
+        assert [each for each in page.messages if "403" not in each and "401" not in each] == []
 
 
 def test_requests_are_shown_live_with_their_timeline(page: Page) -> None:
@@ -515,9 +566,9 @@ def test_axe_finds_nothing_serious(page: Page, dark: bool) -> None:
     finished(page, 2)
     button(page, "Events")
     assert page.run(AXE) == []
-    for view in ("stored", "models", "requests", "server", "api"):
+    for view in ("stored", "models", "requests", "keys", "server", "config", "api"):
         page.run(f"location.hash = '#/{view}'")
-        page.wait("document.querySelector('.view :is(table, .tile, .operation, .run)')")
+        page.wait("document.querySelector('.view :is(table, .tile, .operation, .run, .hint)')")
         assert page.run(AXE) == []
 
 

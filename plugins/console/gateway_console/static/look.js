@@ -4,7 +4,9 @@ import { get, getBlob, post, remove } from "./api.js";
 import { append, fill, h, icon } from "./dom.js";
 import { itemView } from "./items.js";
 import { codeBlock } from "./markdown.js";
+import { modelDetails } from "./admin.js";
 import { reference } from "./reference.js";
+import { timeline } from "./requests.js";
 
 const path = encodeURIComponent;
 
@@ -57,12 +59,13 @@ function changeButton(model, redraw) {
 export function modelsView() {
   const body = h("div");
   const draw = () => shown(body, async () => {
-    const { data } = await get("/v1/models");
+    const [{ data }, details] = await Promise.all([get("/v1/models"), modelDetails()]);
     return data.map((model) => h("section", { class: "tile" }, h("h2", {}, model.id, model.state && badge(model.state, model.state === "ready" || model.state === "loaded")),
       model.description && h("p", {}, model.description),
       facts([["Context", model.max_model_len && `${model.max_model_len.toLocaleString()} tokens`], ["Does", (model.capabilities || []).join(", ")], ["Aliases", (model.aliases || []).join(", ")],
         ["Adapter of", model.parent], ["Since", time(model.created)],
-        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])]),
+        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]), ...(details.get(model.id)?.facts || [])]),
+      details.get(model.id)?.chart,
       changeButton(model, draw)));
   });
   draw();
@@ -108,10 +111,23 @@ async function storedResponse(id, gone) {
     h("div", { class: "row" },
       response.background && ["queued", "in_progress"].includes(response.status) && h("button", { type: "button", onclick: act(() => post(`/v1/responses/${path(id)}/cancel`), () => location.reload()) }, "Cancel"),
       h("button", { type: "button", onclick: act(() => remove(`/v1/responses/${path(id)}`), gone) }, "Delete")), note,
+    await timelineOf(id),
     h("h2", {}, "Input"), listed(items.data),
     h("h2", {}, "Output"), listed(response.output),
     h("details", { class: "card" }, h("summary", {}, icon("down"), "The whole response as JSON"), codeBlock(JSON.stringify(response, null, 2), "json")),
   ];
+}
+
+/** The times of a response that runs or has ended lately, for administrators. */
+async function timelineOf(id) {
+  try {
+    const { running, ended } = await get("/v1/gateway/runs");
+    const run = [...running, ...ended].find((each) => each.response_id === id);
+    return run ? [h("h2", {}, "Timeline"), timeline(run)] : h("p", { class: "hint" }, "Its timeline is no longer kept: the gateway has those of the last requests.");
+  } catch (error) {
+    if (error.status !== 403) throw error;
+    return null;
+  }
 }
 
 async function storedConversation(id) {

@@ -4,6 +4,7 @@ import { ApiError, get, key } from "./api.js";
 import { Composer } from "./composer.js";
 import { announce, fill, h, icon, iconButton } from "./dom.js";
 import { CodePanel, EventsPanel, tabs } from "./inspector.js";
+import { configView, keysView } from "./admin.js";
 import { modelsView, referenceView, serverView, storedView } from "./look.js";
 import { requestsView } from "./requests.js";
 import { SettingsError } from "./request.js";
@@ -56,7 +57,7 @@ function replaced(input, text) {
 
 // The frame.
 
-const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/requests": "Requests", "#/server": "Server", "#/api": "API" };
+const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/requests": "Requests", "#/keys": "Keys", "#/server": "Server", "#/config": "Configuration", "#/api": "API" };
 const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: address }, name));
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
@@ -116,6 +117,8 @@ function route() {
   else if (name === "stored") fill(main, storedView(session, safelyDecoded(id)));
   else if (name === "api") fill(main, referenceView());
   else if (name === "requests") fill(main, requestsView());
+  else if (name === "keys") fill(main, keysView());
+  else if (name === "config") fill(main, configView());
   else if (name === "server") fill(main, serverView());
   else playground();
 }

@@ -18,7 +18,7 @@ function bar(phase, whole) {
     drawn("rect", { class: phase.kind, x: Math.min(99.4, at(phase.began)), y: 0, width: Math.max(0.6, at(phase.seconds)), height: 8 }));
 }
 
-function timeline(run) {
+export function timeline(run) {
   const phases = [...run.phases].sort((one, other) => one.began - other.began);
   return [
     facts([["Request", run.request_id], ["Response", run.response_id], ["Began", new Date(run.started * 1000).toLocaleString()], ["In the queue", seconds(run.queue_seconds)],

@@ -13,7 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from gateway.config import Config
+from gateway.config.structs import Config
+from gateway.config.tables import KeyPath
 
 HIDDEN: Final = "[hidden]"
 _SHORTEST: Final = 6
@@ -56,6 +57,41 @@ def secrets_of(config: Config, environ: Mapping[str, str]) -> set[str]:
     return {secret for table in tables for secret in _within(table, environ, secret=False)}
 
 
+def shown_value(path: KeyPath, value: Any, redactor: Redactor) -> Any:
+    """The value of the setting `path` without secrets. What is one by its name is hidden whole, however short it is."""
+    secret = False
+    for key in path:
+        secret = _is_secret(key, within=secret)
+    return _shown(value, redactor, secret=secret)
+
+
+def _shown(value: Any, redactor: Redactor, *, secret: bool) -> Any:
+    match value:
+        case list():
+            return [_shown(each, redactor, secret=secret) for each in value]
+        case dict():
+            return {
+                key: _shown(
+                    each, redactor, secret=key == "sha256" or _is_secret(key, within=secret)
+                )
+                for key, each in value.items()
+            }
+        case bool() | None | "":
+            return value
+        case _ if secret:
+            return HIDDEN
+        case str():
+            return redactor.clean(value)
+        case _:
+            return value
+
+
+def _is_secret(key: str, *, within: bool) -> bool:
+    """Whether what is under `key` is secret, within what is or is not. `[[server.api_keys]]` has names, limits and hashes."""
+    found = within or key in _SECRET_TABLES or bool(_SECRET_KEY.search(key))
+    return found and key not in ("api_keys", "name")
+
+
 def _within(value: Any, environ: Mapping[str, str], *, secret: bool) -> Iterator[str]:
     match value:
         case str():
@@ -69,9 +105,7 @@ def _within(value: Any, environ: Mapping[str, str], *, secret: bool) -> Iterator
             for key, each in value.items():
                 if key.endswith("_env") and isinstance(each, str):
                     yield environ.get(each, "")
-                below = secret or key in _SECRET_TABLES or bool(_SECRET_KEY.search(key))
-                # `[[server.api_keys]]` contains names and hashes, which are not secret.
-                yield from _within(each, environ, secret=below and key not in ("api_keys", "name"))
+                yield from _within(each, environ, secret=_is_secret(key, within=secret))
 
 
 def _of_url(text: str) -> Iterator[str]:

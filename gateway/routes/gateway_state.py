@@ -1,0 +1,184 @@
+"""/v1/gateway/config, /keys and /models: what is configured, who uses it, and how the models do, for administrators."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from litestar import get
+from litestar.types import ASGIApp
+
+from gateway.config import Config
+from gateway.config.redaction import Redactor, secrets_of, shown_value
+from gateway.config.tables import dotted
+from gateway.protocols import MeasuredEngine, UsageCount
+from gateway.routes.answers import json_answer
+from gateway.routes.state import HttpRequest, services_of
+from gateway.runtime.all_workers import all_activity
+from gateway.runtime.model_slot import ModelSlot
+from gateway.runtime.services import Services
+from gateway.wire.inventory import (
+    KeyList,
+    ListedKey,
+    ListedModel,
+    ListedSetting,
+    ModelQueues,
+    SettingList,
+)
+
+_DAY: Final = 86_400
+_DAYS: Final = 30
+_MOST_KEYS: Final = 1000
+"""Names in one answer."""
+_MOST_MEASURED: Final = 40
+"""Figures of one engine in one answer."""
+_SECTIONS: Final = ("server", "media", "documents")
+"""Sections whose defaults are shown."""
+
+
+@get("/v1/gateway/config")
+async def list_config(request: HttpRequest) -> ASGIApp:
+    """The configuration as it is used, with the source of each setting, for administrators. Without secrets."""
+    services = _administrated(request)
+    # Redacting a large configuration takes longer than a token may wait.
+    return json_answer(await asyncio.to_thread(listed_settings, services.config, os.environ))
+
+
+def listed_settings(config: Config, environ: Mapping[str, str]) -> SettingList:
+    """What is set, in the order of the file, and then the defaults of what is not."""
+    redactor = Redactor(secrets_of(config, environ))
+    data = [
+        ListedSetting(
+            key=dotted(each.path),
+            value=shown_value(each.path, msgspec.to_builtins(each.value), redactor),
+            source=each.source,
+            note=_note(each.path[-1], each.value, environ),
+        )
+        for each in config.settings
+    ]
+    known = {each.path[:2] for each in config.settings}
+    data += (
+        ListedSetting(key=dotted(path), value=shown_value(path, value, redactor), source="default")
+        for path, value in _values(config)
+        if path not in known
+    )
+    return SettingList(source=config.source, data=data)
+
+
+def _values(config: Config) -> Iterator[tuple[tuple[str, str], Any]]:
+    for section in _SECTIONS:
+        for name, value in msgspec.to_builtins(getattr(config, section), str_keys=True).items():
+            yield (section, name), value
+
+
+def _note(key: str, value: Any, environ: Mapping[str, str]) -> str:
+    if not (key.endswith("_env") and isinstance(value, str)):
+        return ""
+    return f"{value} is set" if environ.get(value) else f"{value} is not set"
+
+
+@get("/v1/gateway/keys")
+async def list_keys(request: HttpRequest) -> ASGIApp:
+    """The API keys by name, with their limits and their use, for administrators. Never a key or its hash."""
+    services = _administrated(request)
+    names = services.authenticator.listed()
+    today = int(time.time() // _DAY)
+    counts = await services.usage.read(today - _DAYS + 1, today)
+    sums, sums_today = _sums(counts), _sums(each for each in counts if each.day == today)
+    activity = await all_activity(services)
+    data = []
+    for name, keys in list(names.items())[:_MOST_KEYS]:
+        principal, limits = keys[0].principal, keys[0].principal.limits
+        ends = min(each.expires for each in keys)
+        data.append(
+            ListedKey(
+                name=name,
+                sources=list(dict.fromkeys(each.source for each in keys)),
+                keys=len(keys),
+                admin=any(each.principal.admin for each in keys),
+                models=None if principal.models is None else list(principal.models),
+                tools=None if principal.tools is None else list(principal.tools),
+                priority=principal.priority,
+                weight=principal.weight,
+                expires=None if math.isinf(ends) else ends,
+                requests_per_minute=limits.requests_per_minute,
+                tokens_per_minute=limits.tokens_per_minute,
+                tokens_per_day=limits.tokens_per_day,
+                max_concurrent_requests=limits.max_concurrent_requests,
+                running=activity.running.get(name, 0),
+                last_used=activity.last_used.get(name),
+                requests_today=sums_today[name, "requests"],
+                tokens_today=sums_today[name, "tokens"],
+                requests_30_days=sums[name, "requests"],
+                tokens_30_days=sums[name, "tokens"],
+            )
+        )
+    return json_answer(
+        KeyList(needs_key=services.authenticator.needs_key, total=len(names), data=data)
+    )
+
+
+def _sums(counts: Any) -> Counter[tuple[str, str]]:
+    sums: Counter[tuple[str, str]] = Counter()
+    count: UsageCount
+    for count in counts:
+        if count.principal is not None:
+            sums[count.principal, "requests"] += count.requests
+            sums[count.principal, "tokens"] += count.input_tokens + count.output_tokens
+    return sums
+
+
+@get("/v1/gateway/models")
+async def list_model_queues(request: HttpRequest) -> ASGIApp:
+    """Each model's state, limits, queue over the last hour, and what its engine says of its memory, for administrators."""
+    services = _administrated(request)
+    queues = (await all_activity(services)).queues
+    redactor = Redactor(secrets_of(services.config, os.environ))
+    data = []
+    for slot in services.slots.slots.values():
+        config, failure = slot.config, slot.failure if slot.state == "failed" else None
+        running, waiting, minutes = queues.get(slot.name, (0, 0, []))
+        data.append(
+            ListedModel(
+                id=slot.name,
+                state=slot.state,
+                engine=config.engine,
+                running=running,
+                waiting=waiting,
+                max_running=config.max_running,
+                max_waiting=config.max_waiting,
+                load=config.load,
+                idle_unload=config.idle_unload,
+                failure=None if failure is None else redactor.clean(str(failure)),
+                measured=_measured(slot),
+                queue=minutes,
+            )
+        )
+    return json_answer(ModelQueues(data=data))
+
+
+def _measured(slot: ModelSlot) -> dict[str, float]:
+    """The gauges of the model's engine that are of memory."""
+    engine = slot.served[0].engine if slot.served else None
+    if not isinstance(engine, MeasuredEngine):
+        return {}
+    found = {
+        each.name: each.value
+        for each in engine.metrics()
+        if each.kind == "gauge"
+        and any(word in each.name for word in ("memory", "cache", "bytes"))
+        and math.isfinite(each.value)
+    }
+    return dict(list(found.items())[:_MOST_MEASURED])
+
+
+def _administrated(request: HttpRequest) -> Services:
+    services = services_of(request)
+    services.authenticator.require_admin(request.scope["headers"])
+    return services
