@@ -3,7 +3,7 @@
 A parser emits these in the order of the model's output, and nothing else; `gateway.assembly.assembler` (Responses) and
 `gateway.chat.assembler` (Chat Completions) turn them into events and items. Grammar:
 
-    output := ( ReasoningDelta | TextDelta | RefusalDelta | MessageStarted | BlockEnded | call )*
+    output := ( ReasoningDelta | EncryptedReasoning | TextDelta | RefusalDelta | MessageStarted | BlockEnded | call )*
     call   := CallStarted CallArgumentsDelta* CallEnded
 
 A change of kind ends the block before it. `BlockEnded` is needed only between two blocks of one kind (two messages in
@@ -23,6 +23,15 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
     """More of the model's chain of thought."""
 
     text: str
+
+
+class EncryptedReasoning(Struct, frozen=True, gc=False):
+    """The whole reasoning item in a form that only its upstream can read. Comes once per item, after its text, if any.
+
+    Only engines with the capability `encrypted_reasoning` emit it, and read `content` back in a later turn.
+    """
+
+    content: str
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -74,6 +83,7 @@ class CallEnded(Struct, frozen=True, gc=False):
 
 Delta: TypeAlias = (
     ReasoningDelta
+    | EncryptedReasoning
     | TextDelta
     | RefusalDelta
     | MessageStarted

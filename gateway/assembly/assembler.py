@@ -30,6 +30,7 @@ from gateway.assembly.items import ItemAssembler
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.deltas import Delta, ReasoningDelta, TextDelta
 from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.runtime.sealing import SealReasoning
 from gateway.tools.roles import CallRole
 from gateway.wire import events, items
 from gateway.wire.response import (
@@ -53,7 +54,7 @@ class ResponseAssembler:
         new_id: Callable[[str], str],
         clock: Callable[[], float],
         aligner: LogprobAligner | None = None,
-        seal: Callable[[str], str] | None = None,
+        seal: SealReasoning | None = None,
         include: Collection[str] | None = None,
         known: Mapping[str, CallRecord] = {},
         summarizes: bool = False,

@@ -6,7 +6,7 @@ if requested now. Lists omit fields that are not requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from gateway.protocols import (
     SearchDetails,
     ToolResult,
 )
-from gateway.runtime.sealing import Sealer
+from gateway.runtime.sealing import Sealer, SealReasoning
 from gateway.wire import content, items
 
 SOURCES = "web_search_call.action.sources"
@@ -56,7 +56,7 @@ def with_included(
     shown: Sequence[items.Item],
     include: Collection[str],
     records: Mapping[str, CallRecord],
-    seal: Callable[[str], str],
+    seal: SealReasoning,
 ) -> list[items.Item]:
     """`shown` with the fields that `include` requests, as far as they are known. `records` are the calls, by item id."""
     if not include:
@@ -76,9 +76,9 @@ async def as_listed(
     calls = {item.id for item in listed if _hides(item, include)}
     records = await store.find_results(calls, owner=owner) if calls else {}
 
-    def seal(text: str) -> str:
+    def seal(text: str, *, encrypted: str | None) -> str:
         # A list's items may come from several models, and the model is not stored.
-        return sealer.seal(text, owner, model=None)
+        return sealer.seal(text, owner, model=None, encrypted=encrypted)
 
     return [_without_rest(item, include) for item in with_included(listed, include, records, seal)]
 
@@ -92,6 +92,8 @@ def _hides(item: items.Item, include: Collection[str]) -> bool:
             return RESULTS in include
         case items.CodeInterpreterCall(outputs=None):
             return OUTPUTS in include
+        case items.Reasoning():
+            return SEALED in include and not item.encrypted_content
         case _:
             return False
 
@@ -100,14 +102,15 @@ def _with_included(
     item: items.Item,
     include: Collection[str],
     records: Mapping[str, CallRecord],
-    seal: Callable[[str], str],
+    seal: SealReasoning,
 ) -> items.Item:
+    record = records.get(item.id)
     if isinstance(item, items.Reasoning):
         if SEALED not in include or item.encrypted_content or not item.content:
             return item
         text = "".join(part.text for part in item.content)
-        return msgspec.structs.replace(item, encrypted_content=seal(text))
-    record = records.get(item.id)
+        encrypted = None if record is None else record.encrypted_reasoning
+        return msgspec.structs.replace(item, encrypted_content=seal(text, encrypted=encrypted))
     if record is None or not record.hidden or not _hides(item, include):
         return item
     match item:

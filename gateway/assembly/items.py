@@ -38,6 +38,7 @@ from gateway.deltas import (
     CallEnded,
     CallStarted,
     Delta,
+    EncryptedReasoning,
     MessageStarted,
     ReasoningDelta,
     RefusalDelta,
@@ -45,6 +46,7 @@ from gateway.deltas import (
     joined,
 )
 from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.runtime.sealing import SealReasoning
 from gateway.tools.roles import CallRole
 from gateway.wire import items
 
@@ -70,7 +72,7 @@ class ItemAssembler:
         roles: Mapping[str, CallRole],
         new_id: Callable[[str], str],
         aligner: LogprobAligner | None = None,
-        seal: Callable[[str], str] | None = None,
+        seal: SealReasoning | None = None,
         include: Collection[str] | None = None,
         known: Mapping[str, CallRecord] = {},
         summarizes: bool = False,
@@ -79,7 +81,8 @@ class ItemAssembler:
     ) -> None:
         """For the arguments see `ResponseAssembler`. `make` creates the item builders."""
         self.results: dict[str, CallRecord] = {}
-        """By item id: what the model wrote and read in calls whose items do not show it."""
+        """By item id: what the model wrote and read in calls whose items do not show it, and reasoning that its engine
+        encrypted."""
         self.open: Open | None = None
         """The builder of the item that is being written, if any."""
         self._roles = roles
@@ -156,6 +159,10 @@ class ItemAssembler:
                 self._message().write_text(delta.text, logprobs)
             case ReasoningDelta():
                 self._reasoning().write(delta.text)
+            case EncryptedReasoning():
+                reasoning = self._reasoning()
+                reasoning.encrypted = delta.content
+                self.results[reasoning.id] = CallRecord.of_reasoning(delta.content)
             case CallArgumentsDelta():
                 if isinstance(self.open, MessageBuilder | ReasoningBuilder) or self.open is None:
                     raise RuntimeError("a parser wrote arguments outside a call")

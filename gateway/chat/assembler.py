@@ -21,6 +21,7 @@ from gateway.deltas import (
     CallEnded,
     CallStarted,
     Delta,
+    EncryptedReasoning,
     MessageStarted,
     ReasoningDelta,
     RefusalDelta,
@@ -161,6 +162,8 @@ class ChoiceAssembler:
                 if self._block != "text":  # otherwise part of the same message
                     self._block = None
                 out.append(self._writer.refusal(delta.text))
+            case EncryptedReasoning():
+                pass  # the API has no place for it
             case MessageStarted() | BlockEnded():
                 self._block = None
             case _:

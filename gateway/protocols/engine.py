@@ -55,6 +55,7 @@ Capability: TypeAlias = Literal[
     "audio",  # takes sounds in prompts
     "files",  # takes files in messages as they are; other engines get their text
     "allowed_token_ids",  # keeps Sampling.allowed_token_ids
+    "encrypted_reasoning",  # emits EncryptedReasoning, and takes it back from Turn.results
     "vllm_xargs",  # takes EngineRequest.vllm_xargs
     "data_parallel_rank",  # takes EngineRequest.data_parallel_rank
     "embeddings",  # is an EmbeddingEngine

@@ -99,7 +99,10 @@ class ContainerFileSource(Struct, frozen=True, kw_only=True):
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """A call that the gateway has run, as the model saw it. The call's item may show less, or under another name."""
+    """A call that the gateway has run, as the model saw it. The call's item may show less, or under another name.
+
+    Also the encrypted form of a reasoning item (`of_reasoning`), which has no name, arguments and result.
+    """
 
     name: str
     """The name that the model saw."""
@@ -116,7 +119,19 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     images: Sequence[InputImage] = ()
     """Images of the result that a model with the capability `images` sees, as `data:` URLs."""
     hidden: dict[str, Any] = {}
-    """Fields of the item that are shown only if the request includes them (`outputs`, `results`, `sources`)."""
+    """Fields of the item that are shown only if the request includes them (`outputs`, `results`, `sources`), and the
+    `encrypted_content` of reasoning as its engine wrote it, which is never shown as it is."""
+
+    @classmethod
+    def of_reasoning(cls, encrypted: str) -> CallRecord:
+        """The record of a reasoning item that an engine encrypted."""
+        return cls(name="", arguments="", result="", hidden={"encrypted_content": encrypted})
+
+    @property
+    def encrypted_reasoning(self) -> str | None:
+        """The encrypted form of a reasoning item, if this is its record."""
+        found = self.hidden.get("encrypted_content")
+        return found if isinstance(found, str) else None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -125,7 +140,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     items: Sequence[Item]
     """The conversation so far, oldest first; never changed in place."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: gateway-run calls among `items` whose items do not show what the model read or saw."""
+    """By item id: gateway-run calls among `items` whose items do not show what the model read or saw. For engines with
+    the capability `encrypted_reasoning` also reasoning that the engine encrypted."""
     instructions: str | None = None
     """Instructions of this request only."""
     tools: Sequence[ToolDefinition] = ()

@@ -16,7 +16,8 @@ from gateway.protocols import (
 )
 from gateway.responses.context_management import without_trigger
 from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
-from gateway.runtime.sealing import open_items
+from gateway.runtime.sealing import open_encrypted, open_items
+from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.credentials import items_without_credentials
 from gateway.wire import items
@@ -109,13 +110,22 @@ def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
 
 
 async def kept_results(
-    context: Sequence[items.Item], store: ResponseStore | None, owner: str | None
+    context: Sequence[items.Item], services: Services, model: ServedModel, owner: str | None
 ) -> Mapping[str, CallRecord]:
-    """The results that the model read in calls of `context` whose items do not show them."""
-    wanted = {item.id for item in context if isinstance(item, _RESULT_APART)}
-    if not wanted or store is None:
+    """The results that the model read in calls of `context` whose items do not show them, and the reasoning that
+    `model`'s engine encrypted."""
+    encrypts = "encrypted_reasoning" in model.engine.capabilities
+    apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
+    wanted = {item.id for item in context if isinstance(item, apart)}
+    if not wanted:
         return {}
-    return await store.find_results(wanted, owner=owner)
+    found: Mapping[str, CallRecord] = {}
+    if services.store is not None:
+        found = await services.store.find_results(wanted, owner=owner)
+    if not encrypts:
+        return found
+    carried = open_encrypted(context, services.sealer, owner, model=model.name)
+    return {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}
 
 
 async def history_of(

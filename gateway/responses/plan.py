@@ -162,7 +162,7 @@ async def make_plan(
     store = request.store is not False and services.store is not None
     turn = Turn(
         items=[*preamble, *with_readable_reasoning(opened)],
-        results=await kept_results([*history, *own], services.store, owner),
+        results=await kept_results([*history, *own], services, model, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
         tool_choice=toolset.choice,

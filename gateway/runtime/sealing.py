@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -30,6 +30,12 @@ messages that are kept inside."""
 _SUMMARY = "Summary of the conversation before this point:\n\n"
 
 
+class SealReasoning(Protocol):
+    """Encrypts the text of a reasoning item, and what its engine encrypted, for the client."""
+
+    def __call__(self, text: str, *, encrypted: str | None) -> str: ...
+
+
 class _Sealed(Struct, frozen=True, omit_defaults=True):
     """The encrypted payload."""
 
@@ -38,6 +44,8 @@ class _Sealed(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     """The model that wrote it; None if unknown."""
     replaces: Replaces = "nothing"
+    encrypted: str | None = None
+    """What the engine of reasoning encrypted itself."""
     kept: Sequence[Message] = ()
     """Messages kept unchanged after the summary. Those that are not the user's come before it."""
 
@@ -70,12 +78,13 @@ class Sealer:
         model: str | None,
         replaces: Replaces = "nothing",
         kept: Sequence[Message] = (),
+        encrypted: str | None = None,
     ) -> str:
         """Encrypt `text` for `owner` and `model` (None: any model; the author is unknown).
 
-        A compaction also states what it `replaces` and carries the messages that it keeps.
+        `encrypted` is what the engine of reasoning encrypted itself. A compaction also states what it `replaces` and carries the messages that it keeps.
         """
-        inner = _Sealed(text, owner, model, replaces, kept)
+        inner = _Sealed(text, owner, model, replaces, encrypted, kept)
         return self._fernet.encrypt(msgspec.json.encode(inner)).decode()
 
     def open(self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str) -> str:
@@ -135,6 +144,25 @@ def open_items(
             item = msgspec.structs.replace(item, content=[ReasoningText(text=text)])
         opened.append(item)
     return opened
+
+
+def open_encrypted(
+    context: Sequence[Item], sealer: Sealer, owner: str | None, *, model: str
+) -> dict[str, str]:
+    """By item id: what engines encrypted themselves in the reasoning of `context`. Content that cannot be opened for
+    `owner` and `model` is left out."""
+    found: dict[str, str] = {}
+    for item in context:
+        if not isinstance(item, Reasoning) or not item.encrypted_content:
+            continue
+        try:
+            inner = sealer.open_complete(item.encrypted_content, owner, ())
+            sealer.check(item.encrypted_content, inner, (), model=model)
+        except InvalidRequest:
+            continue  # what the model needs of it was opened, or refused, before
+        if inner.encrypted is not None:
+            found[item.id] = inner.encrypted
+    return found
 
 
 def open_compactions(

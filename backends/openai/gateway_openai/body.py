@@ -60,6 +60,8 @@ def body_of(request: EngineRequest, config: OpenAIConfig, model: str) -> dict[st
         body["tool_choice"] = prompt.tool_choice
     if not chat:
         body["store"] = False
+        if config.takes.encrypted_reasoning:
+            body["include"] = ["reasoning.encrypted_content"]
     elif config.stream_usage:
         body["stream_options"] = {"include_usage": True}
     body.update(_sampling(request.sampling, config))
@@ -99,6 +101,8 @@ def _sampling(sampling: Sampling, config: OpenAIConfig) -> dict[str, Any]:
             fields["logprobs"] = True
         else:
             fields["include"] = ["message.output_text.logprobs"]
+            if config.takes.encrypted_reasoning:
+                fields["include"].append("reasoning.encrypted_content")
         if top:
             fields["top_logprobs"] = top
     return fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -67,6 +68,9 @@ class UpstreamFeatures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     files: bool = True
     audio: bool = True
     reasoning_effort: bool = True
+    encrypted_reasoning: bool = False
+    """Whether it returns its reasoning encrypted (`include: ["reasoning.encrypted_content"]`) and takes it back. For
+    reasoning models of OpenAI, with `responses`."""
 
 
 class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,6 +125,8 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("model", "messages", "input", "stream"):
             if name in self.extra_body:
                 raise ValueError(f"extra_body cannot set {name!r}")
+        if self.takes.encrypted_reasoning and self.api != "responses":
+            raise ValueError('takes.encrypted_reasoning is for api = "responses"')
         styles = {_prefix(url) for url in (self.base_url, self.dns, *self.urls) if url}
         if len(styles) > 1:
             raise ValueError("some of the upstream's addresses end with /v1, and some do not")
@@ -130,6 +136,13 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
         """Whether the upstream supports custom (free-text) tools."""
         told = self.takes.custom_tools
         return self.api == "responses" if told is None else told
+
+    @property
+    def origin(self) -> str:
+        """Marks what this upstream encrypted, so that no other one is sent it."""
+        addresses = {url for url in (self.base_url, self.dns, self.file, *self.urls) if url}
+        place = "\n".join((self.model or "", *sorted(addresses)))
+        return hashlib.sha256(place.encode()).hexdigest()[:12]
 
     def extends(self, name: str) -> bool:
         """Whether `extensions` lists this parameter."""

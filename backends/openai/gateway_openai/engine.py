@@ -140,7 +140,8 @@ class MessageLanguage:
         if self._config.api == "chat":
             builder = ChatBuilder(request, translator, self._config.reasoning_fields)
             return RemoteGeneration(reply, read_chat, builder)
-        builder = ResponsesBuilder(request, translator)
+        origin = self._config.origin if self._config.takes.encrypted_reasoning else None
+        builder = ResponsesBuilder(request, translator, origin)
         return RemoteGeneration(reply, read_responses, builder)
 
 
@@ -164,6 +165,8 @@ def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
         found.add("images")
     if takes.files:
         found.add("files")
+    if takes.encrypted_reasoning:
+        found.add("encrypted_reasoning")
     if config.extends("structured_outputs"):
         found |= {"regex", "lark", "gbnf"}
     if config.extends("allowed_token_ids"):

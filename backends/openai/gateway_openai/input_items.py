@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from gateway.sdk import Turn
+from gateway.sdk import CallRecord, Turn
 from gateway.sdk.wire import items as wire
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.history import HistoryCall, Output, entries
@@ -29,7 +29,12 @@ def input_items(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
                     message["phase"] = entry.phase
                 body.append(message)
             case wire.Reasoning():
-                if config.send_reasoning and (reasoning := _reasoning(entry)):
+                reasoning = (
+                    _encrypted(turn.results.get(entry.id), config)
+                    if config.takes.encrypted_reasoning
+                    else _reasoning(entry)
+                )
+                if config.send_reasoning and reasoning is not None:
                     body.append(reasoning)
             case HistoryCall():
                 body.append(_call(entry, config))
@@ -53,6 +58,15 @@ def _reasoning(item: wire.Reasoning) -> dict[str, Any] | None:
     if not texts:
         return None
     return {"type": "reasoning", "summary": [], "content": texts}
+
+
+def _encrypted(record: CallRecord | None, config: OpenAIConfig) -> dict[str, Any] | None:
+    """The reasoning as this upstream encrypted it; None if another model wrote it."""
+    encrypted = None if record is None else record.encrypted_reasoning
+    origin, _, content = (encrypted or "").partition(".")
+    if not content or origin != config.origin:
+        return None
+    return {"type": "reasoning", "summary": [], "encrypted_content": content}
 
 
 def _call(call: HistoryCall, config: OpenAIConfig) -> dict[str, Any]:

@@ -7,7 +7,13 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.sdk import EngineRequest, FinishReason, ReasoningDelta, RefusalDelta
+from gateway.sdk import (
+    EncryptedReasoning,
+    EngineRequest,
+    FinishReason,
+    ReasoningDelta,
+    RefusalDelta,
+)
 from gateway_openai.blocks import CallBlock
 from gateway_openai.building import DeltaBuilder
 from gateway_openai.errors import Translator, UpstreamError
@@ -31,6 +37,7 @@ class _Item(Struct):
     phase: str | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
+    encrypted_content: str | None = None
 
 
 class _TypeOnly(Struct):
@@ -111,8 +118,12 @@ class _ItemProgress(Struct):
 class ResponsesBuilder(DeltaBuilder):
     """State of one streamed response."""
 
-    def __init__(self, request: EngineRequest, translator: Translator) -> None:
+    def __init__(
+        self, request: EngineRequest, translator: Translator, origin: str | None = None
+    ) -> None:
+        """`origin` marks encrypted reasoning as this upstream's; without one, it is dropped."""
         super().__init__(request, translator)
+        self._origin = origin
         self._items: dict[int, _ItemProgress] = {}
         self._last_kind: str | None = None
 
@@ -168,6 +179,10 @@ class ResponsesBuilder(DeltaBuilder):
                 if not known.written:
                     parts = item.content or item.summary or ()
                     self._reason(known, "text", "\n\n".join(part.text or "" for part in parts))
+                if item.encrypted_content and self._origin is not None:
+                    self.blocks.write(
+                        EncryptedReasoning(f"{self._origin}.{item.encrypted_content}")
+                    )
             case "function_call" | "custom_tool_call":
                 call = self.blocks.call(index) or self._start(index, item)
                 given = item.input if call.custom else item.arguments

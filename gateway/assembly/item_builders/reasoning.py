@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import UNSET
 
 from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
+from gateway.runtime.sealing import SealReasoning
 from gateway.wire import content, events, items
 from gateway.wire.delta_frame import DeltaFrame
 
@@ -15,8 +14,10 @@ from gateway.wire.delta_frame import DeltaFrame
 class ReasoningBuilder(ItemBuilder):
     """Builds a reasoning item with one `reasoning_text` part and no summary."""
 
-    def __init__(self, item_id: str, seal: Callable[[str], str] | None) -> None:
+    def __init__(self, item_id: str, seal: SealReasoning | None) -> None:
         self.id = item_id
+        self.encrypted: str | None = None
+        """What the engine encrypted itself."""
         self._seal = seal
         self._text: list[str] = []
 
@@ -29,7 +30,9 @@ class ReasoningBuilder(ItemBuilder):
             id=self.id,
             summary=self._summary(text),
             content=[content.ReasoningText(text=text)],
-            encrypted_content=UNSET if self._seal is None else self._seal(text),
+            encrypted_content=(
+                UNSET if self._seal is None else self._seal(text, encrypted=self.encrypted)
+            ),
             status=status,
         )
 

@@ -23,6 +23,7 @@ from gateway.sdk import (
     CallRecord,
     CallStarted,
     Delta,
+    EncryptedReasoning,
     FinishReason,
     GatewayError,
     MessageStarted,
@@ -253,6 +254,8 @@ class MessageAssembler:
                 self._close(out)
             case CallEnded() | MessageStarted() | BlockEnded():
                 self._close(out)
+            case EncryptedReasoning():
+                pass  # signatures carry the text alone
             case _:
                 assert_never(delta)
 

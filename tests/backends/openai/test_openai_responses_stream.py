@@ -12,6 +12,7 @@ from gateway.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
+    EncryptedReasoning,
     MessageStarted,
     ReasoningDelta,
     RefusalDelta,
@@ -88,6 +89,32 @@ async def test_reasoning_is_its_text_and_without_one_its_summary(stub: Any, aske
         event("reasoning_summary_text.delta", 1, delta="Two"),
         over(),
     ) == [ReasoningDelta("Hm."), BlockEnded(), ReasoningDelta("One\n\nTwo")]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_encrypted_reasoning_follows_its_text(stub: Any, asker: Any, keeps: bool) -> None:
+    stub.says(
+        added(0, type="reasoning", summary=[], encrypted_content="half"),
+        event("reasoning_summary_text.delta", 0, delta="Hm."),
+        done(0, type="reasoning", summary=[], encrypted_content="one"),
+        added(1, type="reasoning", summary=[]),
+        done(1, type="reasoning", summary=[], encrypted_content="two"),
+        added(2, type="message"),
+        event("output_text.delta", 2, delta="Yes"),
+        over(),
+    )
+    takes = {"encrypted_reasoning": keeps}
+    async with asker.open(stub, api="responses", takes=takes):
+        told = await asker.deltas(TURN)
+    encrypted = [each for each in told if isinstance(each, EncryptedReasoning)]
+    assert [each.content.partition(".")[2] for each in encrypted] == (
+        ["one", "two"] if keeps else []
+    )
+    rest = [each for each in told if not isinstance(each, EncryptedReasoning)]
+    assert rest == [ReasoningDelta("Hm."), BlockEnded(), TextDelta("Yes")]
+    if keeps:
+        assert told.index(encrypted[0]) == 1
+        assert stub.bodies[-1]["include"] == ["reasoning.encrypted_content"]
 
 
 async def test_calls_that_interleave_come_one_after_the_other(stub: Any, asker: Any) -> None:
