@@ -107,3 +107,18 @@ def test_nothing_is_to_be_installed_for_a_name_that_nobody_offers() -> None:
     with pytest.raises(ConfigurationError) as raised:
         load_plugins(installed=False).store("cassandra", "server.store")
     assert "pip install" not in str(raised.value)
+
+
+@pytest.mark.parametrize("file", sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")]), ids=lambda file: file.parent.name)  # fmt: skip
+def test_every_package_is_classified(file: Path) -> None:
+    """Addresses of the project are not among its metadata: it has no public one yet."""
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    assert project["license"] == "Apache-2.0"
+    found = project["classifiers"]
+    assert found == sorted(set(found))
+    for each in ("Typing :: Typed", "Programming Language :: Python :: 3.11"):
+        assert each in found
+    # The license is an expression (PEP 639), beside which there is no classifier of it.
+    assert not [each for each in found if each.startswith("License ::")]
+    if "urls" in project:
+        assert all(url.startswith("https://") for url in project["urls"].values())
