@@ -100,8 +100,8 @@ async def images_are_counted(probe: Probe) -> None:
     assert isinstance(engine, CountingEngine)
     counted = await engine.count(request.prompt)
     done = await generate(engine, request)
-    told = {each.prompt_tokens for each in done.outputs if each.prompt_tokens is not None}
-    require(told == {counted}, f"it counts {counted} tokens, and its outputs say {told}")
+    reported = {each.prompt_tokens for each in done.outputs if each.prompt_tokens is not None}
+    require(reported == {counted}, f"it counts {counted} tokens, and its outputs say {reported}")
     text = _prompt(probe)
     without = await engine.count(text)
     require(without == len(text.token_ids), f"{without} for {len(text.token_ids)} tokens of text")

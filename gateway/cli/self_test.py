@@ -77,8 +77,8 @@ async def _test(plan: ModelPlan) -> bool:
     except Exception as error:  # plugins may raise anything; the other models are still tested
         print(Line("opens and closes", "failed", _words(error), time.monotonic() - begun))
         counts["failed"] += 1
-    told = ", ".join(f"{number} {result}" for result, number in counts.items())
-    print(f"{plan.name}: {told}\n", flush=True)
+    summary = ", ".join(f"{number} {result}" for result, number in counts.items())
+    print(f"{plan.name}: {summary}\n", flush=True)
     return counts["failed"] > 0
 
 

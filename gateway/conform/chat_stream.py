@@ -56,12 +56,12 @@ def fold_chunks(chunks: Iterable[Json], *, includes_usage: bool = False) -> Json
 
 
 def _usage(chunks: Sequence[Json], included: bool) -> Json | None:
-    told = [chunk for chunk in chunks if not chunk["choices"]]
+    usage_chunks = [chunk for chunk in chunks if not chunk["choices"]]
     if not included:
-        _require(not told, "a chunk without choices, though no usage was asked for")
+        _require(not usage_chunks, "a chunk without choices, though no usage was asked for")
         _require(not any(chunk.get("usage") for chunk in chunks), "usage that nobody asked for")
         return None
-    _require(told == [chunks[-1]], "the usage chunk is not one, or not the last")
+    _require(usage_chunks == [chunks[-1]], "the usage chunk is not one, or not the last")
     _require(all("usage" in chunk for chunk in chunks), "a chunk says nothing of usage")
     usage: Json = chunks[-1]["usage"]
     total = usage["prompt_tokens"] + usage["completion_tokens"]
@@ -101,8 +101,8 @@ class _Choice:
             self._call(call)
         if function := delta.get("function_call"):
             self._legacy(function)
-        if told := part.get("logprobs"):
-            self._logprobs = [*(self._logprobs or ()), *told["content"]]
+        if logprobs := part.get("logprobs"):
+            self._logprobs = [*(self._logprobs or ()), *logprobs["content"]]
         self._token_ids += part.get("token_ids") or ()
         self._finish = part["finish_reason"]
         if self._finish is not None:

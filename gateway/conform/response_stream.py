@@ -190,8 +190,11 @@ class _Folder:
         _require(self._open_part is None, f"item {index} is done with an open part")
         content = item.get("content")
         if content is not None:
-            told = [part for (at, _), part in sorted(self._parts.items()) if at == index]
-            _require(told == content, f"item {index} does not hold the parts that were told")
+            announced = [part for (at, _), part in sorted(self._parts.items()) if at == index]
+            _require(
+                announced == content,
+                f"item {index} does not hold the parts that its events announced",
+            )
         for field in ("arguments", "input"):
             if field in item:
                 self._sum_is(index, field, item[field])
@@ -280,9 +283,9 @@ class _Folder:
         annotation = event["annotation"]
         index, part = event["output_index"], event["content_index"]
         _require(event["annotation_index"] == len(self._annotations), "annotations out of order")
-        told = "".join(self._sums.get((index, part, "response.output_text.done"), ()))
-        end = annotation.get("end_index", len(told))
-        _require(end <= len(told), "an annotation of text that was not told yet")
+        announced = "".join(self._sums.get((index, part, "response.output_text.done"), ()))
+        end = annotation.get("end_index", len(announced))
+        _require(end <= len(announced), "an annotation of text that was not sent yet")
         self._annotations.append(annotation)
 
     def _sum_done(self, event: Json) -> None:

@@ -34,6 +34,6 @@ def pdf_text(content: bytes, most: int, max_pages: int | None = None) -> str:
         raise InvalidFile("The PDF is encrypted.") from None
     except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:  # fmt: skip
         # pypdf raises these errors on malformed files.
-        told = " ".join(str(error)[:1000].split())[:200] or type(error).__name__
-        raise InvalidFile(f"The PDF is broken: {told}.") from None
+        reason = " ".join(str(error)[:1000].split())[:200] or type(error).__name__
+        raise InvalidFile(f"The PDF is broken: {reason}.") from None
     return "\n\n".join(part for part in parts if part)

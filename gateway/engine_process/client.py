@@ -151,7 +151,7 @@ class _Measured(ProcessEngine):
 
 
 class _FormatAware(ProcessEngine):
-    def speak(self, output_format: OutputFormat) -> None:
+    def use_format(self, output_format: OutputFormat) -> None:
         """Does nothing: the other process has chosen the same format."""
 
 

@@ -146,7 +146,7 @@ class EngineProcesses:
         if self._folder is None:
             self._folder = TemporaryFolder("litegate-engines")
         path = self._folder.path / f"{next(self._numbers)}.sock"
-        told = HostStart(
+        host_start = HostStart(
             spec=spec, settings=self._settings, path=list(sys.path), parent=os.getpid()
         )
         try:
@@ -161,7 +161,7 @@ class EngineProcesses:
         assert running.stdin is not None
         try:
             # Never closed while this process lives: its end tells the other one.
-            running.stdin.write(framed(msgspec.msgpack.encode(told)))
+            running.stdin.write(framed(msgspec.msgpack.encode(host_start)))
             running.stdin.flush()
         except OSError:  # it has ended already
             pass

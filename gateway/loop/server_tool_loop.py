@@ -99,14 +99,6 @@ class _WriterWithItems:
         self._items.end_generation(reason)
         return self._writer.end(held, reason)
 
-    def running(self, calls: Sequence[ServerCallBuilder]) -> bytes:
-        """Nothing: these answers show the call and its result."""
-        return b""
-
-    def progressed(self, call: ServerCallBuilder) -> bytes:
-        """Nothing, as for `running`."""
-        return b""
-
     def called(self, call: ServerCallBuilder, result: ToolResult) -> bytes:
         self._items.call_finished(call, result)
         return self._writer.called(result)

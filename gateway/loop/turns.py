@@ -12,7 +12,7 @@ from gateway.assembly.items import ItemAssembler
 from gateway.errors import GatewayError
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
-from gateway.loop.writers import OutT, Sink, TurnWriter
+from gateway.loop.writers import CallProgressWriter, OutT, Sink, TurnWriter
 from gateway.protocols import ToolChoice, Turn
 from gateway.tools.calls import ToolCalls
 from gateway.wire.items import Item
@@ -31,9 +31,11 @@ class TurnLoop(Generic[OutT]):
         calls: ToolCalls,
         writer: TurnWriter[OutT],
         *,
+        progress: CallProgressWriter[OutT] | None = None,
         max_turns: int | None = None,
     ) -> None:
-        """`items` has the items and the calls; `writer` writes into it. After `max_turns` generations the answer is
+        """`items` has the items and the calls; `writer` writes into it. `progress` writes the states of running calls, if the
+        API shows them. After `max_turns` generations the answer is
         `paused`; if it is None, the answer fails after `MAX_TURNS`."""
         self.paused = False
         """Whether `max_turns` ended an answer that could continue."""
@@ -41,6 +43,7 @@ class TurnLoop(Generic[OutT]):
         self._items = items
         self._calls = calls
         self._writer = writer
+        self._progress = progress
         self._max_turns = max_turns
 
     async def run(self, first: Generation, sink: Sink[OutT], sessions: AsyncExitStack) -> None:
@@ -99,11 +102,16 @@ class TurnLoop(Generic[OutT]):
 
     async def _run_calls(self, sink: Sink[OutT], sessions: AsyncExitStack) -> None:
         """Run the pending gateway calls concurrently. They are written in the order of the output."""
-        calls, writer = self._items.pending_calls, self._writer
-        if out := writer.running(calls):
+        calls, writer, progress = self._items.pending_calls, self._writer, self._progress
+        if progress is not None and (out := progress.running(calls)):
             await sink(out)
         async with aclosing(self._calls.run(calls, sessions)) as results:
             async for call, result in results:
-                out = writer.progressed(call) if result is None else writer.called(call, result)
+                if result is not None:
+                    out = writer.called(call, result)
+                elif progress is not None:
+                    out = progress.progressed(call)
+                else:
+                    continue
                 if out:
                     await sink(out)

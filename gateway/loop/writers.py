@@ -29,16 +29,20 @@ class GenerationWriter(Protocol[OutT_co]):
 
 
 class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):
-    """Writes the output of several generations and the gateway-run calls between them."""
-
-    def running(self, calls: Sequence[ServerCallBuilder]) -> OutT_co:
-        """Write that `calls` are being run. Called after `end`, if the model called tools of the gateway."""
-        ...
-
-    def progressed(self, call: ServerCallBuilder) -> OutT_co:
-        """Write that a running call has reported progress. Called before its `called`."""
-        ...
+    """Writes the output of several generations and the results of the gateway-run calls between them."""
 
     def called(self, call: ServerCallBuilder, result: ToolResult) -> OutT_co:
         """Write the result of a call. Called for each of them, in the order of the output."""
+        ...
+
+
+class CallProgressWriter(Protocol[OutT_co]):
+    """Writes the states of gateway-run calls before their results, for APIs that show them."""
+
+    def running(self, calls: Sequence[ServerCallBuilder]) -> OutT_co:
+        """Write that `calls` are being run. Called after `TurnWriter.end`, if the model called tools of the gateway."""
+        ...
+
+    def progressed(self, call: ServerCallBuilder) -> OutT_co:
+        """Write that a running call has reported progress. Called before its `TurnWriter.called`."""
         ...

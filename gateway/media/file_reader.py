@@ -227,8 +227,8 @@ class FileReader:
                 "Too many files wait to be read. Send the request again later."
             ) from None
         except HelperFailure as failure:
-            told = reader.failure(failure)
-            raise MediaRefused(told.code, str(told)) from None
+            refused = reader.failure(failure)
+            raise MediaRefused(refused.code, str(refused)) from None
         return FileContent(
             filename=name,
             text=text,

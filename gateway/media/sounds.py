@@ -78,8 +78,8 @@ def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
         ) from None
     info = miniaudio.wav_get_info if form == "WAV" else miniaudio.mp3_get_info
     try:
-        told = info(data)
-        channels, own_rate, claimed = told.nchannels, told.sample_rate, told.num_frames
+        header = info(data)
+        channels, own_rate, claimed = header.nchannels, header.sample_rate, header.num_frames
     except Exception:  # of unknown formats of samples, miniaudio raises more than its own errors
         raise _broken(form) from None
     _check_form(channels, DECODED_WIDTH, own_rate)

@@ -105,6 +105,6 @@ class OutputFormat(Protocol):
 class FormatAwareEngine(Protocol):
     """An engine that writes raw output itself, without a model, and so must know the format (the scripted engine)."""
 
-    def speak(self, output_format: OutputFormat) -> None:
+    def use_format(self, output_format: OutputFormat) -> None:
         """Write output in this format. Called once, before the first request."""
         ...

@@ -26,7 +26,8 @@ FrameSink: TypeAlias = Sink[Ready]
 
 
 class ResponseWriter:
-    """Writes a response's output as events. Implements `gateway.loop.writers.TurnWriter`."""
+    """Writes a response's output as events. Implements `TurnWriter` and `CallProgressWriter` of
+    `gateway.loop.writers`."""
 
     def __init__(self, assembler: ResponseAssembler, *, framed: bool) -> None:
         """`framed`: for server-sent events. Most of them are then returned as they are sent."""
@@ -59,7 +60,7 @@ class ResponseTurns(TurnLoop[Ready]):
         writer: ResponseWriter,
         compactor: Compactor | None,
     ) -> None:
-        super().__init__(generator, assembler.items, calls, writer)
+        super().__init__(generator, assembler.items, calls, writer, progress=writer)
         self._assembler = assembler
         self._compactor = compactor
         self._compacted: Sequence[Item] | None = None

@@ -52,8 +52,8 @@ async def ready(request: HttpRequest) -> ASGIApp:
             raise ServerShuttingDown("The server is shutting down.")
         await asyncio.gather(*checks)
     except GatewayError as error:
-        told = isinstance(error, ServerShuttingDown) or await may_see_details(request)
-        return error_answer(error if told else _NOT_READY)
+        detailed = isinstance(error, ServerShuttingDown) or await may_see_details(request)
+        return error_answer(error if detailed else _NOT_READY)
     body: dict[str, object] = {"status": "ready"}
     if not await may_see_details(request):
         return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")

@@ -78,13 +78,13 @@ class LogStream(StreamedAnswer):
         return SSE_DONE if lost is None else sse_frame(lost) + SSE_DONE
 
     def fail(self, error: GatewayError) -> bytes:
-        told = ErrorEvent(
+        failure = ErrorEvent(
             sequence_number=self._at + 1,
             code=error.code or error.type,
             message=error.message,
             param=error.param,
         )
-        return sse_frame(told) + SSE_DONE
+        return sse_frame(failure) + SSE_DONE
 
     async def _loss(self) -> ErrorEvent | None:
         """The event that says why the log broke off; None if it was sent to its end."""

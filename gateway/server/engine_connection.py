@@ -131,7 +131,7 @@ class ServerConnection(asyncio.Protocol):
                     task.cancel()
                 self._end_place(message.number)  # what it may have reserved
             case MethodCall(number=0):
-                self._told_now(message)
+                self._handle_notice(message)
             case MethodCall():
                 self._run(message.number, self._call(message))
 
@@ -216,7 +216,7 @@ class ServerConnection(asyncio.Protocol):
 
     # The queue.
 
-    def _told_now(self, call: MethodCall) -> None:
+    def _handle_notice(self, call: MethodCall) -> None:
         """Calls without an answer."""
         match call.method:
             case "end":

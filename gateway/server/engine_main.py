@@ -33,25 +33,25 @@ def main() -> None:
             signal.signal(number, lambda *_: None)
     listening = socket.socket(fileno=int(sys.argv[1]))
     listening.set_inheritable(False)
-    told = _told()
-    if told is None:
+    start = _read_start()
+    if start is None:
         return
-    sys.path[:] = told.path
+    sys.path[:] = start.path
     if sys.platform == "linux":
         from gateway.server.parent_watch import terminate_with_parent
 
-        terminate_with_parent(told.parent)
+        terminate_with_parent(start.parent)
     # Only now: the modules may be on that path.
     from gateway.server.event_loop import new_event_loop
     from gateway.server.logs import set_up_logging
 
-    settings = told.settings
+    settings = start.settings
     set_up_logging(settings.log_level, settings.secrets, log_format=settings.log_format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(told, listening))
+        runner.run(_serve(start, listening))
 
 
-def _told() -> HostStart | None:
+def _read_start() -> HostStart | None:
     """What the parent says; None if it has ended."""
     head = _read(HEAD)
     if head is None:
@@ -70,15 +70,15 @@ def _read(size: int) -> bytes | None:
     return data
 
 
-async def _serve(told: HostStart, listening: socket.socket) -> None:
+async def _serve(start: HostStart, listening: socket.socket) -> None:
     from gateway.server.engine_host import EngineHost
     from gateway.server.stop_watchdog import end_in_time
 
     async def open_engine(stack: AsyncExitStack) -> Engine:
-        return await _opened(told, stack)
+        return await _opened(start, stack)
 
-    seconds = told.settings.end_seconds
-    host = EngineHost(told.spec.name, open_engine)
+    seconds = start.settings.end_seconds
+    host = EngineHost(start.spec.name, open_engine)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, host.stop, seconds)
     end_in_time(seconds + _STUCK_SECONDS, [signal.SIGTERM])
@@ -91,14 +91,14 @@ async def _serve(told: HostStart, listening: socket.socket) -> None:
     await host.serve(listening)
 
 
-async def _opened(told: HostStart, stack: AsyncExitStack) -> Engine:
+async def _opened(start: HostStart, stack: AsyncExitStack) -> Engine:
     """The open engine. Raises `ConfigurationError`."""
     from gateway.plugins import load_plugins
     from gateway.server.server import tune_garbage_collector
     from gateway.startup.model_opening import finish_opening, open_engine
     from gateway.startup.model_plan import resolve_model
 
-    spec = told.spec
+    spec = start.spec
     plan = resolve_model(spec.name, spec.config, load_plugins(spec.plugins))
     context = msgspec.structs.replace(plan.context, compile_seconds=spec.compile_seconds)
     plan = msgspec.structs.replace(plan, context=context)
@@ -109,7 +109,7 @@ async def _opened(told: HostStart, stack: AsyncExitStack) -> Engine:
             'process = "server".'
         )
     if isinstance(engine, FormatAwareEngine):
-        engine.speak(finish_opening(plan, engine).output_format)
+        engine.use_format(finish_opening(plan, engine).output_format)
     tune_garbage_collector()
     return engine
 

@@ -72,8 +72,8 @@ def _install_exit_handler() -> None:
 AGAIN_SECONDS = 5.0
 _TRACEBACK = b"most recent call first"
 """In the first line of each traceback of `faulthandler`, which writes one for each signal, in several pieces."""
-_MOST_TOLD = 1 << 20
-"""Bytes of tracebacks that are kept; one has at most a few thousand."""
+_MAX_TRACEBACK_BYTES = 1 << 20
+"""Bytes of tracebacks to keep; one has at most a few thousand."""
 
 
 def watch(parent: int, seconds: float) -> None:
@@ -83,7 +83,7 @@ def watch(parent: int, seconds: float) -> None:
 
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, signal.SIG_IGN)  # signals to the whole group are meant for the parent
-    told = b""
+    tracebacks = b""
     end: float | None = None
     while os.getppid() == parent:
         now = time.monotonic()
@@ -96,17 +96,17 @@ def watch(parent: int, seconds: float) -> None:
         data = os.read(0, 65536)
         if not data:
             return  # the parent has ended
-        signals = told.count(_TRACEBACK)
-        told = (told + data)[:_MOST_TOLD]
+        signals = tracebacks.count(_TRACEBACK)
+        tracebacks = (tracebacks + data)[:_MAX_TRACEBACK_BYTES]
         if end is None:
             end = now + seconds
-        if told.count(_TRACEBACK) > max(signals, 1):
+        if tracebacks.count(_TRACEBACK) > max(signals, 1):
             end = min(end, now + AGAIN_SECONDS)
     if os.getppid() != parent:
         return
     line = (
         f"{time.strftime('%Y-%m-%d %H:%M:%S')},000 ERROR   gateway.server.stop_watchdog: process {parent} did not end within "
-        f"{seconds:g} s of the stop signal and is ended now; at the signal it was in {place(told)}\n"
+        f"{seconds:g} s of the stop signal and is ended now; at the signal it was in {place(tracebacks)}\n"
     )
     with suppress(OSError):
         os.write(2, line.encode("utf-8", "replace"))

@@ -97,7 +97,7 @@ class SqlStore:
             if self._touching is not None:
                 await self._touching
 
-    def heard(self, names: Collection[str]) -> None:
+    def announced(self, names: Collection[str]) -> None:
         """Another process has announced `names`; none: it may have announced anything."""
         if not names:
             self._follower.notify_all()
@@ -199,8 +199,8 @@ class SqlStore:
         self._upkeep.stored(sum(map(len, events)), 0)
         return await self._writer.append(response_id, events, last=last, attempt=attempt)
 
-    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
-        return self._writer.open_log(response_id, heard, attempt=attempt)
+    def open_log(self, response_id: str, notify: Notification, *, attempt: int = 0) -> Append:
+        return self._writer.open_log(response_id, notify, attempt=attempt)
 
     async def count_events(self, response_id: str) -> int:
         await self._writer.wait_until_written(response_id)

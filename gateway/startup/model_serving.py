@@ -112,7 +112,7 @@ def _engine_config(plan: ModelPlan) -> ModelConfig:
 
 def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> ServedModel:
     if isinstance(opened.engine, FormatAwareEngine):
-        opened.engine.speak(opened.output_format)
+        opened.engine.use_format(opened.output_format)
     kinds = media_kinds(opened.engine, opened.renderer)
     if unused := media_capabilities(opened.engine) - shown_capabilities(opened.engine, kinds):
         logger.warning(

@@ -133,12 +133,12 @@ class ChatBuilder(DeltaBuilder):
         elif call.call_id is None and part.id:
             call.call_id = part.id
         self._last_key = key
-        told = part.custom or part.function
-        if told is None:
+        called = part.custom or part.function
+        if called is None:
             return
-        if told.name and not call.name:
-            call.name = told.name
-        given = told.input if isinstance(told, _Custom) else told.arguments
+        if called.name and not call.name:
+            call.name = called.name
+        given = called.input if isinstance(called, _Custom) else called.arguments
         if isinstance(given, dict):
             given = msgspec.json.encode(given).decode()
         blocks.arguments(call, given or "")

@@ -134,8 +134,8 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def custom_tools(self) -> bool:
         """Whether the upstream supports custom (free-text) tools."""
-        told = self.takes.custom_tools
-        return self.api == "responses" if told is None else told
+        configured = self.takes.custom_tools
+        return self.api == "responses" if configured is None else configured
 
     @property
     def origin(self) -> str:

@@ -247,26 +247,28 @@ def read_responses(event: bytes, builder: ResponsesBuilder) -> None:
     """Pass an event to the builder. Raises `msgspec.DecodeError` for a malformed event, and the translated exception
     for a failure."""
     try:
-        told = _decode(event)
+        decoded = _decode(event)
     except msgspec.ValidationError:
         # An unknown event may have fields of any type.
         if _decode_type(event).type in _READ:
             raise
         return
-    if told.type not in _READ:
+    if decoded.type not in _READ:
         return
-    match told.type:
-        case "response.output_item.added" if told.item is not None:
-            builder.item_added(told.output_index, told.item)
-        case "response.output_item.done" if told.item is not None:
-            builder.item_done(told.output_index, told.item)
+    match decoded.type:
+        case "response.output_item.added" if decoded.item is not None:
+            builder.item_added(decoded.output_index, decoded.item)
+        case "response.output_item.done" if decoded.item is not None:
+            builder.item_done(decoded.output_index, decoded.item)
         case "response.completed" | "response.incomplete":
-            builder.over(told.response or _Response(status=told.type.removeprefix("response.")))
+            builder.over(
+                decoded.response or _Response(status=decoded.type.removeprefix("response."))
+            )
         case "response.failed":
-            error = told.response.error if told.response is not None else None
+            error = decoded.response.error if decoded.response is not None else None
             raise builder.translator.event(error or UpstreamError())
         case "error":
-            flat = UpstreamError(told.message, None, told.param, told.code)
-            raise builder.translator.event(told.error or flat)
+            flat = UpstreamError(decoded.message, None, decoded.param, decoded.code)
+            raise builder.translator.event(decoded.error or flat)
         case _:
-            builder.write(told)
+            builder.write(decoded)

@@ -128,7 +128,7 @@ async def _first_answer(
 ) -> Identity:
     """Model information from the first replica that responds."""
     give_up = time.monotonic() + config.start_timeout
-    told = False
+    logged = False
     while True:
         reasons: list[str] = []
         for where in await found.find():
@@ -139,8 +139,8 @@ async def _first_answer(
         if time.monotonic() >= give_up:
             why = "; ".join((*reasons, *found.problems)) or "there are none"
             raise ConfigurationError(f"No engine of the model {context.name!r} answers ({why}).")
-        if not told:
-            told = True
+        if not logged:
+            logged = True
             why = "; ".join((*reasons, *found.problems)) or "there are none"
             logger.warning(
                 "no engine of the model %r answers yet (%s); waiting up to %g s for one",

@@ -80,7 +80,7 @@ class ScriptedEngine:
 
     The rule whose `when` occurs last in the decoded prompt determines the answer, verbatim, even if a tool or format is
     forced. If no rule matches, a forced tool or schema gets a minimal instance, and otherwise the last user text is
-    repeated. Answers are written in the syntax of the format passed to `speak`. Sampling parameters are ignored except
+    repeated. Answers are written in the syntax of the format passed to `use_format`. Sampling parameters are ignored except
     stops, limits and log probabilities.
 
     `architecture` and `model_type` are the model's reported metadata. `recover_after` is the duration of a crash in
@@ -169,7 +169,7 @@ class ScriptedEngine:
     def tokenizer(self) -> ScriptedTokenizer:
         return self._tokenizer
 
-    def speak(self, output_format: OutputFormat) -> None:
+    def use_format(self, output_format: OutputFormat) -> None:
         """Write answers in this format, which the gateway parses them with."""
         self._format = output_format
 

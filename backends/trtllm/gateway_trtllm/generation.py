@@ -106,16 +106,16 @@ class TrtllmGeneration:
         ]
 
     def prompt_logprobs(
-        self, prompt: Sequence[int], told: Sequence[Mapping[int, TokenIdLogprob]]
+        self, prompt: Sequence[int], logprobs: Sequence[Mapping[int, TokenIdLogprob]]
     ) -> list[TokenLogprob | None]:
         """The prompt's tokens. `told` starts with the second token, and ends with the first generated one."""
-        if len(told) < len(prompt) - 1:
+        if len(logprobs) < len(prompt) - 1:
             raise EngineError(
-                f"TensorRT-LLM gave log probabilities for {len(told)} of {len(prompt) - 1} prompt tokens."
+                f"TensorRT-LLM gave log probabilities for {len(logprobs)} of {len(prompt) - 1} prompt tokens."
             )
         wanted = self._sampling.prompt_logprobs or 0
         made: list[TokenLogprob | None] = [None]
-        for token_id, entry in zip(prompt[1:], told, strict=False):
+        for token_id, entry in zip(prompt[1:], logprobs, strict=False):
             made.append(as_prompt(_score(token_id, entry, wanted, self._piece), self._piece))
         return made
 

@@ -46,14 +46,14 @@ def hf_tokenizer(llm: Any, context: EngineContext) -> Any:
 
 def max_length(llm: Any, config: TrtllmConfig, context: EngineContext) -> int:
     """Context length in tokens: as configured, as TensorRT-LLM reports it, or as in the model's configuration."""
-    told = context.max_model_len or config.max_seq_len or getattr(llm.args, "max_seq_len", None)
-    if told is None:
-        told = getattr(_text_config(llm), "max_position_embeddings", None)
-    if told is None:
+    length = context.max_model_len or config.max_seq_len or getattr(llm.args, "max_seq_len", None)
+    if length is None:
+        length = getattr(_text_config(llm), "max_position_embeddings", None)
+    if length is None:
         raise ConfigurationError(
             f"The context length of the model '{context.name}' is unknown; set max_seq_len."
         )
-    return int(told)
+    return int(length)
 
 
 def vocabulary_size(llm: Any, tokenizer_size: int) -> int:

@@ -222,11 +222,11 @@ class ApiClient:
 
     def _refusal(self, status: int, content: bytes) -> ChatError:
         try:
-            told = msgspec.json.decode(content, type=_Envelope).error
+            reported = msgspec.json.decode(content, type=_Envelope).error
         except msgspec.DecodeError:
             return ChatError(f"{self.url} answered with the HTTP status {status}.", status=status)
         hint = " Name one by --api-key or OPENAI_API_KEY." if status == 401 else ""
-        return ChatError(f"{told.message}{hint}", param=told.param, status=status)
+        return ChatError(f"{reported.message}{hint}", param=reported.param, status=status)
 
 
 def _opener(*, local: bool) -> OpenerDirector:

@@ -106,8 +106,8 @@ class LineCalls:
                 later = left > 0
             if not later:
                 return _outcome(line, request_id, answer)
-            told = answer.headers.get("retry-after", "")
-            wanted = float(told[:9]) if told.isascii() and told.isdecimal() else 0.0
+            header = answer.headers.get("retry-after", "")
+            wanted = float(header[:9]) if header.isascii() and header.isdecimal() else 0.0
             # Not all at the same time.
             await asyncio.sleep(min(longest, max(pause, wanted)) * random.uniform(1, 1.25))  # noqa: S311
             pause *= 2

@@ -64,8 +64,8 @@ class PageFetcher:
             ) from None
         except httpx2.ConnectError as error:
             refused = str(error).removeprefix("refused: ")
-            told = refused if refused != str(error) else "no connection could be made to its host"
-            raise PageFailure(told) from None
+            reason = refused if refused != str(error) else "no connection could be made to its host"
+            raise PageFailure(reason) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
             # UnicodeError: a redirect to a host that cannot be one.
             raise PageFailure(f"the connection broke ({type(error).__name__})") from None

@@ -228,8 +228,8 @@ class BrowserSession:
             async with asyncio.timeout(seconds):
                 return await work
         except TimeoutError:
-            told = f"{what} did not answer within {seconds:g} seconds"
-            raise (ProviderFailure if what != "the page" else PageFailure)(told) from None
+            problem = f"{what} did not answer within {seconds:g} seconds"
+            raise (ProviderFailure if what != "the page" else PageFailure)(problem) from None
 
     @property
     def _characters(self) -> int:

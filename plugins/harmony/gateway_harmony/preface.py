@@ -45,8 +45,8 @@ def system_text(
     has_functions: bool,
 ) -> str:
     """The system message. `today` is an ISO date; None omits it."""
-    told = _ENCODER.encode([(t.name, t.description, t.parameters) for t in built_in])
-    return _system_text(identity, knowledge_cutoff, today, effort, told, has_functions)
+    encoded = _ENCODER.encode([(t.name, t.description, t.parameters) for t in built_in])
+    return _system_text(identity, knowledge_cutoff, today, effort, encoded, has_functions)
 
 
 @lru_cache(maxsize=256)
@@ -125,11 +125,11 @@ def developer_text(
 
 def functions_text(functions: Sequence[ToolDefinition]) -> str:
     """The section that declares `functions` as a TypeScript namespace."""
-    told = [
+    definitions = [
         (tool.name, tool.description, _INPUT if tool.kind == "custom" else tool.parameters)
         for tool in functions
     ]
-    return _functions_text(msgspec.json.encode(told))
+    return _functions_text(msgspec.json.encode(definitions))
 
 
 @lru_cache(maxsize=256)

@@ -103,9 +103,9 @@ class HarmonyRenderer:
         conversation = HarmonyConverter(turn.tools, turn.results)
         conversation.read(turn.items[leading:], leading)
         messages = [self._system(turn, built_in, has_functions=bool(functions))]
-        told = developer_text("\n\n".join(filter(None, instructions)), functions, turn.text_format)
-        if told:
-            messages.append(HarmonyMessage(author="developer", text=told))
+        text = developer_text("\n\n".join(filter(None, instructions)), functions, turn.text_format)
+        if text:
+            messages.append(HarmonyMessage(author="developer", text=text))
         messages += map(_as_developer_message, _without_old_thoughts(conversation.messages, turn))
         return messages
 

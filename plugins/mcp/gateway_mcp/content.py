@@ -28,8 +28,8 @@ def result_of(result: CallToolResult) -> ToolResult:
     for part in result.content:
         if (image := _image(part, place=len(text))) is not None:
             images.append(image)
-        elif told := _text(part):
-            text += f"{told}\n"
+        elif shown := _text(part):
+            text += f"{shown}\n"
     if not text and not images and result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
     failed = bool(result.is_error)

@@ -56,8 +56,8 @@ def screened(message: JSONRPCMessage) -> JSONRPCMessage:
     for name, most in _MOST.items():
         part = message.result.get(name)
         if isinstance(part, list | dict) and len(part) > most:
-            told = f"the answer has more than {most} elements in '{name}', this gateway's limit"
-            error = ErrorData(code=INVALID_REQUEST, message=told)
+            problem = f"the answer has more than {most} elements in '{name}', this gateway's limit"
+            error = ErrorData(code=INVALID_REQUEST, message=problem)
             return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
     tools = message.result.get("tools")
     for tool in tools if isinstance(tools, list) else ():

@@ -296,7 +296,7 @@ class MemoryStore(CompletionStore):
     ) -> bool:
         return self._log(response_id).append(events, last, attempt)
 
-    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
+    def open_log(self, response_id: str, notify: Notification, *, attempt: int = 0) -> Append:
         """Appends complete synchronously; `heard` is not used."""
         append = self._log(response_id).append
         return partial(append, attempt=attempt) if attempt else append

@@ -44,9 +44,9 @@ class PostgresDatabase:
             init=self._synchronize,
         )
 
-    async def listen(self, heard: Callable[[Collection[str]], None]) -> None:
+    async def listen(self, on_announcement: Callable[[Collection[str]], None]) -> None:
         """Call `heard` with the names that other gateways announce; an empty collection means any."""
-        self._notifications = Notifications(self._config, heard, self._notify)
+        self._notifications = Notifications(self._config, on_announcement, self._notify)
         await self._notifications.start()
 
     async def close(self) -> None:

@@ -30,12 +30,12 @@ class Notifications:
     def __init__(
         self,
         config: PostgresConfig,
-        heard: Callable[[Collection[str]], None],
+        on_announcement: Callable[[Collection[str]], None],
         notify: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._config = config
         self._channel = config.schema
-        self._heard = heard
+        self._on_announcement = on_announcement
         self._notify = notify
         self._process = os.urandom(6).hex()
         self._waiting: set[str] = set()
@@ -86,7 +86,7 @@ class Notifications:
     def _receive(self, connection: Any, pid: int, channel: str, message: object) -> None:
         process, _, text = str(message).partition(_SEPARATOR)
         if process != self._process:
-            self._heard(frozenset(text.split(_SEPARATOR)) if text else ())
+            self._on_announcement(frozenset(text.split(_SEPARATOR)) if text else ())
 
     async def _listen(self, ready: asyncio.Future[None]) -> None:
         from gateway_postgres.database import connection_settings
@@ -103,7 +103,7 @@ class Notifications:
                 await connection.add_listener(self._channel, self._receive)
                 away = False
                 if ready.done():
-                    self._heard(())  # of what was announced meanwhile
+                    self._on_announcement(())  # of what was announced meanwhile
                 else:
                     ready.set_result(None)
                 while not ended.is_set():

@@ -45,7 +45,7 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
                 finally:
                     await connection.close()
                 await database.open()
-                await database.listen(store.heard)
+                await database.listen(store.announced)
         except (ValueError, asyncpg.ClientConfigurationError):
             raise ConfigurationError(
                 f'[stores.postgres] url = "{address}" cannot be used: write postgresql://user@host:port/database.'

@@ -112,8 +112,8 @@ class RedisStore:
     ) -> bool:
         return await self._writer.append(response_id, events, last=last, attempt=attempt)
 
-    def open_log(self, response_id: str, heard: Notification, *, attempt: int = 0) -> Append:
-        return self._writer.open_log(response_id, heard, attempt=attempt)
+    def open_log(self, response_id: str, notify: Notification, *, attempt: int = 0) -> Append:
+        return self._writer.open_log(response_id, notify, attempt=attempt)
 
     async def count_events(self, response_id: str) -> int:
         await self._writer.wait_until_written(response_id)

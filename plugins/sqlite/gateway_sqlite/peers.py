@@ -21,12 +21,12 @@ _HELLO: Final = b"\x00"
 class Peers:
     """One socket of this process in a folder, and those of the others."""
 
-    def __init__(self, folder: Path, heard: Callable[[Collection[str]], None]) -> None:
+    def __init__(self, folder: Path, on_announcement: Callable[[Collection[str]], None]) -> None:
         """`heard` is called with the names that another process announces; an empty collection means any."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._path = folder
-        self._heard = heard
+        self._on_announcement = on_announcement
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._others: list[str] = []
@@ -109,6 +109,6 @@ class Peers:
             else:
                 anything = True
         if anything:
-            self._heard(())
+            self._on_announcement(())
         elif names:
-            self._heard(names)
+            self._on_announcement(names)

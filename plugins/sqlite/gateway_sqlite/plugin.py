@@ -36,7 +36,7 @@ async def open_sqlite(config: SqliteConfig) -> AsyncIterator[SqlStore]:
     database = SqliteDatabase(path, config)
     try:
         store = SqlStore(database, bounds)
-        database.peers = Peers(Path(f"{path}.sockets"), store.heard)
+        database.peers = Peers(Path(f"{path}.sockets"), store.announced)
         try:
             async with store.running():
                 yield store

@@ -93,7 +93,7 @@ async def test_it_speaks_the_format_that_it_is_given() -> None:
             return f"{tail}: " + "".join(p.text.upper() for p in pieces if isinstance(p, TextPiece))
 
     engine = engine_of({"when": "hi", "pieces": [{"text": "hello"}]})
-    engine.speak(Shouting())  # type: ignore[arg-type]
+    engine.use_format(Shouting())  # type: ignore[arg-type]
     assert await answer(engine, "hi", tail="text") == "text: HELLO"
 
 

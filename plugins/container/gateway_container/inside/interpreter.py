@@ -85,10 +85,10 @@ class Interpreter:
         """Print the traceback as Python does, without frames outside the cell."""
         kind, error, frames = sys.exc_info()
         try:
-            told = traceback.TracebackException(kind, error, frames)  # type: ignore[arg-type]
-            own = [frame for frame in told.stack if frame.filename != __file__]
-            told.stack = traceback.StackSummary.from_list(own)
-            print("".join(told.format()), end="", file=sys.stderr)
+            shown = traceback.TracebackException(kind, error, frames)  # type: ignore[arg-type]
+            own = [frame for frame in shown.stack if frame.filename != __file__]
+            shown.stack = traceback.StackSummary.from_list(own)
+            print("".join(shown.format()), end="", file=sys.stderr)
         except (
             Exception
         ):  # an exception's own __str__ may fail, and the cell may have replaced the stream

@@ -73,21 +73,21 @@ def _run(spec: Spec, groups: ControlGroups) -> int:
     if status != 0:
         raise OSError("the users of the sandbox could not be mapped")
     joined, join = os.pipe()
-    told, tell = os.pipe()
+    report_reader, report_writer = os.pipe()
     first = os.fork()
     if first == 0:
         os.close(join)
-        os.close(told)
+        os.close(report_reader)
         try:
             os.read(joined, 1)
             os.close(joined)
             _run_init(spec, groups.bounds)
         except Exception as failure:  # any failure is reported
-            os.write(tell, str(failure).encode())
+            os.write(report_writer, str(failure).encode())
         finally:
             os._exit(1)
     hide()  # not earlier: an unprivileged process must own its user maps to write them
-    os.close(tell)
+    os.close(report_writer)
     os.close(joined)
     groups.add(first)
     os.close(join)
@@ -95,8 +95,8 @@ def _run(spec: Spec, groups: ControlGroups) -> int:
     counted = "memory" in groups.bounds
     if not counted:
         require_measurable(first)
-    problem = os.read(told, 4096)  # empty if the program was started
-    os.close(told)
+    problem = os.read(report_reader, 4096)  # empty if the program was started
+    os.close(report_reader)
     if problem:
         os.waitpid(first, 0)
         raise OSError(problem.decode(errors="replace"))
