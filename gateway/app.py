@@ -334,7 +334,7 @@ async def open_services(
     )
     sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
-    # Last of all, because what is closed may still count; other workers go on to show what this one has counted.
+    # Last of all, because closing may still count. Other workers continue to show what this one has counted.
     stack.callback(metrics.refresh)
     tracer = plugins.hook.gateway_open_tracer()
     if tracer is not None:

@@ -72,7 +72,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class EngineContext(Struct, frozen=True, kw_only=True):
-    """What an engine is told about the model that it serves."""
+    """The model that an engine serves, as configured."""
 
     name: str
     """The model's name as clients use it."""
@@ -86,7 +86,7 @@ class EngineContext(Struct, frozen=True, kw_only=True):
 
 
 class ModelContext(Struct, frozen=True, kw_only=True):
-    """What a renderer or a format is told about its model."""
+    """The model of a renderer or a format."""
 
     info: ModelInfo
     tokenizer: Tokenizer | None
@@ -129,8 +129,8 @@ class Register(Protocol[MakeT_contra]):
         resources that are passed to a tool or an API when it is opened, as keyword arguments. `process` is for engines: where
         they run if the configuration does not say. `shared`: with several workers in a process of their own, which all
         workers share, and otherwise in the server process. `own`: also if the model is loaded on demand, because loading it
-        keeps the server process from answering. `server`: always in the server process, as engines do that only speak with
-        a server elsewhere, and those that take messages. If another installed
+        keeps the server process from answering. `server`: always in the server process, for engines that only call
+        another server, and those that take messages. If another installed
         distribution registers the same name, the start fails with an error that names both.
         """
         ...

@@ -116,7 +116,7 @@ class ResponseAssembler:
         ]
 
     def resume(self, number: int) -> None:
-        """Go on with a response in progress whose opening events were sent already; the next event has `number`."""
+        """Continue a response in progress whose opening events were sent already; the next event has `number`."""
         self.started = True
         self.response.status = "in_progress"
         self._events.go_on(number)

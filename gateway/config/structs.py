@@ -348,8 +348,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Maximum number of queued requests; further ones are rejected with 429. Queued lines of batches do not count for the requests of
     clients."""
     max_waiting_per_key: Positive | None = None
-    """Maximum number of queued requests of one API key's name. By default, a key may have as many as there are free places
-    left, so that others find some."""
+    """Maximum number of queued requests of one API key's name. By default, a key may have as many queued requests as there are free
+    places left, which leaves places for other keys."""
     scheduling: Literal["fair", "fifo"] = "fair"
     """Who is served first of those who wait: `fair` serves by the priorities of keys, and keys of one priority by shares of
     tokens (`weight`); `fifo` serves in the order of arrival."""

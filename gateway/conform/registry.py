@@ -49,7 +49,7 @@ class Check(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What came of a check."""
+    """The outcome of one check."""
 
     area: str
     name: str

@@ -1,4 +1,4 @@
-"""Why a document has no text. These are raised in helper processes, and told apart by their names outside."""
+"""Errors for documents that have no text. They are raised in helper processes, and recognized by their names outside."""
 
 from __future__ import annotations
 

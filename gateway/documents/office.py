@@ -1,7 +1,7 @@
 """Reads the text of Office Open XML: Word documents, Excel workbooks and PowerPoint presentations.
 
-Archives and XML are hostile. Parts are read in pieces, as a stream of elements, and counted as they are unpacked; nothing
-is trusted that the archive says of sizes. Document type declarations, which Office does not write, are refused, so there
+Archives and XML are untrusted. Parts are read in pieces, as a stream of elements, and counted as they are unpacked; the
+archive's own sizes are not relied on. Document type declarations, which Office does not write, are refused, so there
 are no entities to expand and nothing outside to load.
 """
 

@@ -154,7 +154,9 @@ async def prepare_embeddings(
     model_name: str | None = None,
     owner: str | None = None,
 ) -> EmbeddingRun:
-    """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises what a client must be told by HTTP status.
+    """Make the plan of an answer. `model_name`: the model, if it is not the one that the request names.
+
+    Raises `GatewayError` for failures that are answered by an HTTP status.
 
     `size` is the body's, in bytes: a hint of how long tokenizing takes.
     """

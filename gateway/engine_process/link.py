@@ -16,7 +16,7 @@ logger = logging.getLogger("gateway.engine_process.link")
 
 _RETRY_SECONDS: Final = 0.05
 _LEAVE_SECONDS: Final = 2.0
-"""How long to wait until the engine is closed, when nobody needs it any more."""
+"""How long to wait for an engine to close after its last user has left."""
 
 
 class EngineLink:

@@ -50,7 +50,7 @@ class EngineSpec(Struct, frozen=True, kw_only=True):
 
 
 class HostSettings(Struct, frozen=True, kw_only=True):
-    """What all processes of engines are told."""
+    """The settings of all engine processes."""
 
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
@@ -108,7 +108,7 @@ class _Process:
 class EngineProcesses:
     """The processes of engines that this process has started. Its methods may be called in any thread.
 
-    On Linux the processes are told when the thread that called `start` ends.
+    On Linux the processes are signalled when the thread that called `start` ends.
     """
 
     def __init__(self, settings: HostSettings) -> None:

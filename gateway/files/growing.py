@@ -18,7 +18,7 @@ _KEPT_SECONDS: Final = 3600
 
 
 class GrowingFile:
-    """A file that is stored in parts, each in a transaction of its own. It belongs to nobody until it is finished."""
+    """A file that is stored in parts, each in a transaction of its own. It has no owner until it is finished."""
 
     def __init__(self, database: FilesDatabase) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class GrowingFile:
     async def finish(
         self, owner: str, file_id: str, *, filename: str, purpose: str, seconds: int | None
     ) -> None:
-        """Make it a file of `owner`, whatever the limits, that expires after `seconds`. Does nothing if there is one with
+        """Make it a file of `owner`, regardless of the limits, that expires after `seconds`. Does nothing if there is one with
         `file_id`. Raises `StoreUnavailable`."""
         if not self._parts:
             await self.append(b"")

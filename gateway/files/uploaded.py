@@ -141,7 +141,7 @@ class UploadedFiles:
         return await self.database.read(read)
 
     async def adopt(self, owner: str, file: FileObject, content: IO[bytes]) -> None:
-        """Store a file that another database has kept until now, whatever the limits. Does nothing if it is here."""
+        """Store a file from another database, regardless of the limits. Does nothing if it is stored here already."""
 
         def adopt(connection: sqlite3.Connection) -> None:
             row = connection.execute(

@@ -1,4 +1,4 @@
-"""Models in GGUF format in a local folder, told apart as those of a repository are."""
+"""Models in GGUF format in a local folder, identified by the same rules as those of a repository."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def download(
 
     Blocks. Progress is shown as that of `what`. Raises `HubUnreachable`, `HubRefusal`, `HubAnswerInvalid`;
     `ConfigurationError` if the disk is full or a file's content does not have its hash; `DownloadStopped` once `stop` is
-    set. What has arrived of an incomplete file is kept, and the next call goes on from there.
+    set. An incomplete file is kept, and the next call resumes it.
     """
     job = _Job(hub, repository, stop or threading.Event())
     total = sum(file.size for file in files)

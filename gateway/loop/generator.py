@@ -79,8 +79,8 @@ class Generator:
         observer: Observer | None = None,
         stats: RunStats | None = None,
     ) -> None:
-        """`aligner` is told about each output, by `observer` if there is one, and about text that has no tokens.
-        `stats` is told when the outputs came."""
+        """`aligner` receives each output, from `observer` if there is one, and text that has no tokens. `stats` records
+        the times of the outputs."""
         self.model = model
         self.tokens = TokenCounter()
         self.counts_prompt = True

@@ -119,7 +119,7 @@ class RunScope:
             self._reservation.used(usage.input_tokens, usage.output_tokens)
 
     def attempt_failed(self, error: Exception, usage: Usage) -> None:
-        """Report that the model has failed, and that the run goes on with another one."""
+        """Report that the model has failed, and that the run continues with another one."""
         stats = copy(self.stats)
         stats.ended, stats.status, stats.usage = clock(), "failed", usage
         if isinstance(error, GatewayError):
@@ -223,7 +223,7 @@ class RunScope:
                 if not self.cancelled:
                     self.error = self._stopped_by
             case Exception():
-                # A plugin or the gateway itself is at fault: the client is told that, the log is told what.
+                # A plugin or the gateway itself is at fault. The client gets a general message; the log has the details.
                 logger.error("%s failed", self._name, exc_info=cause)
                 self.error = GatewayError("The server had an internal error on this request.")
             case _:

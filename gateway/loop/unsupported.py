@@ -100,7 +100,7 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
         ),
     },
 }
-"""For each API, the parameters that it rejects, and what the client is told. `further` are those of plugins."""
+"""For each API, the parameters that it rejects, each with its error message. `further` are those of plugins."""
 
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),

@@ -11,7 +11,7 @@ from gateway.protocols.principals import Principal
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """What a request says of its sender."""
+    """The parts of a request that identify its sender."""
 
     path: str
     headers: Mapping[str, str]

@@ -40,8 +40,8 @@ class OutputFilter(Protocol):
 
     @property
     def ended(self) -> Ending | None:
-        """Why the output ends here; None while it goes on. Read after each `feed`: what that has returned is then the last
-        output, and the engine is stopped."""
+        """Why the output ends here; None while it continues. Read after each `feed`. If it is set, the deltas that `feed`
+        returned are the last output, and the engine is stopped."""
         ...
 
     def feed(self, deltas: Sequence[Delta]) -> Sequence[Delta]:

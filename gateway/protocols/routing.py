@@ -24,7 +24,7 @@ class ModelLoad(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRequest(Struct, frozen=True, kw_only=True):
-    """What a router is told about a request."""
+    """A request, as far as a router needs it."""
 
     api: str
     """`responses`, `chat`, `completions`, `embeddings`, `rerank`, `score`, or the name of a plugin's API."""

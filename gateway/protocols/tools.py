@@ -71,7 +71,7 @@ class ToolSession(Protocol):
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
-    """What a tool server is told of the response that uses it."""
+    """The response that uses a tool server, as far as the server needs it."""
 
     owner: str | None = None
     """The request's owner. State that is kept between requests must be separated by it."""

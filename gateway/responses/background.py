@@ -224,7 +224,7 @@ class BackgroundRuns:
                 try:
                     if await self._run_again(record):
                         continue
-                    # Otherwise somebody else goes on with it; the lease is left to expire in case that one dies too.
+                    # Otherwise another process continues it. The lease is left to expire, in case that process dies too.
                     if await self._end(record, "failed"):
                         await self._store.release(self._holder, record.id)
                 except StoreUnavailable:

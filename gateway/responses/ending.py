@@ -16,7 +16,7 @@ from gateway.protocols import ConversationBounds, Conversations, StoredResponse
 from gateway.wire.response import mark_failed, snapshot
 
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
-"""What a conversation goes on with: a response that failed or was cancelled leaves no trace in it."""
+"""Statuses whose items a conversation keeps. Failed and cancelled responses add nothing to it."""
 
 
 def goes_into_conversation(record: StoredResponse) -> bool:
@@ -39,7 +39,7 @@ async def add_to_conversation(
 def as_ending(record: StoredResponse) -> StoredResponse:
     """An ended response as it is stored until its conversation has its items: in progress, with its `ending`.
 
-    It has another attempt, so that nobody who has read an earlier record can end it otherwise.
+    Its attempt is increased, so that a process with an earlier record cannot end it in another way.
     """
     response = snapshot(record.response)
     response.status = "in_progress"

@@ -68,8 +68,8 @@ class ResponseRun:
         quiet: bool = False,
         attempts: Attempts[Plan] | None = None,
     ) -> None:
-        """`quiet`: nobody reads the events; items are built without them. `attempts` has the models that are left, if
-        the one of `plan` does not answer."""
+        """`quiet`: build items without events, because none are sent. `attempts`: the models to try next if that of
+        `plan` does not answer."""
         self.services = services
         self.attempt = 0
         """See `StoredResponse`."""
@@ -80,13 +80,13 @@ class ResponseRun:
         self._quiet = quiet
         self._attempts = attempts
         self.head_sent = False
-        """Whether the client has the status of the answer already: what fails then is told by events."""
+        """Whether the HTTP status was sent. Later failures are sent as events."""
         self._held: HeldSink[Ready] | None = None
         """The sink of the current attempt, if another model may still answer."""
-        self._taken = False
-        """Whether somebody else has ended the response, or runs it, since it was queued."""
-        self._untold: Sequence[Event] = ()
-        """Events that are made, and wait for something else that may fail: they come before what closes then."""
+        self._lost_to_other = False
+        """Whether another process has ended the response, or runs it, since it was queued."""
+        self._unsent: Sequence[Event] = ()
+        """Events that are not sent yet because a later step may still fail. They are sent before the terminal event."""
         self._begin(plan)
 
     def _begin(self, plan: Plan) -> None:
@@ -165,7 +165,7 @@ class ResponseRun:
         )
 
     async def prepare(self) -> None:
-        """Make the first prompt and let the engine look at it: raises what a client must be told by HTTP status."""
+        """Make the first prompt and let the engine check it. Raises `GatewayError` for failures that are answered by an HTTP status."""
         while True:
             try:
                 await self._prepare()
@@ -235,7 +235,7 @@ class ResponseRun:
                     if not self.refused:
                         if self._held is not None:
                             await self._held.release()
-                        await sink([*self._untold, *closing, self._assembler.terminal()])
+                        await sink([*self._unsent, *closing, self._assembler.terminal()])
         finally:
             self.scope.settle(self._usage().total_tokens)  # where it was not reported
         return self.response
@@ -308,23 +308,23 @@ class ResponseRun:
         return closing
 
     async def _attempt(
-        self, told: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
+        self, common: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
     ) -> list[Event]:
-        """Run all turns with the model of the plan. `told` takes what other models would say too. `resumed`: the events
-        that open a background response are sent."""
+        """Run all turns with the model of the plan. `common` takes the events that are the same for every model. `resumed`:
+        the opening events of a background response were sent before."""
         assembler, scope, plan = self._assembler, self.scope, self.plan
         first, self._first = self._first, None
         with plan.request_params():
             if resumed:
                 assembler.resume(OPENING)
             elif plan.background:
-                await told(assembler.start("queued"))
+                await common(assembler.start("queued"))
             else:
                 await sink(assembler.start("in_progress"))
             if scope.cancelled:
                 return assembler.cancel(self._usage())
             async with scope.turn, AsyncExitStack() as sessions:
-                if plan.background and not resumed and not await self._leave_queue(told):
+                if plan.background and not resumed and not await self._leave_queue(common):
                     return assembler.cancel(self._usage())
                 if first is None:
                     assert self._compactor is not None, "prepare comes before run"
@@ -361,22 +361,22 @@ class ResponseRun:
 
     async def _leave_queue(self, sink: FrameSink) -> bool:
         """A background response begins to run. False: it has been ended from elsewhere, and does not."""
-        self._untold = self._assembler.progress()
+        self._unsent = self._assembler.progress()
         store = self.services.store
         if store is not None and not await store.advance(self.record(), expected={"queued"}):
-            self._taken = True
+            self._lost_to_other = True
             return False
-        events, self._untold = self._untold, ()
+        events, self._unsent = self._unsent, ()
         await sink(events)
         return True
 
     async def _store(self) -> bool:
-        """Keep the response, before anybody is told that it has ended. False: somebody else has ended it already.
+        """Store the response before its terminal event is sent. Returns False if another process has ended it already.
 
-        A foreground response that cannot be stored has failed: completed means kept.
+        A foreground response that cannot be stored fails: a completed response is always stored.
         """
         store, plan = self.services.store, self.plan
-        if self._taken:
+        if self._lost_to_other:
             return False
         if store is None or not plan.store:
             return True
@@ -402,11 +402,11 @@ class ResponseRun:
         return done
 
     async def _store_in_background(self, store: ResponseStore) -> bool:
-        """Store the end of a background response. False: somebody else has ended it.
+        """Store the end of a background response. Returns False if another process has ended it.
 
-        A client may go on with the conversation as soon as it sees that the response has ended, so its items are there
-        before. That it ends is stored first: from then on nobody can end it otherwise, and another process completes
-        it if this one dies.
+        A client may continue the conversation as soon as the response has ended, so the items are added before that. The
+        ending is stored first, so that no other process can end the response differently, and another process can complete it
+        if this one dies.
         """
         record = self.record()
         if goes_into_conversation(record):

@@ -28,7 +28,7 @@ async def pooled_answer(
 ) -> PlainAnswer:
     """The answer as JSON. `make` runs, and returns a wire Struct; if `scope.error` is set then, the next model is tried.
 
-    Raises what a client must be told by HTTP status.
+    Raises `GatewayError` for failures that are answered by an HTTP status.
     """
     async with attempts:
         first = await attempts.begin()

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from litestar.types import Send
 
 SSE_COMMENT = b": keep-alive\n\n"
-"""What clients of server-sent events pass over (WHATWG HTML, 9.2.6)."""
+"""A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
 
 
 class Silence:
-    """How long a stream has said nothing."""
+    """Sends comments in a stream that has been silent for some time."""
 
     __slots__ = ("_seconds", "_sending", "_timer", "_write", "send", "wrote")
 
     def __init__(self) -> None:
         self.wrote = False
-        """Whether anything was written since somebody last looked."""
+        """Whether anything was written since the last check."""
         self.send: Send | None = None
         """Sends the comments where chunks are sent by ASGI and not written."""
         self._seconds = 0.0

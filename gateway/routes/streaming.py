@@ -148,9 +148,9 @@ class StreamedAnswer(ABC):
         return False
 
     def begin_silent(self) -> bytes:
-        """What an answer begins with that has had nothing to send for `MAX_HELD_SECONDS`, or `ping_interval` if that is
-        shorter, so that clients and proxies do not give it up. From then on a failure is told by `fail`. Empty if it
-        stays silent."""
+        """The beginning of an answer that has had nothing to send for `MAX_HELD_SECONDS`, or for `ping_interval` if that is
+        shorter. It keeps clients and proxies from closing the connection. Later failures are written by `fail`. Empty: send
+        nothing."""
         return SSE_COMMENT
 
     @abstractmethod

@@ -144,8 +144,8 @@ class Authenticator:
         tls_alternative_names: Sequence[str] = (),
         open_paths: bool = True,
     ) -> Principal | None:
-        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`. `open_paths`: where
-        anyone may use `path`, nobody is asked for, and it is None too."""
+        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`. `open_paths`: return
+        None also for a `path` that needs no key."""
         anyone = open_paths and path in self._open
         if self._others and not anyone:
             given: dict[str, str] = {}

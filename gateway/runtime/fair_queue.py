@@ -2,7 +2,7 @@
 
 After Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). The client with the smallest counter is served
 next. What it is served is added to its counter, divided by its weight. A client that begins to wait is lifted to the
-smallest counter of those who wait, so that nobody saves up for later. While two clients wait all the time, what they are
+smallest counter of those who wait, so that no client saves up for later. While two clients wait all the time, what they are
 served (by weight) differs by a bounded amount, whatever they send.
 """
 
@@ -22,7 +22,7 @@ _SWEEP = 1024
 
 
 class QueueClient:
-    """Who waits, or is served. `priority`: lower ones are served first. `weight`: the share among the same priority."""
+    """One client of the queue, waiting or served. `priority`: lower ones are served first. `weight`: the share among the same priority."""
 
     __slots__ = ("counter", "expected_output", "name", "priority", "running", "waiting", "weight")
 

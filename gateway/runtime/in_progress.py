@@ -13,7 +13,7 @@ class _Epoch:
     def __init__(self) -> None:
         self.count = 0
         self.empty: asyncio.Event | None = None
-        """Set when the last has ended, once somebody waits for that."""
+        """Set when the last request has ended. None until a caller waits for it."""
 
 
 class RequestsInProgress:

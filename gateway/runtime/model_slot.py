@@ -99,8 +99,8 @@ class ModelSlot:
         yield from self.adapters
 
     def may(self, does: Does | None) -> bool:
-        """Whether it does, or may do, what is asked. None: anything. A model that was never loaded may do anything, unless
-        loading it has failed."""
+        """Whether it supports, or may support, the use `does`; None: any use. A model that was never loaded may support any,
+        unless loading it has failed."""
         if self.does is None:
             return not self.failures
         return does is None or does in self.does
@@ -121,7 +121,7 @@ class ModelSlot:
         self._unload.set()
 
     async def until_unloadable(self) -> None:
-        """Wait until somebody asks to unload it, and then until no request uses it."""
+        """Wait until unloading is requested, and then until no request uses the model."""
         await self._unload.wait()
         while not (self.is_idle or self._ending):
             self._idle.clear()

@@ -219,7 +219,7 @@ class Services:
             self.queue_history = QueueHistory()
 
     def use_config(self, config: Config, tool_tables: Mapping[str, AvailableTools]) -> None:
-        """Use another configuration for new requests. What the constructor was handed otherwise stays."""
+        """Use another configuration for new requests. The constructor's other arguments stay as they are."""
         server = config.server
         self.config, self.tool_tables = config, tool_tables
         self.settings = RunSettings(request_timeout=server.request_timeout)
@@ -249,7 +249,7 @@ class Services:
         """A context in which the model that a request names is loaded, and is not unloaded.
 
         Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
-        below raise the error. Without a name, the model is the only one that `does` what is asked. A run that has
+        below raise the error. Without a name, the model is the only one that supports the use `does`. A run that has
         reserved its place in the model's queue keeps the model loaded too.
         """
         return Loaded(self, name, does, waits_for_room=waits_for_room)
@@ -367,7 +367,7 @@ class Services:
         return name
 
     def _names(self, does: Does | None) -> list[str]:
-        """Names of all models, loaded or not, that may do what is asked, and that the principal may use."""
+        """Names of all models, loaded or not, that may support the use `does`, and that the principal may use."""
         return [
             name
             for slot in self.slots.slots.values()
@@ -377,8 +377,8 @@ class Services:
         ]
 
     def slot_for(self, name: str | None, does: Does | None) -> ModelSlot | None:
-        """The slot of the model that a request is for. Without a name, the only one that may do what is asked. None if there is
-        none, or more than one, or the principal may not use it."""
+        """The slot of the model that a request names. Without a name, the only one that may support the use `does`. None if
+        there is none, or more than one, or the principal may not use it."""
         if name is None:
             names = self._names(does)
             slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
@@ -387,7 +387,7 @@ class Services:
         return self.slots.find(name) if self.may_use(name) else None
 
     def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
-        """The model of that name, whether it does what is asked or not. Without a name, the only one that does."""
+        """The model of that name, even if it does not support the use `does`. Without a name, the only one that supports it."""
         self.check_open()
         if name is not None:
             return self.known_model(name)

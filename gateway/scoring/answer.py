@@ -104,8 +104,8 @@ async def prepare_rerank(
     model_name: str | None = None,
     owner: str | None = None,
 ) -> ScoringRun:
-    """Decide everything about an answer, by the model `model_name` if that is not the one that the request names: raises
-    what a client must be told by HTTP status."""
+    """Make the plan of an answer. `model_name`: the model, if it is not the one that the request names. Raises
+    `GatewayError` for failures that are answered by an HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
     places = _Places(("query", "documents"), (False, True), one_query=True)
     return await _prepare(

@@ -54,11 +54,11 @@ logger = logging.getLogger("gateway.server.engine_connection")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromServer).decode
 _KEPT_PLACES: Final = 4096
-"""Ended places whose use is still to be told."""
+"""Maximum number of ended places whose use the server process has not reported yet."""
 
 
 class ServerConnection(asyncio.Protocol):
-    """A connection. When it ends, so do its requests and its places in the queue, and nobody else's."""
+    """One server process's connection. Its requests and places in the queue end with it; those of others do not."""
 
     def __init__(self, host: EngineHost) -> None:
         self._host = host
@@ -90,7 +90,8 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The server process needs the engine no longer. The last one is told of the engine's end by that of the connection."""
+        """Called when the server process needs the engine no longer. For the last one, the connection stays open until the engine has
+        ended."""
         self._leave()
         return not self._host.in_use
 
@@ -217,7 +218,7 @@ class ServerConnection(asyncio.Protocol):
     # The queue.
 
     def _handle_notice(self, call: MethodCall) -> None:
-        """Calls without an answer."""
+        """Handle a call that has no answer."""
         match call.method:
             case "end":
                 self._end_place(_decoded(call.argument, int))

@@ -66,7 +66,7 @@ class EngineControl:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # The thread goes on until the process ends: the processes that it has started are told when it ends.
+        # The thread runs until the process ends: the processes that it has started are signalled when it ends.
         self._folder.remove()
 
     def _answer_all(self) -> None:

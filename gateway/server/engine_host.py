@@ -105,7 +105,7 @@ class EngineHost:
         return bool(self._connections)
 
     def describe(self) -> Description:
-        """What server processes are told of the engine."""
+        """The engine's description for server processes."""
         return description_of(self.engine)
 
     def _leave_if_unused(self) -> None:
@@ -216,7 +216,7 @@ class EngineHost:
 
 
 def description_of(engine: Engine) -> Description:
-    """What server processes are told of an open engine."""
+    """The description of an open engine for server processes."""
     capabilities = engine.capabilities
     tokenizer = engine.tokenizer
     added = None

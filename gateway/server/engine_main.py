@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _read_start() -> HostStart | None:
-    """What the parent says; None if it has ended."""
+    """The start message of the parent; None if the parent has ended."""
     head = _read(HEAD)
     if head is None:
         return None

@@ -165,7 +165,8 @@ class GatewayServer(uvicorn.Server):
             )
             await self._until_idle(FINAL_SECONDS)
         await super().shutdown(sockets)
-        # Others go on to show what this worker has counted, also if it is killed while its services close, which refresh it once more.
+        # Other workers continue to show what this one has counted, even if it is killed while its services close. Closing them
+        # refreshes it once more.
         services.metrics.refresh()
 
     async def on_tick(self, counter: int) -> bool:
@@ -292,7 +293,8 @@ def findable(file: Path) -> AbstractContextManager[None]:
 
 
 def bound(config: Config) -> AbstractContextManager[socket.socket]:
-    """A context with a socket on the configured address or path, listening to nobody yet. Raises `ConfigurationError`."""
+    """A context with a socket that is bound to the configured address or path and does not listen yet. Raises
+    `ConfigurationError`."""
     path = config.server.unix_socket
     if path is None:
         return bind(config)
@@ -306,7 +308,7 @@ def bound(config: Config) -> AbstractContextManager[socket.socket]:
 
 
 def bind(config: Config) -> socket.socket:
-    """A socket on the configured host and port, listening to nobody yet."""
+    """A socket that is bound to the configured host and port and does not listen yet."""
     host, port = config.server.host, config.server.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -327,8 +329,8 @@ def bind(config: Config) -> socket.socket:
 
 
 def listen(bound: socket.socket, backlog: int) -> None:
-    """Listen on a bound socket. Raises `ConfigurationError` where another has come to listen there, while models were opened:
-    several may be bound to one address as long as none listens."""
+    """Listen on a bound socket. Raises `ConfigurationError` if another process has begun to listen on the address since the
+    socket was bound: several sockets may be bound to one address as long as none listens."""
     if bound.family == socket.AF_UNIX:
         bound.listen(backlog)  # nobody else can be bound to its path
         return

@@ -62,7 +62,7 @@ def run_workers(
 
 
 def host_settings(config: Config) -> HostSettings:
-    """What the processes of engines are told."""
+    """The settings of engine processes."""
     server = config.server
     return HostSettings(
         log_level=server.log_level,

@@ -34,7 +34,7 @@ def release(holder: str, response_id: str) -> Operation[None]:
 def take(
     holder: str, seconds: float, limit: int, now: float
 ) -> Operation[Sequence[StoredResponse]]:
-    """Lease to `holder` what nobody holds any more."""
+    """Lease to `holder` the responses whose leases have expired, at most `limit`. Returns their records."""
     due = yield Statement(
         "SELECT id FROM leases WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED",
         (now, limit),

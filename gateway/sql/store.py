@@ -98,7 +98,7 @@ class SqlStore:
                 await self._touching
 
     def announced(self, names: Collection[str]) -> None:
-        """Another process has announced `names`; none: it may have announced anything."""
+        """Handle the names that another process has announced; none means that any may have been announced."""
         if not names:
             self._follower.notify_all()
             self._cancelled.set()
@@ -240,7 +240,7 @@ class SqlStore:
                 away = False
             except StoreUnavailable as error:
                 if not away:
-                    logger.warning("requests to cancel are not heard: %s", error.message)
+                    logger.warning("requests to cancel cannot be received: %s", error.message)
                 away = True
                 await asyncio.sleep(0.2)
                 continue

@@ -101,7 +101,7 @@ class ServedEmbedder:
     async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
         if not texts:
             return []
-        # A request that uses a model may need this one too: were it to wait for the other to end, neither would go on.
+        # Does not wait for another model to be unloaded: a request that uses that model may need this one, a deadlock.
         with by_the_gateway():
             async with self._services.loaded(self.model, "embeds", waits_for_room=False):
                 return await self._embed(texts)

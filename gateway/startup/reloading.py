@@ -63,7 +63,7 @@ class Reloader:
         services.media = await self._media.open()
 
     async def reload(self, config: Config) -> None:
-        """Use `config` for new requests; running ones go on with what they have.
+        """Use `config` for new requests; running ones keep theirs.
 
         If it has a mistake, or something new cannot be opened, raises `ConfigurationError` and changes nothing. Settings that
         need a restart stay as they are, and are named in the log.

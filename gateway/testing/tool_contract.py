@@ -109,7 +109,7 @@ class ToolServerContract:
     async def test_a_session_accepts_the_earlier_calls_of_other_tools(
         self, tool_server: ToolServer
     ) -> None:
-        """They are anybody's, and clients may have forged them."""
+        """Earlier calls may be of any tool, and clients may have forged them."""
         calls = {
             "mcp_1": CallRecord(name="another_tool", arguments="not JSON", result="\ud800"),
             "ws_2": CallRecord(

@@ -24,7 +24,7 @@ class BoundTool(Struct, frozen=True):
     server: ToolServer
     tool: ServerTool
     context: SessionContext = SessionContext()
-    """What sessions are told of the request."""
+    """The request, as tool sessions see it."""
 
 
 class AvailableTools(Struct, frozen=True):

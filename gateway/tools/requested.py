@@ -24,7 +24,7 @@ class ListedServer(Struct, frozen=True, kw_only=True):
 
     server: ToolServer
     context: SessionContext = SessionContext()
-    """What sessions are told of the request."""
+    """The request, as tool sessions see it."""
     tools: Sequence[ServerTool] = ()
     needs_approval: frozenset[str] = frozenset()
     """Names of the tools whose calls require the client's approval."""

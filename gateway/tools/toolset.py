@@ -132,7 +132,7 @@ def build_toolset(
 
     `requested` has the servers that entries of `tools` select. Their tools are added last, so they are renamed if names
     clash. `item_tools` are tools from input items, each with its parameter path. `renderer` may be a
-    `BuiltinToolRenderer`. `context` is what tool servers are told of the request, without an entry.
+    `BuiltinToolRenderer`. `context` describes the request to tool servers, without an entry.
     """
     nothing_given = not (tools or item_tools or requested.named or requested.offered)
     if nothing_given and not offered.always and choice is None:

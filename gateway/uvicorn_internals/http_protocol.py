@@ -31,21 +31,21 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """
 
     _head = 0
-    """Bytes of the head that is being read, as far as the parser has told of it."""
+    """Bytes of the current head that the parser has reported."""
     _unread = 0
-    """Bytes that have come since the last head or content: those of one unfinished header are among them."""
+    """Bytes received since the parser last reported a part of a head or of a body. They include an unfinished header."""
     _in_head = True
     _begun = False
-    """Whether part of a head has come."""
+    """Whether part of a head was received."""
     _ended = False
     _content = False
     """Whether the piece that is being parsed has content of a body."""
     _problem: tuple[int, str] | None = None
     """The status and the message for a request that a callback has refused."""
     _deadline: float | None = None
-    """When the head, or the rest of a body that nobody waits for, must have come. It counts while no request runs."""
+    """Time by which the head, or the unread rest of a body, must be received. Applies only while no request runs."""
     _active: RequestResponseCycle | None = None
-    """The request that is being answered; the parser may be further, at those in the pipeline."""
+    """The request that is being answered. The parser may already be reading a later one (pipelining)."""
     _tls: dict[object, object] | None = None
     """The ASGI extension `tls`, if the client has a certificate."""
     _last_words: bytes | None = None

@@ -67,7 +67,7 @@ FOREIGN: Mapping[str, str] = {
     "grammar": _GRAMMAR,
     "n_predict": _LENGTH,
 }
-"""The parameters, and what the client is told."""
+"""The refused parameters, each with its error message."""
 
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "separate_reasoning": (True,),

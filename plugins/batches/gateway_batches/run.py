@@ -66,8 +66,8 @@ class BatchRun:
         """Whether the server shuts down, so that the batch was left as it is."""
 
     def stop(self, ending: Ending, error: BatchError | None = None) -> None:
-        """End the batch; lines that run are cancelled. The first call decides how, unless an earlier attempt
-        has: then `error` is of that end only."""
+        """End the batch; lines that run are cancelled. The first call decides the ending, unless an earlier attempt
+        of the batch has decided it: then `error` is used only if the endings are the same."""
         if not self._stopped.is_set():
             if self._ending in (None, ending):
                 self._ending, self._error = ending, error

@@ -115,7 +115,7 @@ class IssuerKeys:
             await self._read()
 
     async def _read(self) -> None:
-        """Read the keys. Those who come meanwhile wait for the same reading, which goes on if they leave."""
+        """Read the keys. Concurrent callers wait for the same reading, which continues if they are cancelled."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_now(), name="reading the keys of the oidc issuer")  # fmt: skip
         await asyncio.shield(self._reading)

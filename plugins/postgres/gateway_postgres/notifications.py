@@ -44,7 +44,7 @@ class Notifications:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns once notifications are heard."""
+        """Returns once notifications are received."""
         ready = asyncio.get_running_loop().create_future()
         self._listening = asyncio.create_task(self._listen(ready))
         await ready
@@ -77,7 +77,7 @@ class Notifications:
                     await self._notify(self._channel, f"{self._process}{_SEPARATOR}{text}")
                     self._anything = False
                 except StoreUnavailable:
-                    # Nobody knows whether it was heard.
+                    # It is unknown whether it was delivered.
                     self._anything = True
                     await asyncio.sleep(0.5)
         finally:
@@ -117,7 +117,9 @@ class Notifications:
                     ready.set_exception(error)
                     return
                 if not away:
-                    logger.warning("other gateways are not heard: %s", reason_of(error))
+                    logger.warning(
+                        "notifications of other gateways cannot be received: %s", reason_of(error)
+                    )
                 away = True
             finally:
                 if connection is not None:

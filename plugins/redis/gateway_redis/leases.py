@@ -56,7 +56,7 @@ class LeaseTable:
                 away = False
             except StoreUnavailable as error:
                 if not away:
-                    logger.warning("requests to cancel are not heard: %s", error.message)
+                    logger.warning("requests to cancel cannot be received: %s", error.message)
                 away = True
                 await asyncio.sleep(0.2)
                 continue
