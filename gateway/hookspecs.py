@@ -47,6 +47,7 @@ from msgspec import Struct
 
 from gateway.errors import GatewayError
 from gateway.protocols import (
+    AnswerUsage,
     Api,
     Engine,
     ModelInfo,
@@ -61,7 +62,6 @@ from gateway.protocols import (
     Tokenizer,
     ToolServer,
     Tracer,
-    Used,
 )
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.response import Response, ResponseStatus
@@ -312,7 +312,7 @@ def gateway_chat_finished(
 
 
 @hookspec
-def gateway_usage(used: Used) -> None:
+def gateway_usage(used: AnswerUsage) -> None:
     """Observe what one answer of a model has used, and who asked for it. For billing and audit.
 
     Called once for each answer of every API that has begun, when it ends, however it ends: also for embeddings, rerankings,

@@ -23,7 +23,7 @@ class OutputSpan:
 class ReasoningMeter:
     """Assigns tokens to spans. Offsets are in characters of the whole output.
 
-    A parser reports each change between reasoning and text with `border`, and each output with `count` when it has looked
+    A parser reports each change between reasoning and text with `begin_span`, and each output with `count` when it has looked
     for markers in it; `total` is then independent of how tokens are grouped into outputs. Exact if each output has one token. For several tokens in one output, their starts are found by the tokens' bytes, or
     proportionally if these do not match the text (half a character, a hidden token).
     """
@@ -33,14 +33,14 @@ class ReasoningMeter:
     def __init__(self, tokenizer: Tokenizer | None, *, reasoning: bool) -> None:
         self.total = 0
         self.settled = True
-        """Whether all tokens up to the next border have the kind of the latest ones."""
+        """Whether all tokens up to the next span have the kind of the latest ones."""
         self._tokenizer = tokenizer
         self._span = OutputSpan(reasoning)
         self._borders: list[tuple[int, OutputSpan]] = []
         self._pending: list[float] = []
         """Starts of tokens whose text is undecided."""
 
-    def border(self, offset: int, is_reasoning: bool | None) -> OutputSpan:
+    def begin_span(self, offset: int, is_reasoning: bool | None) -> OutputSpan:
         """Set the kind of the output from `offset` on; None: undecided, until `settle`."""
         span = OutputSpan(is_reasoning)
         self._borders.append((offset, span))

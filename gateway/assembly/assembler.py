@@ -119,7 +119,7 @@ class ResponseAssembler:
         """Continue a response in progress whose opening events were sent already; the next event has `number`."""
         self.started = True
         self.response.status = "in_progress"
-        self._events.go_on(number)
+        self._events.continue_from(number)
         self._next = self._events.next
 
     def feed(self, deltas: Sequence[Delta]) -> EventList:

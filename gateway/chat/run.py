@@ -54,8 +54,8 @@ class ChatChoice:
         self._first = first
         aligner = LogprobAligner() if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
-        self.watch = OutputObserver(aligner=aligner, token_ids=token_ids)
-        watches = style.token_ids or style.continuous_usage or style.prompt_logprobs
+        self.observer = OutputObserver(aligner=aligner, token_ids=token_ids)
+        observes = style.token_ids or style.continuous_usage or style.prompt_logprobs
         self.message: ChoiceCollector | None = None
         writer: AnnotatedWriter
         if style.stream:
@@ -67,7 +67,7 @@ class ChatChoice:
                 legacy=style.legacy,
                 token_ids=token_ids,
                 includes_usage=style.includes_usage,
-                usage_so_far=self.watch.usage if style.continuous_usage else None,
+                usage_so_far=self.observer.usage if style.continuous_usage else None,
                 first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
             )
         if gathers:
@@ -84,7 +84,7 @@ class ChatChoice:
             plan.settings,
             services.metrics,
             aligner=aligner,
-            observer=self.watch if watches else None,
+            observer=self.observer if observes else None,
         )
         self.generator.counts_prompt = index == 0
         self._tools = ServerToolLoop(plan.toolset, services, self.generator)
@@ -219,7 +219,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
             system_fingerprint=plan.model.fingerprint,
             service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
             prompt_logprobs=(
-                self._chat_choices[0].watch.shown_prompt() if style.prompt_logprobs else UNSET
+                self._chat_choices[0].observer.shown_prompt() if style.prompt_logprobs else UNSET
             ),
             prompt_token_ids=(
                 list(prompt.token_ids)

@@ -225,7 +225,7 @@ class _Job:
                 gone = error.status is not None and error.status < 500 and error.status != 429
                 if gone or time.monotonic() > give_up:
                     raise
-                self._progress.away(str(error))
+                self._progress.report_unreachable(str(error))
                 time.sleep(_POLL_SECONDS)
 
     def _made_of(self, file_id: str) -> _Batch | None:
@@ -301,7 +301,7 @@ class _Progress:
             self._shown = now
             print(text, file=sys.stderr, flush=True)
 
-    def away(self, reason: str) -> None:
+    def report_unreachable(self, reason: str) -> None:
         """Say once that the server does not answer."""
         if not self._away:
             self._away = True

@@ -22,7 +22,7 @@ CHECK_SECONDS = 300.0
 """Time limit of one check in seconds. Large models may think for some time."""
 
 
-class Line(Struct, frozen=True):
+class CheckLine(Struct, frozen=True):
     """The result of one check."""
 
     what: str
@@ -70,19 +70,19 @@ async def _test(plan: ModelPlan) -> bool:
     begun = time.monotonic()
     try:
         async with plan.engine.make(plan.engine_config, plan.context) as engine:
-            print(Line("opens", "ok", seconds=time.monotonic() - begun), flush=True)
+            print(CheckLine("opens", "ok", seconds=time.monotonic() - begun), flush=True)
             async for line in _lines(engine):
                 print(line, flush=True)
                 counts[line.result] += 1
     except Exception as error:  # plugins may raise anything; the other models are still tested
-        print(Line("opens and closes", "failed", _words(error), time.monotonic() - begun))
+        print(CheckLine("opens and closes", "failed", _words(error), time.monotonic() - begun))
         counts["failed"] += 1
     summary = ", ".join(f"{number} {result}" for result, number in counts.items())
     print(f"{plan.name}: {summary}\n", flush=True)
     return counts["failed"] > 0
 
 
-async def _lines(engine: Engine) -> AsyncIterator[Line]:
+async def _lines(engine: Engine) -> AsyncIterator[CheckLine]:
     # Imported here because the running gateway does not need the checks.
     from gateway.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 
@@ -102,7 +102,7 @@ async def _lines(engine: Engine) -> AsyncIterator[Line]:
             result, detail = "failed", f"not over within its time, at most {CHECK_SECONDS:.0f} s"
         except Exception as error:  # engines may raise anything; the other checks continue
             result, detail = "failed", _words(error)
-        yield Line(check.what, result, detail, time.monotonic() - begun)
+        yield CheckLine(check.what, result, detail, time.monotonic() - begun)
 
 
 def _words(error: Exception) -> str:

@@ -84,7 +84,7 @@ class TextChoice:
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
         self._request = request
         self._mute = request.max_tokens == 0
-        self.watch = OutputObserver(
+        self.observer = OutputObserver(
             aligner=aligner, token_ids=token_ids, counts_output=not self._mute
         )
         includes_usage = bool(request.stream and options and options.include_usage)
@@ -96,7 +96,7 @@ class TextChoice:
                     prompt.token_ids, skip_special_tokens=request.skip_special_tokens is not False
                 ),
                 tokenizer.decode(prompt.token_ids[:1]),
-                (lambda: self.watch.prompt_logprobs) if logprobs else None,
+                (lambda: self.observer.prompt_logprobs) if logprobs else None,
             )
         self.writer = CompletionWriter(
             index,
@@ -107,7 +107,7 @@ class TextChoice:
             token_ids=token_ids,
             prompt_token_ids=prompt.token_ids,
             includes_usage=includes_usage,
-            usage_so_far=self.watch.usage if continuous else None,
+            usage_so_far=self.observer.usage if continuous else None,
         )
         self._first = first
         self.generator = Generator(
@@ -115,7 +115,7 @@ class TextChoice:
             GenerationSettings(sampling=first.request.sampling, raw_stops=True, policies=policies),
             services.metrics,
             aligner=aligner,
-            observer=self.watch,
+            observer=self.observer,
         )
         self.generator.counts_prompt = counts_prompt
 
@@ -202,7 +202,7 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
             model=self.model.name,
             system_fingerprint=self.model.fingerprint,
             choices=[
-                choice.writer.choice(choice.watch.shown_prompt() if shows_prompt else None)
+                choice.writer.choice(choice.observer.shown_prompt() if shows_prompt else None)
                 for choice in self._made
             ],
             usage=completion_usage(self.usage()),

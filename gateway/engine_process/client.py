@@ -171,7 +171,7 @@ class SharedQueue:
         """Use other limits for new requests."""
         self._link.limits = limits
         try:
-            self._link.connection.tell("resize", limits)
+            self._link.connection.call_without_reply("resize", limits)
         except EngineUnavailable:
             return  # it is told when it is opened again
 
@@ -211,11 +211,11 @@ class SharedPlace:
         """Give it back, used or not. Idempotent."""
         if not self._ended:
             self._ended = True
-            self._connection.tell("end", self._number)
+            self._connection.call_without_reply("end", self._number)
 
     def used(self, prompt: int, output: int) -> None:
         """Tell what the request has used, after the end."""
-        self._connection.tell("used", PlaceUsed(self._number, prompt, output))
+        self._connection.call_without_reply("used", PlaceUsed(self._number, prompt, output))
 
 
 @asynccontextmanager

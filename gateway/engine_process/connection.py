@@ -207,7 +207,7 @@ class EngineConnection(asyncio.Protocol):
         decoded: T = msgspec.msgpack.decode(value, type=result)
         return decoded
 
-    def tell(self, method: str, argument: object) -> None:
+    def call_without_reply(self, method: str, argument: object) -> None:
         """Call a method without waiting for its end. Does nothing if the connection is lost."""
         if self.alive:
             self._send(MethodCall(0, method, Raw(self._encoded(argument))))

@@ -139,7 +139,7 @@ class WireLogprob(Struct, array_like=True, frozen=True):
     top: tuple[WireTop, ...]
 
 
-class Rest(Struct, omit_defaults=True):
+class RareFields(Struct, omit_defaults=True):
     """The fields of an `EngineOutput` that most outputs do not have."""
 
     logprobs: list[WireLogprob] | None = None
@@ -158,7 +158,7 @@ class Piece(Struct, array_like=True, gc=False):
     token_ids: list[int]
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
-    rest: Rest | None = None
+    rest: RareFields | None = None
 
 
 _FINISH_REASONS = frozenset(get_args(FinishReason))
@@ -179,7 +179,7 @@ def piece_of(stream: int, output: EngineOutput) -> Piece:
         or output.output_tokens is not None
         or output.reasoning_tokens is not None
     ):
-        rest = Rest(
+        rest = RareFields(
             None if output.logprobs is None else [_sent(each) for each in output.logprobs],
             output.prompt_tokens,
             output.cached_tokens,

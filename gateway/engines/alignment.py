@@ -15,7 +15,7 @@ Piece = Callable[[int], tuple[str, bytes]]
 _LEAST = -9999.0
 
 
-class Scored(NamedTuple):
+class ScoredToken(NamedTuple):
     """A token with its log probability, before its bytes are known."""
 
     token_id: int
@@ -26,14 +26,14 @@ class Scored(NamedTuple):
 
 def scored(
     token_id: int, logprob: float, alternatives: Iterable[tuple[int, float]], piece: Piece
-) -> Scored:
+) -> ScoredToken:
     """A token with its most likely alternatives, best first. Infinite values are replaced by a number that JSON can
     express."""
     top = tuple(_top(other, value, piece) for other, value in alternatives)
-    return Scored(token_id, max(logprob, _LEAST), top, piece(token_id)[1])
+    return ScoredToken(token_id, max(logprob, _LEAST), top, piece(token_id)[1])
 
 
-def as_prompt(token: Scored, piece: Piece) -> TokenLogprob:
+def as_prompt(token: ScoredToken, piece: Piece) -> TokenLogprob:
     """A prompt token, with its own bytes."""
     return _finish(token, token.raw, piece)
 
@@ -43,7 +43,7 @@ def _top(token_id: int, logprob: float, piece: Piece) -> TopLogprob:
     return TopLogprob(token_id=token_id, token=text, logprob=max(logprob, _LEAST), bytes=data)
 
 
-def _finish(token: Scored, data: bytes, piece: Piece) -> TokenLogprob:
+def _finish(token: ScoredToken, data: bytes, piece: Piece) -> TokenLogprob:
     return TokenLogprob(
         token_id=token.token_id,
         token=piece(token.token_id)[0],
@@ -65,11 +65,11 @@ class TextAligner:
         """`hidden` are the ids that never become text (special tokens, if they are skipped)."""
         self._piece = piece
         self._hidden = hidden
-        self._held: list[Scored] = []
+        self._held: list[ScoredToken] = []
         self._text = b""
 
     def push(
-        self, tokens: Iterable[Scored], text: str, *, ended_by_token: bool, last: bool
+        self, tokens: Iterable[ScoredToken], text: str, *, ended_by_token: bool, last: bool
     ) -> list[TokenLogprob]:
         """The tokens whose bytes are now known. `ended_by_token`: the last token ended the output and is not part of
         the text."""

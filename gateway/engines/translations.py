@@ -17,7 +17,7 @@ _REMEMBERED_BYTES = 64 << 20
 """Maximum total size of the cached constraints. A translation is about as large as its constraint."""
 
 
-class Translated(Struct):
+class Translation(Struct):
     """The translation of a constraint."""
 
     arguments: dict[str, Any] | None
@@ -33,14 +33,14 @@ class Translations:
 
     def __init__(self, by: Enforcement) -> None:
         self._by = by
-        self._found: OrderedDict[bytes, tuple[Translated, int]] = OrderedDict()
+        self._found: OrderedDict[bytes, tuple[Translation, int]] = OrderedDict()
         self._size = 0
 
     def knows(self, constraint: Constraint) -> bool:
         """Whether a translation is cached."""
         return _key(constraint)[0] in self._found
 
-    def put(self, constraint: Constraint, translated: Translated) -> None:
+    def put(self, constraint: Constraint, translated: Translation) -> None:
         """Cache a translation that was made elsewhere."""
         key, size = _key(constraint)
         if key in self._found:
@@ -53,14 +53,14 @@ class Translations:
             _, (_, old) = self._found.popitem(last=False)
             self._size -= old
 
-    def of(self, constraint: Constraint) -> Translated:
+    def of(self, constraint: Constraint) -> Translation:
         """The translation of a constraint. Raises `Unsupported` if it cannot be enforced, and errors of the
         `Enforcement`'s functions."""
         key, _ = _key(constraint)
         if key in self._found:
             self._found.move_to_end(key)
             return self._found[key][0]
-        translated = Translated(
+        translated = Translation(
             arguments=structured_outputs(constraint, self._by),
             unwanted=unwanted_special_tokens(constraint, self._by),
         )

@@ -16,7 +16,7 @@ import msgspec
 from gateway.constraints import Constraint
 from gateway.engines.compiling import Compiler, compiled, decoded, encoded
 from gateway.engines.small import is_small
-from gateway.engines.translations import Translated, Translations
+from gateway.engines.translations import Translation, Translations
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.temporary_folders import TemporaryFolder
@@ -72,7 +72,7 @@ class Trials:
         except InvalidRequest as error:
             error.at = error.at or ("schema",)
             raise
-        self._translations.put(constraint, Translated(arguments, unwanted, verified=True))
+        self._translations.put(constraint, Translation(arguments, unwanted, verified=True))
 
     async def close(self) -> None:
         """End the helper processes."""

@@ -438,11 +438,11 @@ def _seen(
 ) -> Callable[[Sequence[Delta]], OutT]:
     """`write`, for a request whose texts are logged."""
 
-    def see_and_write(deltas: Sequence[Delta]) -> OutT:
+    def observe_and_write(deltas: Sequence[Delta]) -> OutT:
         content.see(deltas)
         return write(deltas)
 
-    return see_and_write
+    return observe_and_write
 
 
 class _FirstOutput:

@@ -13,7 +13,7 @@ from gateway.protocols import Principal
 from gateway.request_stats import RunStats, clock
 from gateway.runtime.admission import Reservation
 from gateway.runtime.callers import current_caller
-from gateway.runtime.limiter import Charge
+from gateway.runtime.limiter import AdmittedRequest
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.response import ResponseStatus, Usage
@@ -58,7 +58,7 @@ class RunScope:
         self._reservation: Reservation | None = None
         self._caller = current_caller()
         self._expected = ExpectedTokens()
-        self._charge: Charge | None = None
+        self._charge: AdmittedRequest | None = None
         self._admitted = False
         self.denied = False
         """Whether the principal has reached a limit of its own, whichever model answers."""

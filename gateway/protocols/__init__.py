@@ -161,12 +161,13 @@ from gateway.protocols.tools import (
     ToolSession,
 )
 from gateway.protocols.tracing import Attributes, Span, SpanKind, Tracer
-from gateway.protocols.usage import UsageCount, UsageCounters, Used
+from gateway.protocols.usage import AnswerUsage, UsageCount, UsageCounters
 
 __all__ = [
     "UNFINISHED",
     "AdapterLoadingEngine",
     "AddedToken",
+    "AnswerUsage",
     "AnswerWriter",
     "Api",
     "Append",
@@ -302,6 +303,5 @@ __all__ = [
     "Turn",
     "UsageCount",
     "UsageCounters",
-    "Used",
     "media_source",
 ]

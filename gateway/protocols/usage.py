@@ -11,7 +11,7 @@ from gateway.protocols.principals import Principal
 from gateway.wire.response import ResponseStatus
 
 
-class Used(Struct, frozen=True, kw_only=True):
+class AnswerUsage(Struct, frozen=True, kw_only=True):
     """What one answer of a model has used. A tool that uses a model, such as file search, has answers of its own."""
 
     principal: Principal | None
@@ -40,7 +40,7 @@ class UsageCount(Struct, frozen=True, kw_only=True):
     day: int
     """Days since 1970, in UTC."""
     api: str
-    """As `Used.api`."""
+    """As `AnswerUsage.api`."""
     principal: str | None
     """Its name; None for anonymous requests."""
     model: str

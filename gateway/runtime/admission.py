@@ -183,7 +183,7 @@ class Admission:
         reservation.client = client
         cost = INPUT_COST * reservation.prompt + OUTPUT_COST * client.expected_output
         reservation.cost = cost
-        queue.lift(client)
+        queue.request_arrived(client)
         if self.running < most and not queue:
             queue.serve(client, cost)
             self._start(client, reservation)

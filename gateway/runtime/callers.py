@@ -59,7 +59,7 @@ class called_by:  # noqa: N801  # used as a function
 
 
 @contextmanager
-def by_the_gateway() -> Iterator[None]:
+def as_the_gateway() -> Iterator[None]:
     """Within the context, what the gateway does for the current request is neither restricted nor limited. It does
     not wait behind clients, because the request may hold a place meanwhile. Its tokens are the principal's."""
     caller = current_caller()

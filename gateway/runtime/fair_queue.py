@@ -78,7 +78,7 @@ class FairQueue(Generic[T]):
         found.weight = weight
         return found
 
-    def lift(self, client: QueueClient) -> None:
+    def request_arrived(self, client: QueueClient) -> None:
         """Note that `client` sends a request. Called before `push`, or before `serve` if it does not have to wait."""
         if client.waiting:
             return

@@ -29,7 +29,7 @@ _AT_ONCE = 500
 """Maximum number of ended requests in one call of the store."""
 
 
-class Charge(Struct, frozen=True, eq=False):
+class AdmittedRequest(Struct, frozen=True, eq=False):
     """An admitted request."""
 
     principal: Principal
@@ -57,13 +57,13 @@ class Limiter:
         self._unavailable = unavailable
         self._away_until = 0.0
         """Until then, the store is not asked. 0.0: it answers."""
-        self._running: dict[str, Charge] = {}
-        self._ended: list[tuple[Charge, int]] = []
+        self._running: dict[str, AdmittedRequest] = {}
+        self._ended: list[tuple[AdmittedRequest, int]] = []
         self._changed = asyncio.Event()
 
     async def admit(
         self, principal: Principal | None, *, prompt: int, output: int
-    ) -> Charge | None:
+    ) -> AdmittedRequest | None:
         """Count a request of `principal` with a prompt of `prompt` tokens that may generate `output`. None if there are no limits.
 
         Sets the headers of the current request's answer. Raises `RateLimited`, or `StoreUnavailable` after `timeout` seconds at
@@ -90,11 +90,11 @@ class Limiter:
             caller.limit_headers = limit_headers(limits, state)
         if state.refused is not None:
             raise _refusal(principal, state, wanted)
-        charge = Charge(principal, request_id, wanted, state.day, counters)
+        charge = AdmittedRequest(principal, request_id, wanted, state.day, counters)
         self._running[request_id] = charge
         return charge
 
-    def settle(self, charge: Charge, used: int) -> None:
+    def settle(self, charge: AdmittedRequest, used: int) -> None:
         """End an admitted request, which has used `used` tokens. Does nothing if it was ended before."""
         if self._running.pop(charge.request_id, None) is None:
             return
@@ -212,7 +212,7 @@ def _token_limits(limits: PrincipalLimits) -> list[int]:
     return [most for most in both if most is not None]
 
 
-def _settled(charge: Charge, used: int) -> SettledRequest:
+def _settled(charge: AdmittedRequest, used: int) -> SettledRequest:
     return SettledRequest(
         principal=charge.principal.name,
         request_id=charge.request_id,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gateway.errors import StoreUnavailable
-from gateway.protocols import Principal, UsageCount, UsageCounters, Used
+from gateway.protocols import AnswerUsage, Principal, UsageCount, UsageCounters
 from gateway.request_stats import RunStats
 from gateway.usage_table import Key, Numbers, UsageTable, add, counts_of
 from gateway.wire.ids import new_id
@@ -106,7 +106,7 @@ class UsageMeter:
 
     def _tell_plugins(self, run: RunStats, principal: Principal | None, numbers: Numbers) -> None:
         assert run.status is not None, "it has ended"
-        used = Used(
+        used = AnswerUsage(
             principal=principal,
             request_id=run.request_id,
             response_id=run.response_id,

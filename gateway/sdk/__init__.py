@@ -66,6 +66,7 @@ from gateway.protocols import (
     UNFINISHED,
     AdapterLoadingEngine,
     AddedToken,
+    AnswerUsage,
     AnswerWriter,
     Api,
     Append,
@@ -201,7 +202,6 @@ from gateway.protocols import (
     Turn,
     UsageCount,
     UsageCounters,
-    Used,
     media_source,
 )
 
@@ -210,6 +210,7 @@ __all__ = [
     "UNFINISHED",
     "AdapterLoadingEngine",
     "AddedToken",
+    "AnswerUsage",
     "AnswerWriter",
     "Api",
     "Append",
@@ -392,7 +393,6 @@ __all__ = [
     "UnsupportedMediaType",
     "UsageCount",
     "UsageCounters",
-    "Used",
     "hookimpl",
     "hookspec",
     "media_source",

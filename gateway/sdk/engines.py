@@ -2,7 +2,7 @@
 
 from gateway.engines.alignment import (
     Piece,
-    Scored,
+    ScoredToken,
     TextAligner,
     as_prompt,
     scored,
@@ -81,7 +81,7 @@ __all__ = [
     "OriginEncoder",
     "Part",
     "Piece",
-    "Scored",
+    "ScoredToken",
     "ScoringOnly",
     "StopStrings",
     "TextAligner",

@@ -34,7 +34,7 @@ from gateway.server.logs import set_up_logging
 from gateway.server.memory import memory_trimmer
 from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
-from gateway.server.stop_watchdog import end_in_time, not_again
+from gateway.server.stop_watchdog import end_in_time, ignore_further
 from gateway.server.worker_sockets import WorkerSockets
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
@@ -137,7 +137,7 @@ class GatewayServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == HANGUP:
-            not_again(sig)
+            ignore_further(sig)
             self.should_exit = True
             return
         if self.should_exit:

@@ -53,7 +53,7 @@ def end_in_time(seconds: float, signals: Iterable[signal.Signals]) -> None:
         faulthandler.register(sig, file=writing, all_threads=False, chain=True)
 
 
-def not_again(sig: int) -> None:
+def ignore_further(sig: int) -> None:
     """Let further signals `sig` have no effect on the time that is left."""
     if hasattr(faulthandler, "unregister"):
         faulthandler.unregister(sig)

@@ -26,7 +26,7 @@ _HOMES = 8
 _ALIVE = f"(state = {RUNNING} OR state = {FINISHED} AND used > $2)"
 
 
-class Written(NamedTuple):
+class EncodedRecord(NamedTuple):
     """A record as it is written, made before the transaction begins."""
 
     record: StoredResponse
@@ -39,7 +39,7 @@ class Written(NamedTuple):
     token: str
 
     @classmethod
-    def of(cls, record: StoredResponse, token: str) -> Written:
+    def of(cls, record: StoredResponse, token: str) -> EncodedRecord:
         bare = msgspec.structs.replace(record.response, output=[])
         meta = cut(pack(msgspec.structs.replace(record, response=bare, input=[], results={})))
         sent, made = cut(pack(record.input)), cut(pack(record.response.output))
@@ -66,7 +66,7 @@ class Written(NamedTuple):
 
 
 def put(
-    written: Written,
+    written: EncodedRecord,
     *,
     now: float,
     ttl: float,
@@ -123,7 +123,9 @@ def put(
             return True
 
 
-def _update(written: Written, row: Sequence[Any], *, now: float, ttl: float) -> Operation[None]:
+def _update(
+    written: EncodedRecord, row: Sequence[Any], *, now: float, ttl: float
+) -> Operation[None]:
     record = written.record
     num, owner, _, _, _, previous, parent, broken, _, _, uses = row
     if _previous(record) != previous or owner != owner_key(record.owner):
@@ -391,7 +393,7 @@ def drop(num: int) -> Operation[None]:
         yield from parts.leave(OF_RESPONSE, [each for each, _ in gone])
 
 
-def forsaken(limit: int) -> Operation[int]:
+def delete_unreferenced(limit: int) -> Operation[int]:
     """Delete kept rows that no child needs any more: two children that were removed at the same time leave one."""
     rows = yield Statement(
         f"SELECT num FROM responses r WHERE state = {KEPT} "

@@ -117,7 +117,7 @@ class SqlStore:
         await self._database.health()
 
     async def put(self, record: StoredResponse) -> None:
-        written = responses.Written.of(record, self._tokens.next())
+        written = responses.EncodedRecord.of(record, self._tokens.next())
         await self._write(lambda: responses.put(written, now=self._database.now(), ttl=self._ttl))
         self._upkeep.stored(written.most_size)
 
@@ -130,7 +130,7 @@ class SqlStore:
     ) -> bool:
         """Tolerates a short outage: the repeated call detects that it was already applied."""
         await self._writer.wait_until_written(record.id)
-        written = responses.Written.of(record, self._tokens.next())
+        written = responses.EncodedRecord.of(record, self._tokens.next())
         held = record.attempt if attempt is None else attempt
         done = await through_outage(
             lambda: self._write(

@@ -121,7 +121,7 @@ class Upkeep:
         if await database.read(lambda: _anything_old(now)):
             await database.write(lambda: _tidy(now))
             await database.write(lambda: limits.forget(now))
-            await database.write(lambda: responses.forsaken(_AT_ONCE))
+            await database.write(lambda: responses.delete_unreferenced(_AT_ONCE))
         if await database.read(lambda: usage.any_old(now)):
             await database.write(lambda: usage.forget(now))
         await self._remove_unused_parts()

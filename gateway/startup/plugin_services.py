@@ -17,7 +17,7 @@ from gateway.errors import (
     InvalidRequest,
 )
 from gateway.protocols import Delegation, InternalAnswer, SharedValues, Tokenizer
-from gateway.runtime.callers import Caller, by_the_gateway, current_principal
+from gateway.runtime.callers import Caller, as_the_gateway, current_principal
 from gateway.runtime.model_slot import Does
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
@@ -102,7 +102,7 @@ class ServedEmbedder:
         if not texts:
             return []
         # Does not wait for another model to be unloaded: a request that uses that model may need this one, a deadlock.
-        with by_the_gateway():
+        with as_the_gateway():
             async with self._services.loaded(self.model, "embeds", waits_for_room=False):
                 return await self._embed(texts)
 
@@ -145,7 +145,7 @@ class ServedReranker:
             raise InvalidRequest(
                 f"The model '{self.model}' scores no empty text. Leave empty documents out."
             )
-        with by_the_gateway():
+        with as_the_gateway():
             async with self._services.loaded(self.model, "reranks", waits_for_room=False):
                 return await self._scores(query, documents)
 

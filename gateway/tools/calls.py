@@ -69,7 +69,7 @@ class PendingCall(Protocol):
 CallT = TypeVar("CallT", bound=PendingCall)
 
 
-class RunsOnce(Protocol):
+class ApprovedCallRunner(Protocol):
     """Runs approved calls: `Approvals.once`, for one owner."""
 
     async def __call__(
@@ -112,7 +112,7 @@ class ToolCalls:
         max_uses: Mapping[str, int] = {},
         max_parallel: int,
         metrics: Metrics,
-        once: RunsOnce | None = None,
+        once: ApprovedCallRunner | None = None,
         sees_images: bool = False,
     ) -> None:
         """`turn` is the response's first. `max_calls` is the response's `max_tool_calls`; `max_uses` are limits

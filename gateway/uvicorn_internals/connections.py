@@ -78,7 +78,7 @@ class ServingConfig(uvicorn.Config):
     limits: Connections
 
 
-class SendWatch:
+class SendMonitor:
     """Tells when a client has stopped to read what is sent to it."""
 
     __slots__ = ("_since", "_unsent")

@@ -9,7 +9,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.uvicorn_internals.client_certificates import tls_extension
-from gateway.uvicorn_internals.connections import SendWatch, ServingConfig, raw_error
+from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
 
 MAX_HEAD: Final = 65_536
 """Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
@@ -55,7 +55,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
-        self._send_watch = SendWatch()
+        self._send_watch = SendMonitor()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)

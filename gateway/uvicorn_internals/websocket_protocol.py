@@ -10,7 +10,7 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 
 from gateway.uvicorn_internals.client_certificates import tls_extension
-from gateway.uvicorn_internals.connections import SendWatch, ServingConfig, raw_error
+from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
 
 MAX_FRAGMENTS: Final = 16_384
 """Frames of one message: empty ones do not count towards its size."""
@@ -26,7 +26,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
-        self._send_watch = SendWatch()
+        self._send_watch = SendMonitor()
         # At the level `debug` the library logs all headers and messages: keys, and what users write.
         self.conn.debug = False
 

@@ -18,6 +18,6 @@ class DeltaFrame:
         self._head = head + b'"sequence_number":'
         self._middle = middle + b'"delta":'
 
-    def around(self, number: int, text: str) -> bytes:
+    def encode(self, number: int, text: str) -> bytes:
         """The encoded event with sequence number `number` and the delta `text`."""
         return b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)

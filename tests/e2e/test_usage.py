@@ -14,7 +14,7 @@ from openai import OpenAI
 
 from gateway import hookimpl
 from gateway.cli import main
-from gateway.protocols import Used
+from gateway.protocols import AnswerUsage
 from gateway.runtime.access import hash_key
 from gateway.testing.server import RunningGateway, run_gateway
 
@@ -29,10 +29,10 @@ class Accountant:
     """A plugin that is told what is used, and fails."""
 
     def __init__(self) -> None:
-        self.told: list[Used] = []
+        self.told: list[AnswerUsage] = []
 
     @hookimpl
-    def gateway_usage(self, used: Used) -> None:
+    def gateway_usage(self, used: AnswerUsage) -> None:
         self.told.append(used)
         raise RuntimeError("a mistake of the plugin's author")
 

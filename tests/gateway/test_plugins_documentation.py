@@ -19,6 +19,7 @@ from gateway.deltas import TextDelta
 from gateway.hookspecs import PROJECT
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import (
+    AnswerUsage,
     EngineRequest,
     ModelInfo,
     ParserContext,
@@ -30,7 +31,6 @@ from gateway.protocols import (
     StoredResponse,
     ToolCall,
     Turn,
-    Used,
 )
 from gateway.runtime.content_policy import content_policy
 from gateway.startup.model_opening import open_model
@@ -213,7 +213,7 @@ def test_the_profile_and_the_observer_are_called(
     chat = ChatCompletion(id="chatcmpl-1", created=0, model="m", choices=[], usage=usage)
     with caplog.at_level("INFO", "audit"):
         plugins.hook.gateway_chat_finished(completion=chat, status="failed", error=None)
-    used = Used(
+    used = AnswerUsage(
         principal=Principal(name="ada"), request_id="req_1", response_id="resp_1", api="chat", model="m", status="completed",
         seconds=1.0, input_tokens=3, output_tokens=4,
     )  # fmt: skip

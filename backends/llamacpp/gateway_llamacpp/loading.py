@@ -89,7 +89,7 @@ async def load(
         raise
     info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
     if pooling == "rank":
-        tokenizer.refuse_beyond(min(n_ctx, actual))
+        tokenizer.limit_prompts(min(n_ctx, actual))
         return LlamaCppReranker(
             server,
             config,
@@ -113,7 +113,7 @@ async def load(
             tokenizer=tokenizer,
             clean_up=folder.remove,
         )
-    tokenizer.refuse_beyond(min(n_ctx, actual))
+    tokenizer.limit_prompts(min(n_ctx, actual))
     media = MediaPrompts(tokenizer, vocabulary, props.media_marker) if projector else None
     return LlamaCppEngine(
         server,

@@ -21,14 +21,14 @@ class _Count(msgspec.Struct):
     input_tokens: int
 
 
-class Cached:
+class MediaKey:
     """Media as the key of a cache: equal if their hashes are."""
 
     def __init__(self, media: Media) -> None:
         self.media = media
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cached) and other.media.sha256 == self.media.sha256
+        return isinstance(other, MediaKey) and other.media.sha256 == self.media.sha256
 
     def __hash__(self) -> int:
         return hash(self.media.sha256)
@@ -49,7 +49,7 @@ class MediaPrompts:
 
     def tokens(self, media: Media) -> int:
         """Number of tokens of an image or a sound in a prompt. Asks llama.cpp once for each."""
-        return self._tokens(Cached(media))
+        return self._tokens(MediaKey(media))
 
     def check(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> None:
         """Raise `InvalidRequest` if the text of the prompt would be read as other control tokens than it has.
@@ -71,7 +71,7 @@ class MediaPrompts:
             "multimodal_data": [placed.media.data for placed in media],
         }
 
-    def _count(self, cached: Cached) -> int:
+    def _count(self, cached: MediaKey) -> int:
         if not self._without:
             self._without = self._counted([])
         media = cached.media

@@ -71,7 +71,7 @@ class LlamaCppTokenizer:
             if token_id in taken
         }
 
-    def refuse_beyond(self, tokens: int) -> None:
+    def limit_prompts(self, tokens: int) -> None:
         """Reject prompts that exceed `tokens` without tokenizing them.
 
         Tokenizing megabytes takes llama.cpp minutes, during which it tokenizes nothing else.
@@ -82,7 +82,7 @@ class LlamaCppTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens spelled out in the text become their ids.
 
-        Raises `InvalidRequest` for text that exceeds the limit of `refuse_beyond`.
+        Raises `InvalidRequest` for text that exceeds the limit of `limit_prompts`.
         """
         if not text and not add_special_tokens:
             return []

@@ -15,7 +15,7 @@ from gateway.sdk import (
 )
 from gateway_openai.blocks import Blocks
 from gateway_openai.errors import Translator
-from gateway_openai.scores import Scores, UpstreamLogprob
+from gateway_openai.scores import ScoreCollector, UpstreamLogprob
 
 
 class DeltaBuilder:
@@ -31,7 +31,7 @@ class DeltaBuilder:
         self.reasoning = 0
         self.prompt: int | None = None
         self.cached: int | None = None
-        self._scores = None if wanted is None else Scores(wanted)
+        self._scores = None if wanted is None else ScoreCollector(wanted)
         self._text = ""
         self._chars = 0
         self._logprobs: list[TokenLogprob] = []

@@ -28,7 +28,7 @@ class UpstreamLogprob(Struct):
     top_logprobs: list[UpstreamTop] | None = None
 
 
-class Scores:
+class ScoreCollector:
     """Collects the tokens of the text, in order. Tokens of anything else (markers, reasoning) are dropped.
 
     The gateway matches tokens to text by their bytes, so the returned tokens add up to the text. Where a server changes

@@ -20,7 +20,7 @@ from gateway_remote.failures import (
     too_large,
 )
 from gateway_remote.replica import Endpoint
-from gateway_remote.stalls import StallWatch
+from gateway_remote.stalls import StallMonitor
 
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 16 * 1024 * 1024
@@ -44,7 +44,7 @@ class StreamedReply:
     def __init__(
         self,
         connection: ReplicaConnection,
-        watch: StallWatch,
+        watch: StallMonitor,
         done: Callable[[ReplicaConnection], None],
     ) -> None:
         self._connection = connection
@@ -94,7 +94,7 @@ class ReplicaClient:
 
     def __init__(
         self,
-        watch: StallWatch,
+        watch: StallMonitor,
         *,
         headers: Mapping[str, str],
         connect_timeout: float,

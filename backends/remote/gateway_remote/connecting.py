@@ -17,7 +17,7 @@ from gateway_remote.dispatch import Dispatcher
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
 from gateway_remote.samples import Sample, describe, samples
-from gateway_remote.stalls import StallWatch
+from gateway_remote.stalls import StallMonitor
 
 
 class ReplicaConnections(Struct, frozen=True):
@@ -25,7 +25,7 @@ class ReplicaConnections(Struct, frozen=True):
 
     client: ReplicaClient
     pool: Pool
-    stalls: StallWatch
+    stalls: StallMonitor
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def connections(
 
     See `ReplicaClient` for `meaning`.
     """
-    stalls = StallWatch(config.stall_timeout, time.monotonic)
+    stalls = StallMonitor(config.stall_timeout, time.monotonic)
     try:
         tls = await asyncio.to_thread(tls_context, config.ca_file, verify=config.tls_verify)
     except OSError as error:

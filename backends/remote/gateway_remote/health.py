@@ -11,7 +11,7 @@ from gateway_remote.discovery import Discovery
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.pool import Pool
 from gateway_remote.replica import Replica
-from gateway_remote.stalls import StallWatch
+from gateway_remote.stalls import StallMonitor
 
 logger = logging.getLogger("gateway.remote")
 
@@ -25,7 +25,7 @@ class HealthMonitor:
         client: ReplicaClient,
         config: PoolConfig,
         discovery: Discovery,
-        stalls: StallWatch,
+        stalls: StallMonitor,
         *,
         path: str | None = "/health",
     ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Watched(Protocol):
+class StallableStream(Protocol):
     """A stream that may stall."""
 
     waiting_since: float | None
@@ -14,23 +14,23 @@ class Watched(Protocol):
     def stall(self) -> None: ...
 
 
-class StallWatch:
+class StallMonitor:
     """Ends streams whose readers have waited longer than `limit` seconds. `end_stalled` must be called periodically."""
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._clock = clock
-        self._streams: set[Watched] = set()
+        self._streams: set[StallableStream] = set()
         self.now = clock()
         """Time of the last check; used as the start of new waits."""
 
     def __len__(self) -> int:
         return len(self._streams)
 
-    def add(self, stream: Watched) -> None:
+    def add(self, stream: StallableStream) -> None:
         self._streams.add(stream)
 
-    def remove(self, stream: Watched) -> None:
+    def remove(self, stream: StallableStream) -> None:
         self._streams.discard(stream)
 
     def end_stalled(self) -> None:

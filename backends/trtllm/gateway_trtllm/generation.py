@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.sdk import EngineError, EngineOutput, FinishReason, Sampling, TokenLogprob
-from gateway.sdk.engines import HfTokenizer, Scored, StopStrings, TextAligner, as_prompt, scored
+from gateway.sdk.engines import (
+    HfTokenizer,
+    ScoredToken,
+    StopStrings,
+    TextAligner,
+    as_prompt,
+    scored,
+)
 
 _FINISH: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "cancelled": "abort"}
 
@@ -95,7 +102,7 @@ class TrtllmGeneration:
 
     def _scored(
         self, ids: Sequence[int], logprobs: Sequence[Mapping[int, TokenIdLogprob]]
-    ) -> list[Scored]:
+    ) -> list[ScoredToken]:
         if len(ids) != len(logprobs):
             raise EngineError(
                 f"TensorRT-LLM gave log probabilities for {len(logprobs)} of {len(ids)} tokens."
@@ -120,7 +127,9 @@ class TrtllmGeneration:
         return made
 
 
-def _score(token_id: int, entry: Mapping[int, TokenIdLogprob], wanted: int, piece: Any) -> Scored:
+def _score(
+    token_id: int, entry: Mapping[int, TokenIdLogprob], wanted: int, piece: Any
+) -> ScoredToken:
     """A token with its `wanted` most likely alternatives. The token itself is among the entries, last if it is not one
     of them."""
     own = entry.get(token_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from gateway.sdk import TokenLogprob
-from gateway.sdk.engines import Piece, Scored, as_prompt, scored
+from gateway.sdk.engines import Piece, ScoredToken, as_prompt, scored
 
 
 class FlatLogprobs(Protocol):
@@ -19,7 +19,7 @@ class FlatLogprobs(Protocol):
     logprobs: list[float]
 
 
-def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterator[Scored]:
+def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterator[ScoredToken]:
     """Yield the sampled tokens with their `count` alternatives."""
     if flat is not None:
         for token in _positions(flat, piece, count):
@@ -32,7 +32,7 @@ def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | Non
     return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
 
 
-def _positions(flat: FlatLogprobs, piece: Piece, count: int = 0) -> Iterator[Scored | None]:
+def _positions(flat: FlatLogprobs, piece: Piece, count: int = 0) -> Iterator[ScoredToken | None]:
     """Yield one entry per position; None for a position without log probabilities (the first of a prompt).
 
     Where vLLM has joined the outputs of several steps, a sampled token that is one of the `count` most likely is listed only once.

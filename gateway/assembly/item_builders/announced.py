@@ -23,7 +23,7 @@ class EventCollector:
         self.out: EventList = []
         """The events of this step."""
 
-    def go_on(self, number: int) -> None:
+    def continue_from(self, number: int) -> None:
         """Give the next event the sequence number `number`."""
         self.next = itertools.count(number).__next__
 

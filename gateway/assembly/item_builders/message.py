@@ -110,7 +110,7 @@ class AnnouncedMessage(Announced, MessageBuilder):
                 )
             )
         self._text.append(text)
-        return frame.around(self.events.next(), text)
+        return frame.encode(self.events.next(), text)
 
     def write_refusal(self, text: str) -> None:
         super().write_refusal(text)

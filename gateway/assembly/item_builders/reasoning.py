@@ -92,7 +92,7 @@ class AnnouncedReasoning(Announced, ReasoningBuilder):
                 )
             )
         self._text.append(text)
-        return frame.around(self.events.next(), text)
+        return frame.encode(self.events.next(), text)
 
     def close(self, status: EndStatus) -> items.Reasoning:
         item = super().close(status)

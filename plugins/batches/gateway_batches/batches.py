@@ -198,7 +198,7 @@ def renew(connection: sqlite3.Connection, held: Sequence[BatchJob], *, seconds: 
     )
 
 
-def standing(connection: sqlite3.Connection, job: BatchJob) -> Status:
+def leased_status(connection: sqlite3.Connection, job: BatchJob) -> Status:
     """The status of a leased batch. Raises `LeaseLost`."""
     row = connection.execute(
         "SELECT status FROM batches WHERE seq = ? AND fence = ?", (job.number, job.fence)
@@ -211,7 +211,7 @@ def standing(connection: sqlite3.Connection, job: BatchJob) -> Status:
 
 def begin(connection: sqlite3.Connection, job: BatchJob, *, model: str | None) -> None:
     """The file of a batch was read. Does nothing if the batch is to be cancelled. Raises `LeaseLost`."""
-    if standing(connection, job) == "validating":
+    if leased_status(connection, job) == "validating":
         connection.execute(
             "UPDATE batches SET status = 'in_progress', in_progress_at = ?, model = ? WHERE seq = ?",
             (int(time.time()), model, job.number),
@@ -224,7 +224,7 @@ def begin_ending(
     """Decide how a batch ends; the first decision stays, and a cancellation that was asked for before it wins. `error`
     is shown if the batch ends as it says. Raises `LeaseLost`."""
     wanted = ending
-    if standing(connection, job) == "cancelling":
+    if leased_status(connection, job) == "cancelling":
         ending = "cancelled"
     row = connection.execute(
         "UPDATE batches SET ending = coalesce(ending, ?), finalizing_at = coalesce(finalizing_at, ?), "
@@ -254,7 +254,7 @@ def add_errors(connection: sqlite3.Connection, job: BatchJob, errors: Sequence[B
 
 def end(connection: sqlite3.Connection, job: BatchJob, ending: Ending) -> None:
     """The files of a batch were written. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     now = int(time.time())
     # OpenAI names the time after the status.
     connection.execute(
@@ -265,7 +265,7 @@ def end(connection: sqlite3.Connection, job: BatchJob, ending: Ending) -> None:
     )
 
 
-def give_up(connection: sqlite3.Connection, job: BatchJob, error: BatchError) -> None:
+def fail_without_files(connection: sqlite3.Connection, job: BatchJob, error: BatchError) -> None:
     """Let a batch fail whose end fails, too: it has no files. Does nothing if another process has taken it over."""
     now = int(time.time())
     connection.execute(

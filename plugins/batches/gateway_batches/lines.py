@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from gateway.sdk.wire import encode, new_id
-from gateway_batches.batches import BatchJob, add_errors, standing
+from gateway_batches.batches import BatchJob, add_errors, leased_status
 from gateway_batches.objects import BatchError, LineError, LineResult
 from gateway_batches.reading import BadLine, RequestLine
 
@@ -43,7 +43,7 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
 
 def clear(connection: sqlite3.Connection, job: BatchJob) -> int:
     """Forget some lines of a batch whose file is about to be read. Returns how many. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     cleared = connection.execute(
         "DELETE FROM lines WHERE seq IN (SELECT seq FROM lines WHERE batch = ? LIMIT ?)",
         (job.number, _AT_ONCE),
@@ -60,7 +60,7 @@ def add(
 ) -> int:
     """Store lines of the file. Bad ones, and those whose `custom_id` an earlier one has, fail at once. Returns how many lines the
     batch has now. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     bad: list[BadLine] = []
     for line in lines:
         if isinstance(line, RequestLine):
@@ -94,7 +94,7 @@ def add(
 
 def pending(connection: sqlite3.Connection, job: BatchJob, *, after: int) -> PendingLine | None:
     """The next line without a result, after the one with the number `after`. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     row = connection.execute(
         "SELECT number, custom_id, body FROM lines WHERE batch = ? AND state = 0 AND number > ? ORDER BY number LIMIT 1",
         (job.number, after),
@@ -113,7 +113,7 @@ def store(
     used: TokenCounts,
 ) -> int:
     """Store the result of a line, unless it has one. Returns the size of all results. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     stored = connection.execute(
         "UPDATE lines SET state = ?, result = ?, body = NULL WHERE batch = ? AND number = ? AND state = 0",
         (state, result, job.number, number),
@@ -136,7 +136,7 @@ def store(
 
 def fail_pending(connection: sqlite3.Connection, job: BatchJob, error: LineError) -> int:
     """Let some lines without a result fail with `error`. Returns how many. Raises `LeaseLost`."""
-    standing(connection, job)
+    leased_status(connection, job)
     rows = connection.execute(
         "SELECT seq, custom_id FROM lines WHERE batch = ? AND state = 0 ORDER BY number LIMIT ?",
         (job.number, _AT_ONCE),
@@ -172,7 +172,7 @@ def results(
 
     Returns them and the number of their last line; nothing at the end. Raises `LeaseLost`.
     """
-    standing(connection, job)
+    leased_status(connection, job)
     block = bytearray()
     for row in connection.execute(
         "SELECT number, result FROM lines WHERE batch = ? AND state = ? AND number > ? ORDER BY number",

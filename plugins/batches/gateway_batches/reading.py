@@ -27,7 +27,7 @@ class RequestLine(Struct, frozen=True, kw_only=True):
 
 
 class BadLine(Struct, frozen=True, kw_only=True):
-    """A line that cannot."""
+    """A line that cannot be sent."""
 
     number: int
     custom_id: str | None

@@ -176,7 +176,7 @@ class Runner:
             return
         logger.exception("the batch %s cannot be ended; its results are lost", job.id)
         with suppress(StoreUnavailable):
-            await self._database.write(lambda c: batches.give_up(c, job, _BROKEN))
+            await self._database.write(lambda c: batches.fail_without_files(c, job, _BROKEN))
             del self._failures[job.number]
 
     async def _release(self, held: list[batches.BatchJob]) -> None:
@@ -188,6 +188,6 @@ class Runner:
 def _standing(connection: sqlite3.Connection, job: batches.BatchJob) -> Status | None:
     """The status of a leased batch; None if it was taken over."""
     try:
-        return batches.standing(connection, job)
+        return batches.leased_status(connection, job)
     except batches.LeaseLost:
         return None

@@ -22,7 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway_chat_template.marked_text import (
     AssistantText,
-    Marked,
+    MarkedText,
     OutsideText,
     concat,
     is_templates,
@@ -130,8 +130,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         result = super().call(__context, __obj, *args, **kwargs)
         if not isinstance(result, str) or isinstance(owner, dict):
             return result
-        if isinstance(owner, Marked):
-            # Methods of `Marked` keep the marks; those inherited from `str` do not.
+        if isinstance(owner, MarkedText):
+            # Methods of `MarkedText` keep the marks; those inherited from `str` do not.
             return result if isinstance(__obj, MethodType) else OutsideText(result)
         # Jinja adds the variables of a loop or block.
         named = [kwargs[name] for name in kwargs.keys() - {"_loop_vars", "_block_vars"}]
@@ -262,7 +262,7 @@ class Template:
         self._template.globals = dict(self._template.globals)
 
     def render(self, variables: Mapping[str, Any], *, today: str | None = None, limit: int) -> str:
-        """Render the text, with origin marks if `variables` contain `Marked` strings.
+        """Render the text, with origin marks if `variables` contain `MarkedText` strings.
 
         Raises `TemplateRefusal`, `TemplateTooLong` (over `limit` characters), or any exception of the template itself.
         `today` is an ISO date. If it is None, a template that tests for a clock finds none, and one that does not test

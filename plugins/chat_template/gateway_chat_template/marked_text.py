@@ -1,6 +1,6 @@
 """Strings that record the origin of their characters through the operations of a chat template.
 
-Texts of a request are passed to templates as `Marked` strings, which compare, search and measure like any string.
+Texts of a request are passed to templates as `MarkedText` strings, which compare, search and measure like any string.
 Results of operators, methods and filters are marked too: exactly for operations that this module implements, otherwise
 entirely as text from outside. Text of the template itself is an ordinary `str`.
 """
@@ -20,7 +20,7 @@ Runs: TypeAlias = tuple[tuple[int, Origin], ...]
 """Lengths and origins of consecutive runs. Runs are not empty, and adjacent runs differ in origin."""
 
 
-class Marked(str):
+class MarkedText(str):
     """A string of which at least a part is not from the template."""
 
     __slots__ = ()
@@ -133,7 +133,7 @@ class Marked(str):
         return self._cut(0, start), self._cut(start, end), self._cut(end, len(self))
 
 
-class _SingleOrigin(Marked):
+class _SingleOrigin(MarkedText):
     """A string with a single origin."""
 
     __slots__ = ()
@@ -173,7 +173,7 @@ class AssistantText(_SingleOrigin):
     origin = Origin.ASSISTANT
 
 
-class MixedOriginText(Marked):
+class MixedOriginText(MarkedText):
     """A string of several origins."""
 
     __slots__ = ("_ends", "_runs")
@@ -232,7 +232,7 @@ def _from_runs(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
 
 def parts_of(text: str) -> list[Part]:
     """The parts of a text, as ordinary strings with their origins."""
-    if not isinstance(text, Marked):
+    if not isinstance(text, MarkedText):
         return [(str(text), Origin.TEMPLATE)] if text else []
     parts: list[Part] = []
     at = 0
@@ -251,7 +251,7 @@ _ORIGINS: Mapping[type[str], Origin] = {
 
 
 def _runs_of(string: str) -> Runs:
-    return string.runs if isinstance(string, Marked) else ((len(string), Origin.TEMPLATE),)
+    return string.runs if isinstance(string, MarkedText) else ((len(string), Origin.TEMPLATE),)
 
 
 def concat(strings: Iterable[str]) -> str:
@@ -291,11 +291,11 @@ def joined(separator: str, strings: Iterable[str]) -> str:
 def replaced(text: str, old: str, new: str, count: SupportsIndex = -1) -> str:
     """`text.replace(old, new, count)`."""
     result = str.replace(text, old, new, count)
-    if not isinstance(text, Marked) and not isinstance(new, Marked):
+    if not isinstance(text, MarkedText) and not isinstance(new, MarkedText):
         return result
     if not old:
         return OutsideText(result)
-    pieces = text.split(old, count) if isinstance(text, Marked) else str.split(text, old, count)
+    pieces = text.split(old, count) if isinstance(text, MarkedText) else str.split(text, old, count)
     return joined(new, pieces)
 
 

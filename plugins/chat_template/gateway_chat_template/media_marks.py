@@ -16,7 +16,7 @@ _MARK = re.compile("\u2060\u2063-([0-9]{1,9})-\u2063\u2060")
 """Has no letters and no white space, so that filters that trim or change the case keep it."""
 
 
-class Stretch(Struct, frozen=True):
+class PromptSegment(Struct, frozen=True):
     """The parts of a prompt up to a mark, or up to its end."""
 
     parts: list[Part]
@@ -33,16 +33,16 @@ def mark_of(index: int) -> str:
     return f"\u2060\u2063-{index}-\u2063\u2060"
 
 
-def without_marks(text: str) -> list[Stretch]:
+def without_marks(text: str) -> list[PromptSegment]:
     """The stretches of a rendered prompt between its marks. The last one ends with the prompt."""
-    stretches: list[Stretch] = []
+    stretches: list[PromptSegment] = []
     parts: list[Part] = []
     for part, origin in parts_of(text):
         at = 0
         if origin is Origin.TEMPLATE:
             for mark in _MARK.finditer(part):
                 parts.append((part[at : mark.start()], origin))
-                stretches.append(Stretch([each for each in parts if each[0]], int(mark[1])))
+                stretches.append(PromptSegment([each for each in parts if each[0]], int(mark[1])))
                 parts, at = [], mark.end()
         parts.append((part[at:], origin))
-    return [*stretches, Stretch([each for each in parts if each[0]], None)]
+    return [*stretches, PromptSegment([each for each in parts if each[0]], None)]

@@ -37,7 +37,7 @@ from gateway_chat_template.features import PARTS, Features, find_features
 from gateway_chat_template.isolated import IsolatedTemplates
 from gateway_chat_template.marked_text import (
     AssistantText,
-    Marked,
+    MarkedText,
     OutsideText,
     concat,
     mark_outside,
@@ -376,7 +376,7 @@ def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
 
 def _without_trailing_user_text(text: str) -> str:
     """Empty if the prompt ends with text from outside, whose trailing markers are not the template's."""
-    if not isinstance(text, Marked):
+    if not isinstance(text, MarkedText):
         return text
     end = len(text)
     for length, origin in reversed(text.runs):

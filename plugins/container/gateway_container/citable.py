@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.sdk import ContainerFileSource
-from gateway_container.container import Container, Work
+from gateway_container.container import Container, SandboxUse
 from gateway_container.containers import Containers
 from gateway_container.library import files
 from gateway_container.library.objects import ContainerFile
@@ -17,7 +17,7 @@ class Citable:
         self._container = container
         self._begun = False
 
-    async def after(self, work: Work) -> list[ContainerFileSource]:
+    async def after(self, work: SandboxUse) -> list[ContainerFileSource]:
         """The files that became citable with the call that did `work`."""
         found = work.files
         if not self._begun:

@@ -51,7 +51,7 @@ class Container:
         self.lock = ContainerLock(locks / self.id)
 
 
-class Work:
+class SandboxUse:
     """One call's use of a container's sandbox."""
 
     def __init__(self, sandbox: Sandbox) -> None:

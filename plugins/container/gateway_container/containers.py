@@ -17,7 +17,7 @@ from gateway.sdk import NotFound, ParamPath, StoreUnavailable
 from gateway.sdk.processes import TemporaryFolder
 from gateway.sdk.wire import Deleted
 from gateway_container.config import ContainersConfig
-from gateway_container.container import Container, Work
+from gateway_container.container import Container, SandboxUse
 from gateway_container.library import files, records, uploads
 from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.records import ContainerSettings
@@ -158,11 +158,11 @@ class Containers:
         return copied
 
     @asynccontextmanager
-    async def working(self, container: Container) -> AsyncIterator[Work]:
+    async def working(self, container: Container) -> AsyncIterator[SandboxUse]:
         """Do one call's work in a used container. Stored files are copied into the sandbox before, and changes are
         stored afterwards. Calls of other processes wait. Raises `SandboxEnded` if no sandbox can be started."""
         async with container.lock.held():
-            work = Work(await self._sandbox(container))
+            work = SandboxUse(await self._sandbox(container))
             if container.begun_anew:
                 container.begun_anew = False
                 work.notes.append(

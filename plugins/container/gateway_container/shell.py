@@ -22,7 +22,7 @@ from gateway.sdk import (
 from gateway.sdk.wire import ShellExit, ShellOutput, ShellTimeout, ShellTool
 from gateway_container.citable import Citable
 from gateway_container.config import ContainerConfig
-from gateway_container.container import Container, Work
+from gateway_container.container import Container, SandboxUse
 from gateway_container.containers import Containers
 from gateway_container.requested import container_settings
 from gateway_container.sandbox.answers import CommandResult, SessionOutput
@@ -173,7 +173,7 @@ class ShellSession:
         result = ToolResult(text=text, details=ShellDetails(output=output))
         return await self._with_files(result, work)
 
-    async def _with_files(self, result: ToolResult, work: Work) -> ToolResult:
+    async def _with_files(self, result: ToolResult, work: SandboxUse) -> ToolResult:
         """`result` with the files that the call has written."""
         text = "\n".join([result.text, *(f"[{note}]" for note in work.notes)]).lstrip("\n")
         return msgspec.structs.replace(

@@ -36,7 +36,7 @@ class ChunkEmbedder:
         self._finding = asyncio.Lock()
 
     @property
-    def wanted(self) -> bool:
+    def is_configured(self) -> bool:
         """Whether a model is configured."""
         return bool(self._config.embeddings)
 
@@ -47,7 +47,7 @@ class ChunkEmbedder:
 
     def use(self, services: GatewayServices) -> None:
         """Set the model. Raises `ConfigurationError` if it does not exist."""
-        if not self.wanted:
+        if not self.is_configured:
             return
         try:
             self._embedder = services.embedder(self._config.embeddings)
@@ -57,7 +57,7 @@ class ChunkEmbedder:
 
     async def given(self) -> None:
         """Returns once the model is available, or immediately if none is configured."""
-        if self.wanted:
+        if self.is_configured:
             await self._given.wait()
 
     async def space(self) -> int:

@@ -95,7 +95,7 @@ class Indexer:
         start."""
         tasks = [asyncio.create_task(self._sweep())]
         tasks += [asyncio.create_task(self._work()) for _ in range(self._config.indexing)]
-        if self._embedding.wanted:
+        if self._embedding.is_configured:
             tasks.append(asyncio.create_task(self._find_space()))
         try:
             yield
@@ -226,7 +226,7 @@ class Indexer:
         self._mine[job.number] = job
         try:
             used = await self._read(job) if job.status == "in_progress" else None
-            space = await self._embed(job) if self._embedding.wanted else None
+            space = await self._embed(job) if self._embedding.is_configured else None
             await self._database.write(lambda c: _complete(c, job, used, space))
         except JobLost:
             pass

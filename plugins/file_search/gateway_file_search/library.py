@@ -60,7 +60,7 @@ class VectorStoreLibrary:
     ) -> list[Hit]:
         """The best chunks of an owner's vector stores for any of `queries`, best first. Raises `NotFound`."""
         near = await self.embedding.of_queries(queries) if ranking.embedding_weight else None
-        reranks = ranking.reranks and self.reranking.wanted
+        reranks = ranking.reranks and self.reranking.is_configured
         found, numbers = await self.database.read(
             lambda connection: (
                 search(

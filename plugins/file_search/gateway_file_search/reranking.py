@@ -35,7 +35,7 @@ class Reranking:
             raise ConfigurationError(f"tools.file_search.reranker: {error}") from error
 
     @property
-    def wanted(self) -> bool:
+    def is_configured(self) -> bool:
         """Whether a model is configured."""
         return bool(self._config.reranker)
 

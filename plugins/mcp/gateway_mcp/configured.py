@@ -10,7 +10,7 @@ from gateway.sdk.processes import ProcessPool
 from gateway_mcp.config import McpServerConfig
 from gateway_mcp.connecting import configured_transport
 from gateway_mcp.content import server_tool
-from gateway_mcp.links import ClosingConnections, Link, LinkSession, private_session
+from gateway_mcp.links import ClosingConnections, LinkSession, ServerLink, private_session
 from gateway_mcp.output_check import OutputCheck
 from gateway_mcp.tool_list import ToolList
 
@@ -47,9 +47,9 @@ class ConfiguredServer(ToolServer):
         for link in self._shared:
             await link.close()
 
-    def _link(self) -> Link:
+    def _link(self) -> ServerLink:
         config = self._config
-        return Link(
+        return ServerLink(
             [configured_transport(config)],
             connect_timeout=config.connect_timeout,
             tools_changed=self._tool_list.changed if config.scope == "shared" else None,

@@ -23,7 +23,7 @@ LONGEST_WAIT = 30.0
 """Maximum seconds between two attempts to connect. The pause doubles with each failure."""
 
 
-class Link:
+class ServerLink:
     """A server to which connections are made on demand, repeatedly if needed."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Link:
 class LinkSession:
     """One response's calls; each uses the least busy of `links`."""
 
-    def __init__(self, links: Sequence[Link], output: OutputCheck) -> None:
+    def __init__(self, links: Sequence[ServerLink], output: OutputCheck) -> None:
         self._links = links
         self._output = output
 
@@ -131,7 +131,7 @@ class ClosingConnections:
     def __init__(self) -> None:
         self._closing: set[asyncio.Task[None]] = set()
 
-    def close(self, link: Link) -> None:
+    def close(self, link: ServerLink) -> None:
         """Disconnect in the background."""
         task = asyncio.create_task(link.close())
         self._closing.add(task)
@@ -144,7 +144,7 @@ class ClosingConnections:
 
 @asynccontextmanager
 async def private_session(
-    link: Link, closing_connections: ClosingConnections, output: OutputCheck
+    link: ServerLink, closing_connections: ClosingConnections, output: OutputCheck
 ) -> AsyncIterator[LinkSession]:
     """A session on a connection of its own, which is closed on exit."""
     try:

@@ -27,7 +27,7 @@ from gateway_mcp.connecting import http_transport, likely_transports
 from gateway_mcp.connection import ServerFailure
 from gateway_mcp.content import server_tool
 from gateway_mcp.guard import RemoteGuard
-from gateway_mcp.links import ClosingConnections, Link, private_session
+from gateway_mcp.links import ClosingConnections, ServerLink, private_session
 from gateway_mcp.output_check import OutputCheck
 from gateway_mcp.tool_list import ToolList
 
@@ -167,9 +167,9 @@ class RemoteServer(ToolServer):
             for tool in found
         ]
 
-    def _link(self) -> Link:
+    def _link(self) -> ServerLink:
         config = self._config
-        return Link(
+        return ServerLink(
             [
                 http_transport(
                     self._url,

@@ -25,7 +25,7 @@ from gateway_messages.request import (
     ThinkingEnabled,
     decode_request,
 )
-from gateway_messages.signatures import Digest, SealingSigner
+from gateway_messages.signatures import DigestSigner, SealingSigner
 
 VERSION_HEADER = "anthropic-version"
 """A header that clients of this API send. It distinguishes them on a path that two APIs share."""
@@ -152,7 +152,7 @@ def _assembler(
         new_id=new_id,
         new_signer=partial(SealingSigner, partial(seal, model=decoded.model))
         if omitted
-        else Digest,
+        else DigestSigner,
         shows_thinking=not omitted,
         stop_sequences=tuple(decoded.stop_sequences or ()),
         hides_output=decoded.max_tokens == 0,

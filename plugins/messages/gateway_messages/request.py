@@ -27,9 +27,9 @@ from gateway.sdk.wire import (
 from gateway_messages.blocks import MessageParam, decode_messages, decode_system
 from gateway_messages.errors import ThreadsUnsupported
 from gateway_messages.server_tools import (
-    Entry,
     McpServer,
     ServerEntry,
+    ToolEntry,
     ToolsetEntry,
     decode_server_tool,
 )
@@ -81,7 +81,7 @@ class NoChoice(Tagged, frozen=True, kw_only=True, tag="none"):
 Choice: TypeAlias = AutoChoice | AnyChoice | ToolChoice | NoChoice
 
 
-class Tool(Entry, frozen=True, kw_only=True, tag=True):
+class Tool(ToolEntry, frozen=True, kw_only=True, tag=True):
     """A tool that the client runs."""
 
     name: ToolName

@@ -20,7 +20,7 @@ _PYTHON_ALONE = "20250522"
 # Undeclared fields are ignored: `cache_control`, `strict`, `allowed_callers` and the like have no effect here.
 
 
-class Entry(Value, frozen=True, kw_only=True, tag_field="__entry__"):
+class ToolEntry(Value, frozen=True, kw_only=True, tag_field="__entry__"):
     """Base class of the entries of `tools`. Their `type` has a version and may be missing: the tag is not on the
     wire."""
 
@@ -33,7 +33,7 @@ class Location(Value, frozen=True, kw_only=True):
     timezone: str | None = None
 
 
-class WebEntry(Entry, frozen=True, kw_only=True, tag=True):
+class WebEntry(ToolEntry, frozen=True, kw_only=True, tag=True):
     """`web_search_…` or `web_fetch_…`, of any version."""
 
     type: str
@@ -44,7 +44,7 @@ class WebEntry(Entry, frozen=True, kw_only=True, tag=True):
     user_location: Location | None = None
 
 
-class CodeEntry(Entry, frozen=True, kw_only=True, tag=True):
+class CodeEntry(ToolEntry, frozen=True, kw_only=True, tag=True):
     """`code_execution_…`, of any version."""
 
     type: str
@@ -55,7 +55,7 @@ class ToolSwitch(Value, frozen=True, kw_only=True):
     enabled: bool | None = None
 
 
-class ToolsetEntry(Entry, frozen=True, kw_only=True, tag=True):
+class ToolsetEntry(ToolEntry, frozen=True, kw_only=True, tag=True):
     """The selected tools of an MCP server."""
 
     type: Literal["mcp_toolset"]

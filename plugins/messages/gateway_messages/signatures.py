@@ -18,7 +18,7 @@ class Signer(Protocol):
     def signature(self) -> str: ...
 
 
-class Digest:
+class DigestSigner:
     """Signs visible thinking: the text is returned with its signature, so a digest suffices."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.wire import convert, decode_object
 from gateway_prompts.config import PromptsConfig
-from gateway_prompts.library import PromptLibrary, Record, Version, no_such_prompt
+from gateway_prompts.library import PromptLibrary, PromptRecord, Version, no_such_prompt
 from gateway_prompts.objects import (
     CreatePrompt,
     PromptList,
@@ -125,7 +125,7 @@ class PromptsApi:
         wanted = convert(decode_object(await request.body()), UpdatePrompt)
         version = _version(wanted)
 
-        def added(record: Record) -> Record:
+        def added(record: PromptRecord) -> PromptRecord:
             latest = len(record.versions)
             if wanted.version != latest:
                 raise InvalidRequest(
@@ -135,7 +135,7 @@ class PromptsApi:
                     code="prompt_version_not_latest",
                 )
             default = latest + 1 if wanted.set_as_default else record.default
-            return Record(default=default, versions=[*record.versions, version])
+            return PromptRecord(default=default, versions=[*record.versions, version])
 
         record = await self._library.change(request.owner, prompt_id, added)
         return Reply.json(_shown(prompt_id, record, wanted.version + 1))
@@ -145,9 +145,9 @@ class PromptsApi:
         prompt_id = request.path_parameters["prompt"]
         wanted = convert(decode_object(await request.body()), SetDefault)
 
-        def changed(record: Record) -> Record:
+        def changed(record: PromptRecord) -> PromptRecord:
             _check(wanted.version, record)
-            return Record(default=wanted.version, versions=record.versions)
+            return PromptRecord(default=wanted.version, versions=record.versions)
 
         record = await self._library.change(request.owner, prompt_id, changed)
         return Reply.json(_shown(prompt_id, record, wanted.version))
@@ -157,7 +157,7 @@ class PromptsApi:
         await self._library.delete(request.owner, request.path_parameters["prompt"])
         return Reply(body=b"", status=204)
 
-    async def _found(self, request: RouteRequest) -> tuple[str, Record]:
+    async def _found(self, request: RouteRequest) -> tuple[str, PromptRecord]:
         prompt_id = request.path_parameters["prompt"]
         record = await self._library.find(request.owner, prompt_id)
         if record is None:
@@ -171,7 +171,7 @@ def _version(wanted: CreatePrompt | UpdatePrompt) -> Version:
     return Version(prompt=wanted.prompt, variables=variables)
 
 
-def _number(sent: str | None, record: Record) -> int:
+def _number(sent: str | None, record: PromptRecord) -> int:
     if sent is None:
         return record.default
     if not sent.isascii() or not sent.isdecimal():
@@ -185,7 +185,7 @@ def _number(sent: str | None, record: Record) -> int:
     return number
 
 
-def _check(number: int, record: Record) -> None:
+def _check(number: int, record: PromptRecord) -> None:
     if not 1 <= number <= len(record.versions):
         raise NotFound(
             f"The prompt has no version '{number}'.",
@@ -194,7 +194,7 @@ def _check(number: int, record: Record) -> None:
         )
 
 
-def _shown(prompt_id: str, record: Record, number: int) -> PromptObject:
+def _shown(prompt_id: str, record: PromptRecord, number: int) -> PromptObject:
     version = record.versions[number - 1]
     return PromptObject(
         prompt=version.prompt,

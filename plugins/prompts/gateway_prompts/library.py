@@ -36,7 +36,7 @@ class Version(Struct, frozen=True, kw_only=True):
     variables: Sequence[str] = ()
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class PromptRecord(Struct, frozen=True, kw_only=True):
     """A prompt with its versions, which are numbered from 1."""
 
     default: int
@@ -50,10 +50,10 @@ class PromptLibrary:
         self._values = values
         self._config = config
 
-    async def create(self, owner: str | None, version: Version) -> tuple[str, Record]:
+    async def create(self, owner: str | None, version: Version) -> tuple[str, PromptRecord]:
         """Store a new prompt. Returns it with its id. Raises `InvalidRequest` if a limit is exceeded."""
         prompt_id = f"pmpt_{secrets.token_hex(24)}"
-        record = Record(default=1, versions=[version])
+        record = PromptRecord(default=1, versions=[version])
         encoded = self._encoded(record)
 
         def added(ids: list[str]) -> list[str]:
@@ -74,17 +74,17 @@ class PromptLibrary:
             raise _full()
         return prompt_id, record
 
-    async def find(self, owner: str | None, prompt_id: str) -> Record | None:
+    async def find(self, owner: str | None, prompt_id: str) -> PromptRecord | None:
         """The prompt; None if the owner has none of that id."""
         if not _ID.fullmatch(prompt_id):
             return None
         return _decoded(await self._values.get_value(_name(prompt_id), owner=owner))
 
-    async def all(self, owner: str | None) -> list[tuple[str, Record]]:
+    async def all(self, owner: str | None) -> list[tuple[str, PromptRecord]]:
         """All prompts of an owner with their ids, the latest first."""
         held = await self._values.get_value(_LIST, owner=owner)
         ids = _ids(held)[::-1]
-        records: list[Record | None] = []
+        records: list[PromptRecord | None] = []
         for start in range(0, len(ids), _AT_ONCE):
             some = ids[start : start + _AT_ONCE]
             records += await asyncio.gather(*(self.find(owner, each) for each in some))
@@ -93,8 +93,8 @@ class PromptLibrary:
         ]
 
     async def change(
-        self, owner: str | None, prompt_id: str, change: Callable[[Record], Record]
-    ) -> Record:
+        self, owner: str | None, prompt_id: str, change: Callable[[PromptRecord], PromptRecord]
+    ) -> PromptRecord:
         """Replace a prompt by what `change` makes of it. Raises `NotFound`, and what `change` raises."""
         for _ in range(_ATTEMPTS):
             held = (
@@ -152,7 +152,7 @@ class PromptLibrary:
                 raise _full()
         raise _busy()
 
-    def _encoded(self, record: Record) -> bytes:
+    def _encoded(self, record: PromptRecord) -> bytes:
         if len(record.versions) > self._config.max_versions:
             raise InvalidRequest(
                 f"A prompt has at most {self._config.max_versions} versions on this server. Create a new one.",
@@ -193,5 +193,5 @@ def _ids(held: bytes | None) -> list[str]:
     return [] if held is None else msgspec.json.decode(held, type=list[str])
 
 
-def _decoded(held: bytes | None) -> Record | None:
-    return None if held is None else msgspec.json.decode(held, type=Record | None)
+def _decoded(held: bytes | None) -> PromptRecord | None:
+    return None if held is None else msgspec.json.decode(held, type=PromptRecord | None)

@@ -57,7 +57,7 @@ class _Job:
             self.future.set_result(self.result)
 
 
-class Writer:
+class SqliteWriter:
     """Runs operations in the order of the calls. Each is acknowledged once it is committed."""
 
     def __init__(

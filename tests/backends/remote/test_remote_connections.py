@@ -19,7 +19,7 @@ from gateway.errors import (
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
-from gateway_remote.stalls import StallWatch
+from gateway_remote.stalls import StallMonitor
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -160,7 +160,7 @@ def test_the_watch_ends_only_what_is_waited_for() -> None:
             self.stalled = True
 
     now = [0.0]
-    watch = StallWatch(5.0, lambda: now[0])
+    watch = StallMonitor(5.0, lambda: now[0])
     streams = [Stream(0.0), Stream(3.0), Stream(None)]
     for stream in streams:
         watch.add(stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engines.alignment import Scored, TextAligner
+from gateway.engines.alignment import ScoredToken, TextAligner
 from gateway.protocols import TokenLogprob
 from gateway_vllm.logprobs import scored_tokens
 
@@ -45,7 +45,7 @@ def piece(token_id: int) -> tuple[str, bytes]:
     return data.decode("utf-8", "replace"), data
 
 
-def flat(told: Flat) -> list[Scored]:
+def flat(told: Flat) -> list[ScoredToken]:
     return list(scored_tokens(told, piece, 1))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.protocols import Principal, PrincipalLimits
-from gateway.runtime.callers import Caller, by_the_gateway, called_by, current_caller
+from gateway.runtime.callers import Caller, as_the_gateway, called_by, current_caller
 
 ADA = Principal(name="ada", models=["m"], tools=[], limits=PrincipalLimits(requests_per_minute=1))
 
@@ -11,7 +11,7 @@ ADA = Principal(name="ada", models=["m"], tools=[], limits=PrincipalLimits(reque
 def test_what_the_gateway_does_for_a_line_of_a_batch_does_not_wait_behind_clients() -> None:
     """The line may hold a place meanwhile, with and without a key."""
     for principal in (None, ADA):
-        with called_by(Caller(principal, priority=100)), by_the_gateway():
+        with called_by(Caller(principal, priority=100)), as_the_gateway():
             caller = current_caller()
             assert caller is not None
             assert caller.priority == 0
@@ -19,17 +19,17 @@ def test_what_the_gateway_does_for_a_line_of_a_batch_does_not_wait_behind_client
 
 
 def test_it_is_neither_restricted_nor_limited() -> None:
-    with called_by(Caller(ADA)), by_the_gateway():
+    with called_by(Caller(ADA)), as_the_gateway():
         caller = current_caller()
         assert caller is not None
         assert caller.principal == Principal(name="ada")
 
 
 def test_a_request_without_a_key_keeps_its_caller() -> None:
-    with by_the_gateway():
+    with as_the_gateway():
         assert current_caller() is None
     anonymous = Caller()
     with called_by(anonymous):
-        with by_the_gateway():
+        with as_the_gateway():
             assert current_caller() is anonymous
         assert current_caller() is anonymous

@@ -27,7 +27,7 @@ def test_clients_that_always_wait_are_served_by_their_weights(
     sent = [0] * len(clients)
 
     def send(n: int) -> None:
-        queue.lift(clients[n])
+        queue.request_arrived(clients[n])
         queue.push(clients[n], (n, sent[n]), costs[n][sent[n] % len(costs[n])])
         sent[n] += 1
 
@@ -52,7 +52,7 @@ def test_what_was_expected_and_what_was_used_lead_to_the_same_shares(data: st.Da
     for n in range(3):
         for _ in range(200):
             number += 1
-            queue.lift(clients[n])
+            queue.request_arrived(clients[n])
             queue.push(clients[n], (n, number), 10)
     for _ in range(data.draw(st.integers(1, 120))):
         if len(running) == 4 or (running and data.draw(st.booleans())):
@@ -81,7 +81,7 @@ def test_it_has_what_was_pushed_in_order_of_priority_and_of_arrival(
     for number, (step, name, priority) in enumerate(steps):
         client = queue.client(str(name), priority)
         if step == "push":
-            queue.lift(client)
+            queue.request_arrived(client)
             queue.push(client, number, 1 + number % 7)
             waiting[number] = (priority, name)
         elif step == "discard" and waiting:
@@ -105,12 +105,12 @@ def test_nobody_saves_up_for_later() -> None:
     queue: FairQueue[int] = FairQueue()
     early, late = queue.client("early"), queue.client("late")
     for number in range(1000):
-        queue.lift(early)
+        queue.request_arrived(early)
         queue.push(early, number, 10)
     for _ in range(500):
         queue.pop()
     for number in range(1000, 1100):
-        queue.lift(late)
+        queue.request_arrived(late)
         queue.push(late, number, 10)
     order = [queue.pop()[0].name for _ in range(100)]
     assert 49 <= order.count("late") <= 51
@@ -120,11 +120,11 @@ def test_one_that_was_served_while_nobody_waited_owes_nothing() -> None:
     queue: FairQueue[int] = FairQueue()
     busy, new = queue.client("busy"), queue.client("new")
     for _ in range(1000):
-        queue.lift(busy)
+        queue.request_arrived(busy)
         queue.serve(busy, 50)
     for number in range(100):
         for client in (busy, new):
-            queue.lift(client)
+            queue.request_arrived(client)
             queue.push(client, number, 10)
     order = [queue.pop()[0].name for _ in range(100)]
     assert 49 <= order.count("new") <= 51
@@ -134,7 +134,7 @@ def test_idle_clients_are_forgotten() -> None:
     queue: FairQueue[int] = FairQueue()
     for number in range(10_000):
         client = queue.client(f"name {number}", number % 50)
-        queue.lift(client)
+        queue.request_arrived(client)
         queue.push(client, 1, 5)
         assert queue.pop()[0] is client
     assert len(queue._clients) < 5000

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sdk import Credentials, NoConfig, Principal, Used, hookimpl
+from gateway.sdk import AnswerUsage, Credentials, NoConfig, Principal, hookimpl
 from gateway.testing.server import run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, Batches, configuration, line
 
@@ -48,10 +48,10 @@ class Observer:
     """Collects what is used, in the order of the ends."""
 
     def __init__(self) -> None:
-        self.seen: list[Used] = []
+        self.seen: list[AnswerUsage] = []
 
     @hookimpl
-    def gateway_usage(self, used: Used) -> None:
+    def gateway_usage(self, used: AnswerUsage) -> None:
         self.seen.append(used)
 
 

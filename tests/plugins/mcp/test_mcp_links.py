@@ -18,7 +18,7 @@ from gateway_mcp.config import McpServerConfig
 from gateway_mcp.connecting import configured_transport
 from gateway_mcp.connection import ConnectionLost, McpConnection, ServerFailure
 from gateway_mcp.content import result_of, server_tool
-from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, Link
+from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, ServerLink
 from gateway_mcp.tool_list import ToolList
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_attempts_to_connect_get_rarer_and_no_request_waits_for_them() -> 
         raise FileNotFoundError("/secret/path")
         yield
 
-    link = Link([nowhere], connect_timeout=5, clock=clock)
+    link = ServerLink([nowhere], connect_timeout=5, clock=clock)
     waits: list[float] = []
     for _ in range(10):
         with pytest.raises(ServerFailure, match="could not be started") as failed:
@@ -71,7 +71,7 @@ async def test_attempts_to_connect_get_rarer_and_no_request_waits_for_them() -> 
 
 async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ() -> None:
     changes: list[None] = []
-    link = Link([EXAMPLE], connect_timeout=30, tools_changed=lambda: changes.append(None))
+    link = ServerLink([EXAMPLE], connect_timeout=30, tools_changed=lambda: changes.append(None))
     try:
         first = await link.connected()
         assert await link.connected() is first

@@ -33,7 +33,7 @@ from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import MessageEventWriter
 from gateway_messages.message import INVALID_JSON, MessageBodyWriter
-from gateway_messages.signatures import Digest, SealingSigner
+from gateway_messages.signatures import DigestSigner, SealingSigner
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
@@ -99,7 +99,7 @@ def batched(deltas: list[Delta], sizes: Sequence[int]) -> list[list[Delta]]:
 
 def assembler(writer: Any, **options: Any) -> MessageAssembler:
     count = itertools.count()
-    options = {"new_signer": Digest, **options}
+    options = {"new_signer": DigestSigner, **options}
     return MessageAssembler(writer, new_id=lambda prefix: f"{prefix}{next(count)}", **options)
 
 

@@ -36,7 +36,7 @@ from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import MessageEventWriter
 from gateway_messages.message import MessageBodyWriter
-from gateway_messages.signatures import Digest
+from gateway_messages.signatures import DigestSigner
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
@@ -111,7 +111,7 @@ def answered(
     made = MessageAssembler(
         writer,
         new_id=lambda prefix: f"{prefix}{next(count)}",
-        new_signer=Digest,
+        new_signer=DigestSigner,
         served=SERVED,
         seal=lambda text: f"sealed {text}",
     )

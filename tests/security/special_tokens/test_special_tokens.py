@@ -16,7 +16,7 @@ from gateway.protocols import ToolDefinition, Turn
 from gateway_chat_template.environment import Template
 from gateway_chat_template.marked_text import (
     AssistantText,
-    Marked,
+    MarkedText,
     OutsideText,
     mark_outside,
     parts_of,
@@ -470,7 +470,7 @@ def test_the_templates_own_text_stays_its_own() -> None:
     shown = template.render(
         {"ms": [{"role": "user", "text": OutsideText(" αβ ")}]}, today="2026-01-01", limit=10_000
     )
-    assert isinstance(shown, Marked)
+    assert isinstance(shown, MarkedText)
     own = "".join(part for part, origin in parts_of(shown) if origin is Origin.TEMPLATE)
     assert own == "<|s|>user<|h|><|e|><|j|><|k|><|r|><|B|>|><|c|><2026>"
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from .cells import InterpreterProcess
 from .files import Folder
-from .processes import CHUNK, Loop, Process
+from .processes import CHUNK, EventLoop, Process
 
 _LONGEST_REASON = 500
 TO_GIVE_IN = 2.0
@@ -36,7 +36,7 @@ class Agent:
     """Answers requests."""
 
     def __init__(
-        self, loop: Loop, interpreter: list[str], requests: int, answers: int, *, alone: bool
+        self, loop: EventLoop, interpreter: list[str], requests: int, answers: int, *, alone: bool
     ) -> None:
         self._loop = loop
         self._command = interpreter
@@ -282,7 +282,7 @@ def main(interpreter: list[str], *, alone: bool) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     alone = alone and os.getppid() == 1  # as in each such sandbox
-    loop = Loop()
+    loop = EventLoop()
     agent = Agent(loop, interpreter, requests, answers, alone=alone)
     agent.answer(0, ready=True)
     while True:

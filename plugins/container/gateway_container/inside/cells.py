@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from .processes import CHUNK, BoundedOutput, Loop
+from .processes import CHUNK, BoundedOutput, EventLoop
 
 MAX_ANSWER = 16 * 1024 * 1024
 """Maximum size of one answer in bytes; an interpreter that exceeds it is killed."""
@@ -19,7 +19,7 @@ MAX_ANSWER = 16 * 1024 * 1024
 class InterpreterProcess:
     """A Python process that keeps its variables from cell to cell."""
 
-    def __init__(self, loop: Loop, command: list[str], died: Callable[[str], None]) -> None:
+    def __init__(self, loop: EventLoop, command: list[str], died: Callable[[str], None]) -> None:
         self._loop = loop
         self._died = died
         self._answered: Callable[[dict[str, Any]], None] | None = None

@@ -45,7 +45,7 @@ class BoundedOutput:
         return f"{head}\n[… {lost} bytes cut out …]\n{end}" if lost else head + end
 
 
-class Loop:
+class EventLoop:
     """A minimal event loop over file descriptors and timers."""
 
     def __init__(self) -> None:
@@ -82,7 +82,9 @@ class Loop:
 class Process:
     """A child process and its output."""
 
-    def __init__(self, loop: Loop, request: dict[str, Any], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: EventLoop, request: dict[str, Any], changed: Callable[[], None]
+    ) -> None:
         """Raises `OSError` if it cannot be started. `changed` is called when it ends."""
         self._loop = loop
         self._changed = changed

@@ -30,7 +30,7 @@ from .libc import (
 )
 from .memory import require_measurable, watch_memory
 from .rootfs import USER, build_root
-from .spec import Spec, read_spec
+from .spec import SandboxSpec, read_spec
 
 _NOBODY = 65_534
 _ADDRESS_SPACE_FACTOR = 8
@@ -64,7 +64,7 @@ def _report(message: dict[str, object]) -> None:
         os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _run(spec: Spec, groups: ControlGroups) -> int:
+def _run(spec: SandboxSpec, groups: ControlGroups) -> int:
     mapper, go = _prepare_mapping()
     unshare(OUTER_NAMESPACES)
     os.write(go, b"x")
@@ -147,7 +147,7 @@ def _pass_on_signals(first: int) -> None:
         signal.signal(number, lambda *_: os.kill(first, signal.SIGKILL))
 
 
-def _run_init(spec: Spec, bounded: list[str]) -> NoReturn:
+def _run_init(spec: SandboxSpec, bounded: list[str]) -> NoReturn:
     """The first process of the sandbox: builds it, starts the program, and reaps all processes that end in it."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     hide()
@@ -177,7 +177,7 @@ def _run_init(spec: Spec, bounded: list[str]) -> NoReturn:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _exec_program(spec: Spec) -> NoReturn:
+def _exec_program(spec: SandboxSpec) -> NoReturn:
     with suppress(PermissionError):  # it is a session leader already
         os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
@@ -189,7 +189,7 @@ def _exec_program(spec: Spec) -> NoReturn:
     os._exit(127)
 
 
-def _run_unsafe(spec: Spec) -> int:
+def _run_unsafe(spec: SandboxSpec) -> int:
     """Run the program with resource limits only. It sees what the gateway sees; processes that it leaves running are
     killed nevertheless."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -20,7 +20,7 @@ from .libc import (
     protect,
     unmount,
 )
-from .spec import Spec
+from .spec import SandboxSpec
 
 USER = 1000
 """User and group id in the sandbox."""
@@ -36,7 +36,7 @@ _FILES = {
 }
 
 
-def build_root(spec: Spec) -> None:
+def build_root(spec: SandboxSpec) -> None:
     """Build the sandbox's root and leave the host's file system. Must run in new namespaces, with their capabilities."""
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
     root = _NEW_ROOT
@@ -70,7 +70,7 @@ def build_root(spec: Spec) -> None:
     enter_root(root)
 
 
-def _writable(root: str, spec: Spec) -> None:
+def _writable(root: str, spec: SandboxSpec) -> None:
     """Mount one size-limited file system for everything writable, under its several names."""
     os.makedirs(root + "/writable", exist_ok=True)
     options = f"size={spec.limits.disk},nr_inodes=16384,mode=755,uid={USER},gid={USER}"

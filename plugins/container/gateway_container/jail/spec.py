@@ -24,7 +24,7 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True)
-class Spec:
+class SandboxSpec:
     """A sandbox and the program to run in it."""
 
     namespaces: bool
@@ -47,7 +47,7 @@ class Spec:
     limits: SandboxLimits
 
 
-def read_spec(descriptor: int = 0) -> Spec:
+def read_spec(descriptor: int = 0) -> SandboxSpec:
     """Read exactly one line: what follows is for the program."""
     line = bytearray()
     while not line.endswith(b"\n"):
@@ -56,4 +56,4 @@ def read_spec(descriptor: int = 0) -> Spec:
             raise SystemExit(1)
         line += byte
     raw: dict[str, Any] = json.loads(line)
-    return Spec(**{**raw, "limits": SandboxLimits(**raw["limits"])})
+    return SandboxSpec(**{**raw, "limits": SandboxLimits(**raw["limits"])})

@@ -11,7 +11,7 @@ _Reason: TypeAlias = Annotated[str, Meta(max_length=1000)] | None
 _Image: TypeAlias = Annotated[bytes, Meta(max_length=6 * 1_048_576)]
 
 
-class Ready(Struct):
+class SandboxReady(Struct):
     """The first answer: whether the sandbox was started."""
 
     failed: _Reason = None

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from gateway.sdk.processes import wait_for_end
 from gateway_container.jail.spec import SandboxLimits
-from gateway_container.sandbox.answers import Ready
+from gateway_container.sandbox.answers import SandboxReady
 from gateway_container.sandbox.isolation import Isolation, Launch, environment
 
 logger = logging.getLogger("gateway.container")
@@ -75,7 +75,7 @@ class Sandbox:
         answer = self._waiting[0] = asyncio.get_running_loop().create_future()
         pipe.write(preamble)
         try:
-            ready = msgspec.json.decode(await asyncio.wait_for(answer, seconds), type=Ready)
+            ready = msgspec.json.decode(await asyncio.wait_for(answer, seconds), type=SandboxReady)
         except TimeoutError:
             raise SandboxEnded(f"The container did not start within {seconds:g} seconds.") from None
         except _NONSENSE:

@@ -271,11 +271,11 @@ class Machine:
             return
         if marker.action == "open":
             self._reasoning = True
-            self._meter.border(offset, True)
+            self._meter.begin_span(offset, True)
             self._break = self._last is ReasoningDelta
         elif marker.action == "close":
             self._reasoning = False
-            self._meter.border(offset, False)
+            self._meter.begin_span(offset, False)
         elif marker.action == "frame":
             self._break = self._break or not self._position.fresh
             self._framed = marker.text in self._spec.frame_opens
@@ -305,7 +305,7 @@ class Machine:
             elif before not in ("\n", "") and not self._position.fresh:
                 accept = _refuse
         if self._reasoning:
-            self._possible_call = self._meter.border(offset, None)
+            self._possible_call = self._meter.begin_span(offset, None)
         if marker in self._syntax.bare and self._tools:
             accept = (
                 self._offered_or_undecided if self._position.fresh else self._tools.__contains__
