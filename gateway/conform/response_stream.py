@@ -46,6 +46,8 @@ def parse_sse(body: bytes) -> list[Json]:
     _require(text.endswith("data: [DONE]\n\n"), "the stream does not end with [DONE]")
     found: list[Json] = []
     for frame in text.removesuffix("data: [DONE]\n\n").split("\n\n")[:-1]:
+        if frame.startswith(":"):  # a comment, which keeps the connection open
+            continue
         name, data = frame.split("\n")
         event = json.loads(data.removeprefix("data: "))
         _require(name == f"event: {event['type']}", f"frame {name} holds {event['type']}")

@@ -79,6 +79,8 @@ OUTPUTS: list[tuple[str, str, list[Any]]] = [
     ("qwen3_coder", "<tool_call>\n<function=stop_all", [STOP]),
     ("gemma4", '<|tool_call>call:f{a:<|"|>x<|"|>', [F]),
     ("gemma4", "<|tool_call>call:stop_all", [STOP]),
+    ("pythonic", "[f(o={'k'" + " " * 70 + "'v'})]", [("f", {"o": {"k": "v"}})]),
+    ("pythonic", "[f(o={'k'" + " " * 70 + "[1], 'j': 2})]", [("f", {"o": {"k": [1], "j": 2}})]),
     ("pythonic", '[f(a="x"), g(n=1', [F, G]),
     # an end marker within a value, and one that stands for the value's own end
     ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\n</function></tool_call>\n</parameter>\n</function>\n</tool_call>ok", [("f", {"a": "</function></tool_call>"}), "ok"]),

@@ -126,15 +126,17 @@ VLLM_TOOLS = """dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_
     ernie45 glm45 glm47 ling3 granite-20b-fc granite granite4 hermes hf poolside_v1 hunyuan_a13b hy_v3 hy_v4 internlm
     jamba lfm2 kimi_k2 kimi_k3 k2_horizon llama3_json llama4_json llama4_pythonic longcat mimo minimax_m2 minimax_m3
     minicpm5 mistral olmo3 plamo3 muse_glimmer openai phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml seed_oss
-    step3 step3p5 inkling xlam gigachat3 functiongemma gemma4 apertus solar_open2"""
+    step3 step3p5 inkling xlam gigachat3 functiongemma gemma4 apertus solar_open2
+    berrylm spark3 openpangu_v2"""
 VLLM_REASONING = """deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3 cohere_command4 ernie45
     gemma4 glm45 glm47 ling3 openai_gptoss granite granite_thinking_parser hf holo2 hunyuan_a13b hy_v3 hy_v4 kimi_k2
     kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral nemotron_v3 olmo3 plamo3
-    muse_glimmer qwen3 seed_oss step3 step3p5 inkling solar_open2"""
+    muse_glimmer qwen3 seed_oss step3 step3p5 inkling solar_open2
+    berrylm kolibri1 openpangu_v2"""
 SGLANG_TOOLS = """apertus2509 cohere_command4 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots glm glm45
     glm47 gpt-oss k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3 mimo minicpm5 mistral muse poolside_v1 pythonic qwen
     qwen25 qwen3_coder spark25 step3 step3p5 minimax-m2 minimax-m3 trinity interns1 hermes hunyuan gigachat3 gigachat35
-    gemma4 inkling"""
+    gemma4 inkling berrylm spark3 iquest_q1"""
 SGLANG_REASONING = """apertus2509 deepseek-r1 deepseek-v3 deepseek-v4 deepseek-v41 glm45 hunyuan gpt-oss kimi kimi_k2
     kimi_k3 mimo poolside_v1 qwen3 qwen3-thinking minimax minimax-append-think minimax-m3 step3 step3p5 mistral
     nemotron_3 nano_v3 interns1 gemma4 inkling cohere_command4 telechat4"""
@@ -142,7 +144,7 @@ SMG = "sarashina"
 
 
 def test_names_of_other_servers_are_known() -> None:
-    """The names of vLLM 0.32, SGLang and SMG, of tool and reasoning parsers."""
+    """The names of vLLM 0.32 and of its later sources, SGLang and SMG, of tool and reasoning parsers."""
     plugins = load_plugins(extra=[gateway_parsers, gateway_harmony], installed=False)
     known = set(plugins.names("parser"))
     for names in (VLLM_TOOLS, VLLM_REASONING, SGLANG_TOOLS, SGLANG_REASONING, SMG):

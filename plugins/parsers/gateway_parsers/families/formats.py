@@ -23,6 +23,7 @@ FORMATS = (
         calls=tags.QWEN_3_CODER,
         aliases=(
             "qwen3_xml", "nemotron_v3", "nemotron_3", "nano_v3", "step3p5", "granite_thinking_parser", "trinity",
+            "berrylm", "kolibri1",
         ),
         summary="<think> reasoning and calls as <function=…><parameter=…> (Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5)",
     ),
@@ -113,8 +114,15 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_47,
         hidden=marks.BOX,
-        aliases=("ling3",),
-        summary="as glm45, without line breaks (GLM-4.7, GLM-5, Ling 3)",
+        aliases=("ling3", "spark3"),
+        summary="as glm45, without line breaks (GLM-4.7, GLM-5, Ling 3, Spark 3)",
+    ),
+    FormatSpec(
+        name="iquest_q1",
+        reasoning=marks.THINK,
+        calls=tags.IQUEST_Q1,
+        hidden=("<|iquest_end|>",),
+        summary="as glm45, in <iquest_tool_call> (IQuest Q1)",
     ),
     FormatSpec(
         name="llama3_json",
@@ -317,6 +325,12 @@ FORMATS = (
         name="jamba",
         calls=objects.JAMBA,
         summary="a JSON list of calls in <tool_calls> (Jamba)",
+    ),
+    FormatSpec(
+        name="openpangu_v2",
+        reasoning=marks.THINK_FROM_START,
+        calls=objects.OPENPANGU_V2,
+        summary="<think> reasoning and a JSON list of calls in <|tool_call_start|> (openPangu 2)",
     ),
     FormatSpec(
         name="nemotron_json",

@@ -46,6 +46,10 @@ JAMBA = JsonCalls(start="<tool_calls>", end="</tool_calls>", listed=True)
 
 NEMOTRON = JsonCalls(start="<TOOLCALL>", end="</TOOLCALL>", before="", after="", listed=True)
 
+OPENPANGU_V2 = JsonCalls(
+    start="<|tool_call_start|>", end="<|tool_call_end|>", before="", after="", listed=True
+)
+
 SARASHINA = JsonCalls(start="<|tool_calls|>", end="", bare_starts=("[",), before="", listed=True)
 """Engines that omit special tokens show the list alone."""
 

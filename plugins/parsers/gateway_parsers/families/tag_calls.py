@@ -145,6 +145,7 @@ def _keys(
     separator: str = "",
     argument: str = "arg",
     typed: bool = False,
+    call: str = "tool_call",
     reads_json: JsonCalls | None = None,
 ) -> TagCalls:
     """`<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`."""
@@ -160,8 +161,8 @@ def _keys(
     key, value = tag(f"{argument}_key"), tag(f"{argument}_value")
     key_end, value_end = tag(f"/{argument}_key"), tag(f"/{argument}_value")
     return TagCalls(
-        start=tag("tool_calls") if section else tag("tool_call"),
-        end=tag("/tool_calls") if section else tag("/tool_call"),
+        start=tag("tool_calls") if section else tag(call),
+        end=tag("/tool_calls") if section else tag(f"/{call}"),
         more_starts=(tag("tool_call"),) if section else (),
         call_open=tag("tool_call") if section else "",
         call_close=tag("/tool_call") if section else "",
@@ -170,9 +171,9 @@ def _keys(
         key_end=key_end,
         value_open=value,
         value_close=value_end,
-        head=f"{tag('tool_call')}{{name}}{separated}{line}",
+        head=f"{tag(call)}{{name}}{separated}{line}",
         parameter=f"{key}{{key}}{key_end}{line}{value}{{value}}{value_end}{line}",
-        tail=tag("/tool_call"),
+        tail=tag(f"/{call}"),
         opening=tag("tool_calls") + line if section else "",
         closing=line + tag("/tool_calls") if section else "",
         between=line,
@@ -184,6 +185,7 @@ def _keys(
 
 GLM_45 = _keys("\n", reads_json=HERMES)
 GLM_47 = _keys("", reads_json=HERMES)
+IQUEST_Q1 = _keys("\n", call="iquest_tool_call")
 K2_HORIZON = _keys("\n", tags="ifm|", section=True, typed=True, reads_json=K2_HORIZON_JSON)
 """Its template can ask for values with their types, or for calls as JSON; all are read."""
 

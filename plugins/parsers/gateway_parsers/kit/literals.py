@@ -114,8 +114,10 @@ class LiteralValue:
         container = self._stack[-1] if self._stack else None
         if char in ")]}":
             return self._close(char, pos, parts)
-        if container is not None and container.undecided and container.first[0] and char in ",:=":
-            self._decide(container, parts, is_object=char in ":=")
+        if container is not None and container.undecided and container.first[0]:
+            self._decide(
+                container, parts, is_object=char != ","
+            )  # a value needs no colon before it
         if char == ",":
             if container is None:
                 self._begin_item(parts)
