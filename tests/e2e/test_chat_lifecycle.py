@@ -11,6 +11,8 @@ from openai import OpenAI
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from tests.e2e.conftest import LiveStream
 
+pytestmark = pytest.mark.slow
+
 SLOW = {
     "model": "scripted",
     "stream": True,

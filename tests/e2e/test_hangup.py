@@ -15,7 +15,10 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 from tests.e2e.conftest import LiveStream, Server
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP"),
+]
 
 
 def begun(server: Server, **body: Any) -> LiveStream:
@@ -40,7 +43,7 @@ def processes_of(server: Any) -> list[int]:
 @pytest.fixture(
     params=[
         pytest.param(1, id="one process"),
-        pytest.param(2, id="two workers", marks=pytest.mark.slow),
+        pytest.param(2, id="two workers"),
     ]
 )
 def start(request: pytest.FixtureRequest, start_server: Any) -> Any:

@@ -15,6 +15,8 @@ from gateway.testing.grammar import fold, parse_sse
 from tests.e2e.conftest import LiveStream, Server
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def begun(server: Server) -> LiveStream:
     """A stream that has begun, and that would go on for minutes."""

@@ -18,7 +18,10 @@ import pytest
 from gateway.testing.grammar import fold, parse_sse
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP"),
+]
 
 CONFIG = """
 [server]
@@ -158,7 +161,7 @@ async def _streams(url: str, count: int, meanwhile: Callable[[], Any]) -> list[b
         return [task.result() for task in tasks]
 
 
-@pytest.mark.parametrize("count", [pytest.param(100), pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, 1000])
 def test_no_stream_breaks(start_server: Any, count: int) -> None:
     server = start_server(CONFIG)
 
@@ -182,7 +185,6 @@ def test_no_stream_breaks(start_server: Any, count: int) -> None:
     assert "Traceback" not in server.log
 
 
-@pytest.mark.slow
 def test_all_workers_read_it_again(start_server: Any) -> None:
     server = start_server(WORKERS)
     wait_until(

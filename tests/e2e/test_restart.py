@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+
+pytestmark = pytest.mark.slow
 
 WORKERS = """
 [server]

@@ -18,6 +18,7 @@ from gateway.engine_process.frames import ENGINE, MAX_FRAME, TOKENIZER, framed
 from gateway.engine_process.starting import EngineProcesses, EngineSpec, HostSettings
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.anyio,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descriptors are in /proc"),
 ]

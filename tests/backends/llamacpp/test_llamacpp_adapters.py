@@ -17,6 +17,8 @@ from gateway.testing.pytest_plugin import StartGateway
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.model_files import TINY_MODEL
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = EngineContext(name="tiny", path=None)
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 

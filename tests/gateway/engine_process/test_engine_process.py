@@ -18,7 +18,7 @@ from gateway.errors import ConfigurationError, EngineUnavailable, RateLimited
 from gateway.protocols import EngineOutput, EngineRequest, Principal, Sampling, TokensPrompt
 from tests.gateway.engine_process.conftest import spec_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 LONG = "word " * 400
 
 

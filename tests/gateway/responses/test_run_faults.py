@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -224,6 +225,7 @@ def without_ids(events: Sequence[Event]) -> str:
     return re.sub(r'"(created_at|completed_at)":[0-9.]+', r'"\1":0', text)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(PLANS)
 def test_a_start_that_is_held_back_changes_no_event(plan: Plan) -> None:
@@ -240,6 +242,7 @@ def test_a_start_that_is_held_back_changes_no_event(plan: Plan) -> None:
         assert not any(event["type"].endswith(".delta") for event in json.loads(encode(direct)))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(PLANS)
 def test_nothing_is_held_back_of_background_runs(plan: Plan) -> None:

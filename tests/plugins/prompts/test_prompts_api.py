@@ -29,10 +29,10 @@ def store_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> dict[st
             return {"path": str(folder / "store.sqlite")}
         case "redis":
             url = request.getfixturevalue("redis_process").url
-            return {"url": url, "prefix": f"test-{folder.name}"}
+            return {"url": url, "prefix": f"test-{folder.name}", "timeout": 60}
         case "postgres":
             url = request.getfixturevalue("postgres_process").url
-            return {"url": url, "schema": f"test_{folder.name}".replace("-", "_")}
+            return {"url": url, "schema": f"test_{folder.name}".replace("-", "_"), "timeout": 60}
         case _:
             return {}
 
