@@ -97,7 +97,7 @@ def compaction_settings(request: ResponseRequest, model: ServedModel) -> Compact
                 code="missing_required_parameter",
             )
         threshold = int(length * DEFAULT_SHARE)
-    return CompactionSettings(threshold)
+    return CompactionSettings(threshold) if request.generates else None  # else there is no prompt
 
 
 def without_trigger(sent: Sequence[Item]) -> list[Item]:

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from gateway.errors import ConversationFull, InvalidRequest, NotFound
 from gateway.protocols import (
     UNFINISHED,
-    CallRecord,
     ConversationBounds,
     ResponseStore,
     StoredResponse,
 )
 from gateway.responses.context_management import without_trigger
 from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
-from gateway.runtime.sealing import open_encrypted, open_items
-from gateway.runtime.served_model import ServedModel
+from gateway.runtime.sealing import open_items
 from gateway.runtime.services import Services
 from gateway.tools.credentials import items_without_credentials
 from gateway.wire import items
 from gateway.wire.common import encode
-from gateway.wire.content import ReasoningText
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
-
-_RESULT_APART = (
-    items.WebSearchCall, items.CodeInterpreterCall, items.FileSearchCall, items.McpCall,
-)  # fmt: skip
-"""Calls whose items do not show what the model read, or the images that it saw."""
 
 
 async def conversation_of(
@@ -42,7 +32,8 @@ async def conversation_of(
     """The history of a request, and the request's own items, each checked and with an id. `known` is the history, if it
     is not in the store."""
     check_ids(request.input or ())
-    sent = items_without_credentials(assign_ids(without_trigger(request.input or ())))
+    sent = items.with_ids(without_trigger(request.input or ()), new_id)
+    sent = items_without_credentials(sent)
     own = open_items(sent, services.sealer, owner, model=model)
     history = await history_of(request, services.store, owner) if known is None else known
     own = await resolve_references(own, history, services.store, owner)
@@ -52,11 +43,6 @@ async def conversation_of(
         check_pairs(own, history)
     check_outputs(own, history)
     return history, own
-
-
-def assign_ids(sent: Sequence[items.Item]) -> list[items.Item]:
-    """The items of a request, each with an id and a status. Ids sent by the client are kept."""
-    return [items.with_id(item, new_id) for item in sent]
 
 
 def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:
@@ -95,37 +81,6 @@ async def resolve_references(
                 code="item_not_found",
             )
     return resolved
-
-
-def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
-    """The conversation as the model reads it. Reasoning without its text is represented by its summary."""
-    return [
-        msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
-        if isinstance(item, items.Reasoning)
-        and not item.content
-        and (summary := "\n\n".join(part.text for part in item.summary if part.text))
-        else item
-        for item in context
-    ]
-
-
-async def kept_results(
-    context: Sequence[items.Item], services: Services, model: ServedModel, owner: str | None
-) -> Mapping[str, CallRecord]:
-    """The results that the model read in calls of `context` whose items do not show them, and the reasoning that
-    `model`'s engine encrypted."""
-    encrypts = "encrypted_reasoning" in model.engine.capabilities
-    apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
-    wanted = {item.id for item in context if isinstance(item, apart)}
-    if not wanted:
-        return {}
-    found: Mapping[str, CallRecord] = {}
-    if services.store is not None:
-        found = await services.store.find_results(wanted, owner=owner)
-    if not encrypts:
-        return found
-    carried = open_encrypted(context, services.sealer, owner, model=model.name)
-    return {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}
 
 
 async def history_of(

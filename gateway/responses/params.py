@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from gateway.errors import ParamPath
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from gateway.errors import ParamPath, renamed_params
+from gateway.wire import items
+
+
+def request_params(
+    before: int,
+    own: Sequence[items.Item],
+    conversation_id: str | None,
+    *,
+    logprobs: str = "top_logprobs",
+    text_param: ParamPath = (),
+    preamble: int = 0,
+) -> AbstractContextManager[None]:
+    """A context in which errors about a conversation name the parameters of the request. `before` is the number of
+    items that precede the request's `own` ones, `preamble` how many of these are of a stored prompt."""
+    return renamed_params(
+        partial(
+            request_path,
+            before=before,
+            own=len(own),
+            source_param="previous_response_id" if conversation_id is None else "conversation",
+            logprobs=logprobs,
+            text_param=text_param,
+            preamble=preamble,
+        )
+    )
 
 
 def request_path(

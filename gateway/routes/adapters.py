@@ -43,7 +43,7 @@ class UnloadAdapter(Struct):
 async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Load a LoRA adapter and serve it as a model, for administrators."""
     services = require_admin(request)
-    asked = convert(decode_object(await read_body(request)), LoadAdapter)
+    asked = convert(decode_object(await read_body(request, services)), LoadAdapter)
     name = asked.lora_name
     if not name.isprintable():
         raise InvalidRequest("The name of an adapter is printable text.", param="lora_name")
@@ -70,7 +70,7 @@ async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
 async def unload_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Stop serving a LoRA adapter, for administrators. Running requests are not affected."""
     services = require_admin(request)
-    asked = convert(decode_object(await read_body(request)), UnloadAdapter)
+    asked = convert(decode_object(await read_body(request, services)), UnloadAdapter)
     name = asked.lora_name
     async with loaded(request, name), services.slots.changing_adapters:
         model = services.models.get(name)

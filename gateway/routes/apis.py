@@ -34,7 +34,7 @@ class ApiRequest:
     """Implements `gateway.protocols.RouteRequest`."""
 
     def __init__(self, request: HttpRequest, gateway: Gateway, parameters: Mapping[str, str]):
-        self._request = request
+        self._request, self._services = request, services_of(request)
         self.gateway = gateway
         self.path_parameters = parameters
         self.id: str = request_id(request.scope)
@@ -45,13 +45,13 @@ class ApiRequest:
 
     def note_unknown(self, names: Collection[str]) -> None:
         route = self._request.scope.get("path_template") or "unmatched"
-        note_unknown(self._request, str(route), names)
+        note_unknown(self._request, self._services, str(route), names)
 
     async def body(self) -> bytes:
-        return await read_body(self._request)
+        return await read_body(self._request, self._services)
 
     def stream(self, limit: int) -> AsyncGenerator[bytes, None]:
-        return stream_body(self._request, limit)
+        return stream_body(self._request, self._services, limit)
 
 
 def request_id(scope: Mapping[str, Any]) -> str:

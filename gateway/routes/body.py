@@ -11,7 +11,8 @@ from litestar.types import Receive
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.request_stats import current_request
 from gateway.routes.compressed import CODINGS, decompressed
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest
+from gateway.runtime.services import Services
 from gateway.uvicorn_internals.fast_path import arrived_body
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
@@ -25,7 +26,9 @@ class BodyTimeout(GatewayError):
     default_code = "request_timeout"
 
 
-async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> bytes:
+async def read_body(
+    request: HttpRequest, services: Services, *, may_be_empty: bool = False
+) -> bytes:
     """The whole, undecoded body of a JSON request; decompressed, if it is compressed.
 
     Limited to `server.max_body_bytes` bytes, compressed and not, and to `server.body_timeout` seconds.
@@ -38,7 +41,7 @@ async def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> byte
             f"The content type '{media_type.decode('latin-1')[:100]}' is not supported. Send JSON with the header "
             "'content-type: application/json'."
         )
-    config = services_of(request).config.server
+    config = services.config.server
     coding = _coding(headers)
     if coding is not None and coding not in CODINGS:
         raise _unsupported(coding, "gzip, zstd")
@@ -76,9 +79,11 @@ async def _whole(receive: Receive, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def stream_body(request: HttpRequest, limit: int) -> AsyncGenerator[bytes, None]:
+async def stream_body(
+    request: HttpRequest, services: Services, limit: int
+) -> AsyncGenerator[bytes, None]:
     """A body of any type as it arrives: at most `limit` bytes, within `server.body_timeout` seconds."""
-    seconds = services_of(request).config.server.body_timeout
+    seconds = services.config.server.body_timeout
     headers = dict(request.scope["headers"])
     if (coding := _coding(headers)) is not None:
         raise _unsupported(coding, "identity")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from litestar import post
 from litestar.types import ASGIApp
 
 from gateway.completions.run import CompletionRun, PreparedCompletion, prepare_completion
-from gateway.loop.attempts import Attempts
+from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, plain_choices
-from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
@@ -21,12 +18,12 @@ from gateway.wire.completions import decode_completion_request
 @post("/v1/completions", status_code=200)
 async def create_completion(request: HttpRequest) -> ASGIApp:
     """Complete raw prompts, streaming or not."""
-    services = services_of(request)
-    body = await read_body(request)
+    services, owner = services_of(request), owner_of(request)
+    body = await read_body(request, services)
     decoded = decode_completion_request(body, strict=services.strict)
     take_rank(request, decoded)
-    note_unknown(request, "/v1/completions", decoded.unknown)
-    owner = owner_of(request)
+    headers = trace_headers(request)
+    note_unknown(request, services, "/v1/completions", decoded.unknown)
 
     async def prepare(model: str | None) -> PreparedCompletion:
         return await prepare_completion(
@@ -34,19 +31,12 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
             services,
             size=len(body),
             owner=owner,
-            trace_headers=trace_headers(request),
+            trace_headers=headers,
             model_name=model,
         )
 
-    names = await services.candidates(
-        decoded.model, api="completions", does="generates", owner=owner, size=len(body)
-    )
-    attempts = Attempts(
-        names,
-        prepare,
-        services.metrics,
-        hold=services.loaded,
-        hold_first=partial(loaded, request),
+    attempts = await attempts_of(
+        request, services, decoded.model, prepare, api="completions", owner=owner, size=len(body)
     )
     async with attempts:
         run = CompletionRun(decoded, services, await attempts.begin(), attempts)

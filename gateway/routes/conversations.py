@@ -13,7 +13,6 @@ from litestar.types import ASGIApp
 from gateway.assembly.included import as_listed
 from gateway.errors import ConversationFull, InvalidRequest, NotFound, Unsupported
 from gateway.protocols import ResponseStore
-from gateway.responses.history import assign_ids
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_query, unknown_after
@@ -21,7 +20,7 @@ from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.unknown import note_unknown
 from gateway.wire.ids import new_id
-from gateway.wire.items import Item, ItemReference
+from gateway.wire.items import Item, ItemReference, with_ids
 from gateway.wire.listing import Deleted, listing
 from gateway.wire.request import decode_conversation_request
 from gateway.wire.response import Conversation
@@ -33,15 +32,16 @@ MAX_ITEMS = 20
 @post("/v1/conversations", status_code=200)
 async def create_conversation(request: HttpRequest) -> ASGIApp:
     """Create a conversation, with its initial items."""
-    store, owner = _store(request), owner_of(request)
-    decoded = decode_conversation_request(await read_body(request, may_be_empty=True) or b"{}")
+    store, services, owner = _store(request), services_of(request), owner_of(request)
+    body = await read_body(request, services, may_be_empty=True)
+    decoded = decode_conversation_request(body or b"{}")
     items = _new_items(decoded.items or [])
     conversation = Conversation(
         id=new_id("conv_"), created_at=int(time.time()), metadata=decoded.metadata or {}
     )
     await store.put_conversation(conversation, owner=owner)
     if items:
-        bounds = services_of(request).conversation_bounds
+        bounds = services.conversation_bounds
         try:
             await store.append_items(conversation.id, items, owner=owner, bounds=bounds)
         except ConversationFull:
@@ -60,7 +60,8 @@ async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[
 async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Replace a conversation's metadata."""
     conversation = await _conversation(request, conversation_id)
-    decoded = decode_conversation_request(await read_body(request), require="metadata")
+    body = await read_body(request, services_of(request))
+    decoded = decode_conversation_request(body, require="metadata")
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
     await _store(request).put_conversation(changed, owner=owner_of(request))
     return json_answer(changed)
@@ -80,13 +81,14 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
     """Append items to a conversation."""
     await _conversation(request, conversation_id)
     include = _include(request)
-    decoded = decode_conversation_request(await read_body(request), require="items")
+    services = services_of(request)
+    decoded = decode_conversation_request(await read_body(request, services), require="items")
     items = _new_items(decoded.items or [])
     if not await _store(request).append_items(
         conversation_id,
         items,
         owner=owner_of(request),
-        bounds=services_of(request).conversation_bounds,
+        bounds=services.conversation_bounds,
     ):
         raise _unknown(conversation_id)
     return json_answer(listing(await _shown(request, items, include), has_more=False))
@@ -148,12 +150,13 @@ def _new_items(sent: list[Item]) -> list[Item]:
                 "Item references cannot be added to a conversation. Send the items themselves.",
                 param=("items", index),
             )
-    return assign_ids(sent)
+    return with_ids(sent, new_id)
 
 
 def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:
     """The query's `include` values; `known` are its other parameters."""
-    note_unknown(request, "/v1/conversations", unknown_in(request.query_params, known))
+    names = unknown_in(request.query_params, known)
+    note_unknown(request, services_of(request), "/v1/conversations", names)
     return include_of(request.query_params)
 
 

@@ -40,11 +40,12 @@ _RETRIEVED_BY = ("stream", "starting_after", "include_obfuscation")
 @post("/v1/responses", status_code=200)
 async def create_response(request: HttpRequest) -> ASGIApp:
     """Create a response: streaming, non-streaming, or in the background."""
-    services = services_of(request)
-    body = await read_body(request)
+    services, owner = services_of(request), owner_of(request)
+    body = await read_body(request, services)
     decoded = decode_response_request(body, strict=services.strict)
     take_rank(request, decoded)
-    note_unknown(request, "/v1/responses", decoded.unknown)
+    headers = trace_headers(request)
+    note_unknown(request, services, "/v1/responses", decoded.unknown)
 
     def keep_body(run: ResponseRun) -> None:
         run.plan.body = body_for_rerun(run.plan, decoded, body, services)
@@ -53,8 +54,8 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         decoded,
         services,
         size=len(body),
-        owner=owner_of(request),
-        trace_headers=trace_headers(request),
+        owner=owner,
+        trace_headers=headers,
         quiet=not (decoded.stream or decoded.background),
         prepare=keep_body,
         hold_first=partial(loaded, request),
@@ -165,7 +166,7 @@ async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> 
 async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
-    body = await read_body(request)
+    body = await read_body(request, services)
     decoded = decode_response_request(body, require_input=False, strict=services.strict)
     async with loaded(request, decoded.model):
         plan = await make_plan(
@@ -191,7 +192,7 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
 async def compact_response(request: HttpRequest) -> ASGIApp:
     """Compact a conversation: returns the items that replace it in the next request."""
     services = services_of(request)
-    body = await read_body(request)
+    body = await read_body(request, services)
     decoded = decode_response_request(body, require_input=False, strict=services.strict)
     async with loaded(request, decoded.model):
         plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
@@ -201,7 +202,8 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
 
 
 def _note_unknown(request: HttpRequest, known: Collection[str]) -> None:
-    note_unknown(request, "/v1/responses", unknown_in(request.query_params, known))
+    names = unknown_in(request.query_params, known)
+    note_unknown(request, services_of(request), "/v1/responses", names)
 
 
 def _store(request: HttpRequest) -> ResponseStore:

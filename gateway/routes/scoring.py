@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.loop.attempts import Attempts
+from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
-from gateway.routes.loading import loaded
 from gateway.routes.pooled import pooled_answer
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
@@ -29,64 +29,50 @@ from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_sc
 async def create_rerank(request: HttpRequest) -> ASGIApp:
     """Order documents by relevance. The paths are vLLM's; Cohere's SDK uses `/v2/rerank`."""
     services = services_of(request)
-    body = await read_body(request)
+    body = await read_body(request, services)
     decoded = decode_rerank_request(body, _limits(services))
-    note_unknown(request, "/v1/rerank", decoded.unknown)
-
-    async def prepare(model: str | None) -> ScoringRun:
-        headers, owner = trace_headers(request), owner_of(request)
-        return await prepare_rerank(
-            decoded, services, trace_headers=headers, model_name=model, owner=owner
-        )
+    note_unknown(request, services, "/v1/rerank", decoded.unknown)
 
     async def make(run: ScoringRun) -> object:
         return await run.answer(partial(reranked, decoded, run.model.name))
 
-    names = await services.candidates(
-        decoded.model, api="rerank", does="reranks", owner=owner_of(request), size=len(body)
-    )
-    return await pooled_answer(
-        Attempts(
-            names,
-            prepare,
-            services.metrics,
-            hold=partial(services.loaded, does="reranks"),
-            hold_first=partial(loaded, request, does="reranks"),
-        ),
-        make,
-    )
+    prepare = partial(prepare_rerank, decoded, services)
+    return await _answer(request, services, decoded.model, prepare, make, "rerank", len(body))
 
 
 @post(["/v1/score", "/score"], status_code=200)
 async def create_scores(request: HttpRequest) -> ASGIApp:
     """Score pairs of texts, as vLLM does."""
     services = services_of(request)
-    body = await read_body(request)
+    body = await read_body(request, services)
     decoded = decode_score_request(body, _limits(services))
-    note_unknown(request, "/v1/score", decoded.unknown)
-
-    async def prepare(model: str | None) -> ScoringRun:
-        headers, owner = trace_headers(request), owner_of(request)
-        return await prepare_scores(
-            decoded, services, trace_headers=headers, model_name=model, owner=owner
-        )
+    note_unknown(request, services, "/v1/score", decoded.unknown)
 
     async def make(run: ScoringRun) -> object:
         return await run.answer(partial(score_list, run.model.name))
 
-    names = await services.candidates(
-        decoded.model, api="score", does="reranks", owner=owner_of(request), size=len(body)
+    prepare = partial(prepare_scores, decoded, services)
+    return await _answer(request, services, decoded.model, prepare, make, "score", len(body))
+
+
+async def _answer(
+    request: HttpRequest,
+    services: Services,
+    model: str | None,
+    prepare: Callable[..., Awaitable[ScoringRun]],
+    make: Callable[[ScoringRun], Awaitable[object]],
+    api: str,
+    size: int,
+) -> ASGIApp:
+    headers, owner = trace_headers(request), owner_of(request)
+
+    async def plan(name: str | None) -> ScoringRun:
+        return await prepare(trace_headers=headers, model_name=name, owner=owner)
+
+    attempts = await attempts_of(
+        request, services, model, plan, api=api, does="reranks", owner=owner, size=size
     )
-    return await pooled_answer(
-        Attempts(
-            names,
-            prepare,
-            services.metrics,
-            hold=partial(services.loaded, does="reranks"),
-            hold_first=partial(loaded, request, does="reranks"),
-        ),
-        make,
-    )
+    return await pooled_answer(attempts, make)
 
 
 def _limits(services: Services) -> ScoringLimits:

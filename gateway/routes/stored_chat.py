@@ -53,7 +53,7 @@ async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath
 @post("/v1/chat/completions/{completion_id:str}", status_code=200)
 async def update_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Replace a stored completion's metadata."""
-    metadata = decode_update(await read_body(request))
+    metadata = decode_update(await read_body(request, services_of(request)))
     record = await _store(request).update_completion(
         completion_id, metadata, owner=owner_of(request)
     )

@@ -33,7 +33,7 @@ from gateway.wire.decoding import convert, decode_object, missing
 async def tokenize(request: HttpRequest) -> ASGIApp:
     """The tokens of a text, or of the prompt of a chat request."""
     services = services_of(request)
-    body = await read_body(request)
+    body = await read_body(request, services)
     raw = decode_object(body)
     options = convert(raw, TokenizeOptions)
     async with loaded(request, options.model, None):
@@ -43,9 +43,10 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
 @post("/detokenize", status_code=200)
 async def detokenize(request: HttpRequest) -> ASGIApp:
     """The text of tokens."""
-    decoded = convert(decode_object(await read_body(request)), DetokenizeRequest)
+    services = services_of(request)
+    decoded = convert(decode_object(await read_body(request, services)), DetokenizeRequest)
     async with loaded(request, decoded.model, None):
-        tokenizer = _tokenizer(services_of(request).any_model(decoded.model))
+        tokenizer = _tokenizer(services.any_model(decoded.model))
         try:
             text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
         except (ValueError, IndexError, OverflowError) as error:

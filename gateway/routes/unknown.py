@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest
+from gateway.runtime.services import Services
 from gateway.runtime.unknown_parameters import header_of
 
 HEADER = b"x-litegate-ignored-parameters"
@@ -12,11 +13,13 @@ ANSWER_HEADERS = "gateway.answer_headers"
 """The scope key of the list of headers that every answer to the request has."""
 
 
-def note_unknown(request: HttpRequest, route: str, names: Collection[str]) -> None:
+def note_unknown(
+    request: HttpRequest, services: Services, route: str, names: Collection[str]
+) -> None:
     """Report `names`, if there are any, in the log, in the metrics and in a header of the answer."""
     if not names:
         return
-    services_of(request).unknown_parameters.report(route, names)
+    services.unknown_parameters.report(route, names)
     shown = header_of(names)
     if shown:
         request.scope[ANSWER_HEADERS].append((HEADER, shown))  # type: ignore[literal-required]

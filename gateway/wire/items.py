@@ -574,6 +574,11 @@ def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
     return msgspec.structs.replace(item, id=new_id(item_id_prefix(item)))
 
 
+def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
+    """The items of a request, each with an id. Ids sent by the client are kept."""
+    return [with_id(item, new_id) for item in sent]
+
+
 # Decoding.
 
 _INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")

@@ -111,6 +111,12 @@ class ResponseRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
             return self.conversation.id
         return self.conversation
 
+    @property
+    def generates(self) -> bool:
+        """Whether the model is called at all. If not, the response only extends its conversation."""
+        cache = self.prompt_cache_options
+        return self.generate is not False and not (cache is not None and cache.prewarm)
+
 
 WITHOUT_EFFECT = {
     "access_programs",
@@ -130,7 +136,8 @@ def decode_response_request(
 
     `require_input` is False for endpoints whose input is optional. `strict` rejects what OpenAI rejects.
     """
-    return convert_response_request(decode_object(body), require_input=require_input, strict=strict)
+    raw = decode_object(body)
+    return convert_response_request(raw, require_input=require_input, strict=strict)
 
 
 def convert_response_request(

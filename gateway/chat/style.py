@@ -1,0 +1,62 @@
+"""What the answer to a chat request shows, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from gateway.protocols import NamedTool, Turn
+from gateway.runtime.services import Services
+from gateway.tools.toolset import Toolset
+from gateway.wire.chat import ChatRequest, FinishReason
+from gateway.wire.content import text_of
+from gateway.wire.items import Message
+
+
+class ChatStyle(Struct, frozen=True, kw_only=True):
+    """What an answer shows, and in which form."""
+
+    reasoning_fields: Sequence[str]
+    """The fields that contain reasoning; if empty, reasoning is not shown."""
+    logprobs: bool
+    legacy: bool
+    """Whether calls are shown as the legacy `function_call`."""
+    calls_finish: FinishReason
+    stream: bool
+    includes_usage: bool
+    continuous_usage: bool
+    token_ids: bool
+    times: bool
+    """Whether it says how long it took."""
+    prompt_logprobs: bool
+    service_tier: str | None
+    """The request's value."""
+    lead: str
+    """Text that precedes the output of each choice (`echo`)."""
+
+
+def style_of(request: ChatRequest, services: Services, toolset: Toolset, turn: Turn) -> ChatStyle:
+    """The style that `request` asks for, whose tools and turn are resolved."""
+    options = request.stream_options
+    calls_finish: FinishReason = "function_call" if request.legacy else "tool_calls"
+    if isinstance(toolset.choice, NamedTool):
+        calls_finish = "stop"  # OpenAI's rule for a forced call
+    last = turn.items[-1] if turn.items else None
+    echoed = request.echo and isinstance(last, Message) and last.role == "assistant"
+    return ChatStyle(
+        reasoning_fields=(
+            () if request.include_reasoning is False else services.config.server.chat_reasoning
+        ),
+        logprobs=bool(request.logprobs),
+        legacy=request.legacy,
+        calls_finish=calls_finish,
+        stream=bool(request.stream),
+        includes_usage=bool(options and options.include_usage),
+        continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+        token_ids=bool(request.return_token_ids),
+        times=bool(request.timings_per_token),
+        prompt_logprobs=request.prompt_logprobs is not None,
+        service_tier=request.service_tier,
+        lead=text_of(last.content) if echoed and isinstance(last, Message) else "",
+    )

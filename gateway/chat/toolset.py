@@ -1,0 +1,40 @@
+"""The tools of a chat request: its own, web search, and those that the configuration adds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.chat.params import request_path
+from gateway.chat.search import WEB_SEARCH, searching_tools, web_search
+from gateway.errors import renamed_params
+from gateway.protocols import SessionContext
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
+from gateway.tools.available import AvailableTools
+from gateway.tools.requested import list_without_approval
+from gateway.tools.toolset import Toolset, build_toolset
+from gateway.wire.chat import ChatRequest
+
+
+async def chat_toolset(
+    request: ChatRequest, services: Services, model: ServedModel, context: SessionContext
+) -> Toolset:
+    """Resolve the tools of a request. Raises a `GatewayError` that names the invalid parameter."""
+    offered = services.tools_of(model)
+    listed = await list_without_approval(
+        [server for servers in offered.chat_servers for server in servers()], context
+    )
+    tools, by_type = [*(request.tools or ())], {}
+    asked = request.web_search_options
+    if asked is not None and (found := searching_tools(offered, services.omitted_tools)):
+        tools.append(web_search(asked))
+        by_type[WEB_SEARCH] = found
+    with renamed_params(partial(request_path, request=request)):
+        return build_toolset(
+            tools,
+            request.tool_choice,
+            AvailableTools(by_type=by_type, always=offered.chat, forbidden=offered.forbidden),
+            listed,
+            renderer=model.renderer,
+            context=context,
+        )

@@ -1,0 +1,36 @@
+"""What a request asks of the text of its response: the format, and log probabilities."""
+
+from __future__ import annotations
+
+from gateway.errors import ParamPath
+from gateway.loop.text_format import shared_format, shared_path
+from gateway.protocols import TextFormat
+from gateway.wire.request import ResponseRequest
+
+
+def text_format_of(request: ResponseRequest) -> tuple[TextFormat, ParamPath]:
+    """The format of the final text; and the place of what sets it, if `text.format` does not. Raises `InvalidRequest` if
+    several parameters do."""
+    config = request.text.format
+    match config.type:
+        case "json_schema":
+            wanted = TextFormat(
+                kind="json_schema",
+                name=config.name,
+                schema=config.schema or {},
+                strict=bool(config.strict),
+                description=config.description,
+            )
+        case "json_object":
+            wanted = TextFormat(kind="json_object")
+        case _:
+            wanted = TextFormat()
+    found = shared_format(request, wanted, "text.format")
+    return found, shared_path(request) if config.type == "text" else ()
+
+
+def logprobs_of(request: ResponseRequest) -> int | None:
+    """Number of alternatives per token; None if log probabilities were not requested."""
+    if request.top_logprobs:
+        return request.top_logprobs
+    return 0 if "message.output_text.logprobs" in (request.include or ()) else None

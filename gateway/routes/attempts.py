@@ -1,0 +1,38 @@
+"""The models that a request may be answered by, as attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from gateway.loop.attempts import Attempts
+from gateway.routes.loading import loaded
+from gateway.routes.state import HttpRequest
+from gateway.runtime.model_slot import Does
+from gateway.runtime.services import Services
+
+PlanT = TypeVar("PlanT")
+
+
+async def attempts_of(
+    request: HttpRequest,
+    services: Services,
+    model: str | None,
+    plan: Callable[[str | None], Awaitable[PlanT]],
+    *,
+    api: str,
+    does: Does = "generates",
+    owner: str | None,
+    size: int,
+) -> Attempts[PlanT]:
+    """The attempts to answer a request that names `model`. Until they are left, they stop waiting for a model to be loaded
+    if the client leaves. See `Services.candidates` and `Attempts`."""
+    names = await services.candidates(model, api=api, does=does, owner=owner, size=size)
+    return Attempts(
+        names,
+        plan,
+        services.metrics,
+        hold=partial(services.loaded, does=does),
+        hold_first=partial(loaded, request, does=does),
+    )
