@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.config import ApiKey, read_keys
 from gateway.errors import ConfigurationError
 from gateway.runtime.access import Authenticator
+from gateway.task_context import running_task
 
 logger = logging.getLogger("gateway.runtime.keys")
 
@@ -35,13 +36,8 @@ class WatchedKeysFile:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """While entered, the file is read again when it changes. A file with a mistake changes nothing."""
-        task = asyncio.create_task(self._watch())
-        try:
+        async with running_task(self._watch()):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, T
 from gateway.limit_table import LimitTable, remaining, seconds_until_regained
 from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
+from gateway.task_context import running_task
 from gateway.wire.ids import new_id
 
 logger = logging.getLogger("gateway.runtime.limiter")
@@ -154,13 +155,10 @@ class Limiter:
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
         """While entered, ended requests are settled in the store and running ones are renewed."""
-        task = asyncio.create_task(self._maintain())
         try:
-            yield
+            async with running_task(self._maintain()):
+                yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             with suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(self._timeout):
                     await self._settle_ended()

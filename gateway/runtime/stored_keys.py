@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from gateway.config import ApiKey
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import SharedValues
 from gateway.runtime.access import Authenticator
+from gateway.task_context import running_task
 
 logger = logging.getLogger("gateway.runtime.stored_keys")
 
@@ -80,13 +81,8 @@ class WatchedStoredKeys:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """While entered, changes take effect."""
-        task = asyncio.create_task(self._watch())
-        try:
+        async with running_task(self._watch()):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self) -> None:
         while True:

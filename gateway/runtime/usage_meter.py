@@ -12,6 +12,7 @@ from typing import Any
 from gateway.errors import StoreUnavailable
 from gateway.protocols import AnswerUsage, Principal, UsageCount, UsageCounters
 from gateway.request_stats import RunStats
+from gateway.task_context import running_task
 from gateway.usage_table import Key, Numbers, UsageTable, add, counts_of
 from gateway.wire.ids import new_id
 
@@ -142,13 +143,10 @@ class UsageMeter:
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
         """While entered, the sums are written into the store."""
-        task = asyncio.create_task(self._maintain())
         try:
-            yield
+            async with running_task(self._maintain()):
+                yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
             with suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(WRITE_SECONDS):
                     await self._write()

@@ -92,35 +92,39 @@ def put(
             yield from _update(written, rows[0], now=now, ttl=ttl)
             return True
         parent, broken = yield from _parent(record, now - ttl)
-        state = RUNNING if record.response.status in UNFINISHED else FINISHED
         made = yield Statement(
             "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
             "previous, broken, size, used, token, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
             "$14, $15, $16, $17) ON CONFLICT (id) DO NOTHING RETURNING num",
-            (
-                name,
-                owner_key(record.owner),
-                state,
-                record.response.status,
-                record.attempt,
-                int(record.streamed),
-                written.meta,
-                written.sent,
-                written.made,
-                written.results,
-                parent,
-                _previous(record),
-                broken,
-                written.size,
-                now,
-                written.token,
-                len(written.parts),
-            ),
+            (name, *_columns(written, parent, broken, now=now)),
         )
         if made:
             yield from parts.hold(owner_key(record.owner), OF_RESPONSE, made[0][0], written.parts)
             yield from _index(made[0][0], record)
             return True
+
+
+def _columns(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> tuple[Any, ...]:
+    """The values of a row without its key, in the order of the statements."""
+    record = written.record
+    return (
+        owner_key(record.owner),
+        RUNNING if record.response.status in UNFINISHED else FINISHED,
+        record.response.status,
+        record.attempt,
+        int(record.streamed),
+        written.meta,
+        written.sent,
+        written.made,
+        written.results,
+        parent,
+        _previous(record),
+        broken,
+        written.size,
+        now,
+        written.token,
+        len(written.parts),
+    )
 
 
 def _update(
@@ -131,30 +135,11 @@ def _update(
     if _previous(record) != previous or owner != owner_key(record.owner):
         # Otherwise the row that it continues is still there, even if that response was removed.
         parent, broken = yield from _parent(record, now - ttl)
-    state = RUNNING if record.response.status in UNFINISHED else FINISHED
     yield Statement(
         "UPDATE responses SET owner = $2, state = $3, status = $4, attempt = $5, streamed = $6, meta = $7, sent = $8, "
         "made = $9, results = $10, parent = $11, previous = $12, broken = $13, size = $14, used = $15, token = $16, "
         "parts = $17 WHERE num = $1",
-        (
-            num,
-            owner_key(record.owner),
-            state,
-            record.response.status,
-            record.attempt,
-            int(record.streamed),
-            written.meta,
-            written.sent,
-            written.made,
-            written.results,
-            parent,
-            _previous(record),
-            broken,
-            written.size,
-            now,
-            written.token,
-            len(written.parts),
-        ),
+        (num, *_columns(written, parent, broken, now=now)),
     )
     if uses:
         yield from parts.leave(OF_RESPONSE, [num])
@@ -165,11 +150,12 @@ def _update(
         (num, owner_key(record.owner), items),
     )
     yield from _index(num, record)
+    running = record.response.status in UNFINISHED
     yield Statement(
         "UPDATE logs SET attempt = $2, is_open = $3, owner = $4 WHERE id = $1",
-        (key(record.id), record.attempt, int(state == RUNNING), owner_key(record.owner)),
+        (key(record.id), record.attempt, int(running), owner_key(record.owner)),
     )
-    if state == FINISHED and not record.streamed:
+    if not running and not record.streamed:
         yield Statement("DELETE FROM leases WHERE id = $1", (key(record.id),))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
@@ -34,6 +34,7 @@ from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
 from gateway.sql.tokens import TransactionTokens
 from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
 from gateway.stored_parts import cut, whole_size
+from gateway.task_context import running_task
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
 
@@ -86,13 +87,10 @@ class SqlStore:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SqlStore]:
         """Removes what has expired while the context is open. In the end, stores what is waiting."""
-        upkeep = asyncio.create_task(self._upkeep.run())
         try:
-            yield self
+            async with running_task(self._upkeep.run()):
+                yield self
         finally:
-            upkeep.cancel()
-            with suppress(asyncio.CancelledError):
-                await upkeep
             await self._writer.close()
             if self._touching is not None:
                 await self._touching
