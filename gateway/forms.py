@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from gateway.errors import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.protocols import RouteRequest
-from gateway.wire.decoding import missing
+from gateway.wire.field_errors import missing
 
 _IN_MEMORY: Final = 1_048_576
 _MARGIN: Final = 65_536

@@ -11,7 +11,7 @@ from msgspec import Struct
 from gateway import forms
 from gateway.errors import InvalidRequest
 from gateway.protocols import RouteRequest
-from gateway.wire.decoding import missing, not_among
+from gateway.wire.field_errors import missing, not_among
 
 PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 _ADVICE: Final = "Send the file as a form: content type 'multipart/form-data', with the fields 'file' and 'purpose'."

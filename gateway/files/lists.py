@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.errors import InvalidRequest
-from gateway.wire.decoding import not_among
+from gateway.wire.field_errors import not_among
 
 
 class ListQuery(Struct, frozen=True, kw_only=True):

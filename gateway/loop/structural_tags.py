@@ -22,7 +22,7 @@ from gateway.constraints import (
 from gateway.engines.triggers import after_trigger
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.protocols import Capability
-from gateway.wire.decoding import missing, shortened, wrong_type
+from gateway.wire.field_errors import missing, shortened, wrong_type
 
 MAX_DEPTH: Final = 32
 """Maximum nesting depth of formats."""

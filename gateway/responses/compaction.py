@@ -12,7 +12,7 @@ from gateway.responses.context_management import SUMMARY_REQUEST, without_trigge
 from gateway.responses.plan import Plan, make_plan
 from gateway.runtime.sealing import is_summary
 from gateway.runtime.services import Services
-from gateway.wire.decoding import missing
+from gateway.wire.field_errors import missing
 from gateway.wire.ids import new_id
 from gateway.wire.items import Compaction, Item, Message
 from gateway.wire.request import ResponseRequest

@@ -16,7 +16,7 @@ from gateway.runtime.services import Services
 from gateway.wire import items
 from gateway.wire.common import JsonObject
 from gateway.wire.content import InputText, MessageContent, OutputText
-from gateway.wire.decoding import shortened
+from gateway.wire.field_errors import shortened
 from gateway.wire.ids import new_id
 from gateway.wire.request import Prompt, PromptVariable, ResponseRequest
 

@@ -10,7 +10,7 @@ from litestar.datastructures import MultiDict
 
 from gateway.errors import InvalidRequest
 from gateway.wire.common import Includable
-from gateway.wire.decoding import not_among
+from gateway.wire.field_errors import not_among
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False, "": False}
 _INCLUDABLE = list(get_args(Includable))

@@ -26,7 +26,8 @@ from gateway.wire.completions import (
     TokenizeAnswer,
     TokenizeOptions,
 )
-from gateway.wire.decoding import convert, decode_object, missing
+from gateway.wire.decoding import convert, decode_object
+from gateway.wire.field_errors import missing
 
 
 @post("/tokenize", status_code=200)

@@ -17,7 +17,7 @@ from gateway.protocols import UsageCount
 from gateway.routes.answers import json_answer
 from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.services import Services
-from gateway.wire.decoding import missing, not_among
+from gateway.wire.field_errors import missing, not_among
 from gateway.wire.usage import (
     Amount,
     Bucket,

@@ -19,13 +19,15 @@ from gateway.wire.content import (
     ToolOutputContent,
 )
 from gateway.wire.decoding import (
-    check_length,
     convert,
     decode_object,
     members,
+    one_of,
+)
+from gateway.wire.field_errors import (
+    check_length,
     missing,
     not_among,
-    one_of,
     shortened,
     wrong_type,
 )

@@ -23,7 +23,8 @@ from gateway.wire.chat_tools import (
 )
 from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 from gateway.wire.content import Logprob
-from gateway.wire.decoding import convert, decode_object, missing
+from gateway.wire.decoding import convert, decode_object
+from gateway.wire.field_errors import missing
 from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 from gateway.errors import ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
-from gateway.wire.decoding import check_length, convert, missing, not_among, wrong_type
+from gateway.wire.decoding import convert
+from gateway.wire.field_errors import check_length, missing, not_among, wrong_type
 
 # Content parts.
 

@@ -9,14 +9,8 @@ from typing import Any
 
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject
-from gateway.wire.decoding import (
-    check_length,
-    convert,
-    missing,
-    not_among,
-    shortened,
-    wrong_type,
-)
+from gateway.wire.decoding import convert
+from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
 from gateway.wire.tools import (
     AllowedToolsChoice,
     CustomChoice,

@@ -10,7 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import Value, Wire
-from gateway.wire.decoding import convert, decode_object, missing, wrong_type
+from gateway.wire.decoding import convert, decode_object
+from gateway.wire.field_errors import missing, wrong_type
 from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.sampling import MAX_INT, Natural
 from gateway.wire.strict import check_completion

@@ -6,16 +6,15 @@ and send them back. In free-form JSON (schemas, arguments) nulls are kept.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from msgspec import inspect
 
-from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
+from gateway.errors import InvalidRequest, ParamPath, param_path
 from gateway.wire.common import Tagged, type_of
+from gateway.wire.conversion_errors import explain
+from gateway.wire.field_errors import listed, missing, name_type, not_among, wrong_type
 
 T = TypeVar("T")
 
@@ -23,9 +22,6 @@ MAX_DEPTH = 128
 """Maximum nesting depth of a body: far more than schemas need, and far less than what overflows a stack."""
 MAX_VALUES = 1_000_000
 """Maximum number of commas in a body, an upper bound for its values. Decoding blocks other requests."""
-MAX_ITEMS = 20_000
-"""Maximum number of items, messages or tools in one request."""
-
 _FREE_FORM = frozenset(
     {
         "parameters",
@@ -43,11 +39,6 @@ _FREE_FORM = frozenset(
         "guided_json",
         "structural_tag",
     }
-)
-_MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
-_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|(?P<value>\[\.\.\.\])")
-_BOUND = re.compile(
-    r"Expected `(?P<type>\w+)`(?P<length> of length)? (?P<sign>[<>]=?) (?P<limit>\S+)"
 )
 
 
@@ -160,246 +151,3 @@ def one_of(table: Mapping[str, type[T]], raw: Any, param: str | ParamPath) -> ty
     if cls is None:
         raise not_among(place, kind, table)
     return cls
-
-
-# Error messages.
-
-
-def _text(param: str | ParamPath) -> str:
-    return param_text(param_path(param))
-
-
-def missing(param: str | ParamPath, hint: str = "") -> InvalidRequest:
-    """The error for a missing required parameter."""
-    return InvalidRequest(
-        f"Missing required parameter: '{_text(param)}'.{' ' if hint else ''}{hint}",
-        param=param,
-        code="missing_required_parameter",
-    )
-
-
-def wrong_type(param: str | ParamPath, expected: str, got: Any) -> InvalidRequest:
-    """The error for a parameter of the wrong type."""
-    return InvalidRequest(
-        f"Invalid type for '{_text(param)}': expected {expected}, but got {name_type(got)} instead.",
-        param=param,
-        code="invalid_type",
-    )
-
-
-def not_among(
-    param: str | ParamPath, got: Any, allowed: Mapping[str, Any] | list[str]
-) -> InvalidRequest:
-    """The error for a parameter whose value is not one of the allowed ones."""
-    return InvalidRequest(
-        f"Invalid value for '{_text(param)}': '{shortened(got)}'. Supported values are: {listed(allowed)}.",
-        param=param,
-        code="invalid_value",
-    )
-
-
-def listed(names: Mapping[str, Any] | list[str]) -> str:
-    """Format names for a sentence: 'a', 'b', and 'c'."""
-    quoted = [f"'{name}'" for name in names]
-    if len(quoted) < 3:
-        return " and ".join(quoted)
-    return f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
-
-
-def shortened(value: Any) -> str:
-    """Format a client's value for a sentence."""
-    text = str(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"
-
-
-def check_length(raw: list[Any], param: str | ParamPath) -> None:
-    """Reject an array of more than `MAX_ITEMS`. Decoding blocks other requests."""
-    if len(raw) > MAX_ITEMS:
-        raise InvalidRequest(
-            f"Invalid '{_text(param)}': array too long. Expected an array with maximum length {MAX_ITEMS}, but got an array with "
-            f"length {len(raw)} instead.",
-            param=param,
-            code="array_above_max_length",
-        )
-
-
-def name_type(value: Any) -> str:
-    """The JSON type of `value`, with its article."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer"
-        case float():
-            return "a decimal"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
-
-
-_NAMES: dict[type[inspect.Type], str] = {
-    inspect.BoolType: "a boolean",
-    inspect.IntType: "an integer",
-    inspect.FloatType: "a decimal",
-    inspect.StrType: "a string",
-    inspect.ListType: "an array",
-    inspect.DictType: "an object",
-    inspect.StructType: "an object",
-}
-
-
-def explain(message: str, raw: Any, into: Any, param: str | ParamPath) -> InvalidRequest:
-    """Convert msgspec's error about `raw` to OpenAI's wording, with the path below `param`.
-
-    This is the only place that reads the paths in msgspec's messages.
-    """
-    found = _MESSAGE.fullmatch(message)
-    assert found is not None, "the pattern fits any text"
-    what = found["what"]
-    kind: inspect.Type | None = _type_info(into)
-    value = raw
-    place = param_path(param)
-    for step in _STEP.finditer(found["path"] or ""):
-        if step["name"] == "type" and what.startswith(("Invalid value", "Expected `str`")):
-            tags = _tags(kind)
-            if tags and isinstance(value, dict):
-                return _about_tag((*place, "type"), value.get("type"), tags)
-        key: Any
-        if step["index"] is not None:
-            key = int(step["index"])
-            place = (*place, key)
-        else:
-            key = step["name"] if step["name"] is not None else _culprit(kind, value)
-            place = (*place, shortened(key))
-        kind = _below(kind, key, value)
-        value = value[key] if isinstance(value, list) else value.get(key)
-    if absent := re.fullmatch(r"Object missing required field `(.*)`", what):
-        hint = f"It is one of: {listed(_tags(kind))}." if absent[1] == "type" else ""
-        return missing((*place, absent[1]), hint)
-    return _about_value(what, kind, value, place)
-
-
-def _about_tag(param: ParamPath, got: Any, tags: list[str]) -> InvalidRequest:
-    if isinstance(got, str):
-        return not_among(param, got, tags)
-    return wrong_type(param, "a string", got)
-
-
-def _about_value(
-    what: str, kind: inspect.Type | None, value: Any, param: ParamPath
-) -> InvalidRequest:
-    if bound := _BOUND.fullmatch(what):
-        return _out_of_bounds(bound, value, param)
-    alternatives = list(_alternatives(kind))
-    choices = [
-        str(choice)
-        for each in alternatives
-        if isinstance(each, inspect.LiteralType)
-        for choice in each.values
-    ]
-    if what.startswith("Invalid enum value"):
-        return not_among(param, value, choices)
-    if "matching regex" in what:
-        return InvalidRequest(
-            f"Invalid '{_text(param)}': '{shortened(value)}' does not match the pattern "
-            f"{what.partition('matching regex ')[2]}.",
-            param=param,
-            code="invalid_value",
-        )
-    if what.startswith("Expected"):
-        names = [_NAMES[type(each)] for each in alternatives if type(each) in _NAMES]
-        if choices:
-            names.append(f"one of {listed(choices)}")
-        return wrong_type(param, _one_of(list(dict.fromkeys(names))), value)
-    return InvalidRequest(f"Invalid '{_text(param)}': {what}.", param=param, code="invalid_value")
-
-
-def _one_of(names: list[str]) -> str:
-    """Several types as OpenAI's server lists them: `one of a string or array`."""
-    if len(names) < 2:
-        return names[0] if names else "something else"
-    bare = [name.removeprefix("an ").removeprefix("a ") for name in names[1:]]
-    return f"one of {', '.join([names[0], *bare[:-1]])} or {bare[-1]}"
-
-
-def _out_of_bounds(bound: re.Match[str], value: Any, param: ParamPath) -> InvalidRequest:
-    """The error for a value out of range, with OpenAI's codes: `integer_below_min_value`, `decimal_above_max_value`,
-    `string_above_max_length`, …"""
-    kind = {"int": "integer", "float": "decimal", "str": "string"}.get(bound["type"], bound["type"])
-    side = "above_max" if bound["sign"].startswith("<") else "below_min"
-    limit = bound["limit"].removesuffix(".0")
-    if bound["length"]:
-        which, size = ("maximum", "long") if side == "above_max" else ("minimum", "short")
-        article = "an" if kind == "array" else "a"
-        problem = (
-            f"{kind} too {size}. Expected {article} {kind} with {which} length {limit}, but got {article} {kind} with length "
-            f"{len(value)} instead."
-        )
-    else:
-        beyond = "above maximum" if side == "above_max" else "below minimum"
-        problem = f"{kind} {beyond} value. Expected a value {bound['sign']} {limit}, but got {shortened(value)} instead."
-    return InvalidRequest(
-        f"Invalid '{_text(param)}': {problem}",
-        param=param,
-        code=f"{kind}_{side}_{'length' if bound['length'] else 'value'}",
-    )
-
-
-@cache
-def _type_info(into: Any) -> inspect.Type:
-    return inspect.type_info(into)
-
-
-def _alternatives(kind: inspect.Type | None) -> Iterator[inspect.Type]:
-    match kind:
-        case inspect.Metadata(type=inner):
-            yield from _alternatives(inner)
-        case inspect.UnionType(types=types):
-            for each in types:
-                yield from _alternatives(each)
-        case None:
-            return
-        case _:
-            yield kind
-
-
-def _tags(kind: inspect.Type | None) -> list[str]:
-    return [
-        str(each.tag)
-        for each in _alternatives(kind)
-        if isinstance(each, inspect.StructType) and each.tag is not None
-    ]
-
-
-def _below(kind: inspect.Type | None, key: Any, value: Any) -> inspect.Type | None:
-    """The type of the value under `key` in a `value` of type `kind`."""
-    structs = [each for each in _alternatives(kind) if isinstance(each, inspect.StructType)]
-    if len(structs) > 1 and isinstance(value, dict):
-        structs = [each for each in structs if each.tag == value.get("type")]
-    for struct in structs:
-        for field in struct.fields:
-            if field.encode_name == key:
-                return field.type
-    for each in _alternatives(kind):
-        if isinstance(each, inspect.ListType) and isinstance(value, list):
-            return each.item_type
-        if isinstance(each, inspect.DictType) and isinstance(value, dict):
-            return each.value_type
-    return None
-
-
-def _culprit(kind: inspect.Type | None, value: Mapping[str, Any]) -> str:
-    """Find the invalid value of a mapping, which msgspec does not name. Wire types' mappings hold strings or numbers
-    only."""
-    for each in _alternatives(kind):
-        if isinstance(each, inspect.DictType):
-            wanted = float | int if isinstance(each.value_type, inspect.FloatType) else str
-            for key, below in value.items():
-                if not isinstance(below, wanted) or isinstance(below, bool):
-                    return key
-    return next(iter(value))

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_path, param_text
 from gateway.wire.common import Value, Wire
-from gateway.wire.decoding import convert, decode_object, missing, wrong_type
+from gateway.wire.decoding import convert, decode_object
+from gateway.wire.field_errors import missing, wrong_type
 from gateway.wire.sampling import MAX_INT
 
 EncodingFormat: TypeAlias = Literal["float", "base64"]

@@ -21,16 +21,8 @@ from gateway.wire.content import (
     ToolOutputContent,
     text_of,
 )
-from gateway.wire.decoding import (
-    check_length,
-    convert,
-    members,
-    missing,
-    not_among,
-    one_of,
-    shortened,
-    wrong_type,
-)
+from gateway.wire.decoding import convert, members, one_of
+from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
 from gateway.wire.text import TextFormat
 from gateway.wire.tools import Tool
 

@@ -10,15 +10,8 @@ from msgspec import Meta
 from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.wire.common import Includable, JsonObject, Value, Wire
 from gateway.wire.content import InputFile, InputImage, InputText
-from gateway.wire.decoding import (
-    convert,
-    decode_object,
-    members,
-    missing,
-    one_of,
-    shortened,
-    wrong_type,
-)
+from gateway.wire.decoding import convert, decode_object, members, one_of
+from gateway.wire.field_errors import missing, shortened, wrong_type
 from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.items import Item, decode_items
 from gateway.wire.parameters import SharedParameters

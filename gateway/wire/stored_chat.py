@@ -7,7 +7,8 @@ from typing import Any
 
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.common import JsonObject
-from gateway.wire.decoding import decode_object, missing
+from gateway.wire.decoding import decode_object
+from gateway.wire.field_errors import missing
 from gateway.wire.request import decode_metadata
 
 

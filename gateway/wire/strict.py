@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.json_schema import strict_problem
-from gateway.wire.decoding import listed, missing, shortened
+from gateway.wire.field_errors import listed, missing, shortened
 
 RESPONSES = frozenset(
     {

@@ -10,15 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
-from gateway.wire.decoding import (
-    check_length,
-    convert,
-    members,
-    missing,
-    one_of,
-    shortened,
-    wrong_type,
-)
+from gateway.wire.decoding import convert, members, one_of
+from gateway.wire.field_errors import check_length, missing, shortened, wrong_type
 
 ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
 """OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into

@@ -11,7 +11,7 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.wire import content, items, tools
 from gateway.wire.common import encode
-from gateway.wire.decoding import MAX_ITEMS
+from gateway.wire.field_errors import MAX_ITEMS
 from gateway.wire.request import (
     convert_response_request,
     decode_conversation_request,
