@@ -81,6 +81,11 @@ def package_of(kind: str, name: str) -> str | None:
     return None if package is None or is_installed(package) else package
 
 
+def names_of(kind: str) -> list[str]:
+    """The names of that kind that packages of this project offer, installed or not; of parsers, none."""
+    return [name for of, name in _OFFERS if of == kind]
+
+
 def offers_of(package: str) -> list[tuple[str, str]]:
     """Kind and name of what a package of this project offers; for the one with most formats, none of their names."""
     if package == _FORMATS:

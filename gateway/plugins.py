@@ -26,7 +26,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
-from gateway.packages import how_to_install, package_of
+from gateway.packages import how_to_install, names_of, package_of
 from gateway.plugin_checks import (
     Kind,
     PluginInfo,
@@ -152,14 +152,14 @@ class PluginSet:
                 raise ConfigurationError(
                     f"{place}the plugin {name!r} ({failure.plugin}) is installed but not loaded: {failure.reason}."
                 )
-        known = self.names(kind)
-        near = f'; did you mean "{match}"?' if (match := nearest(name, known)) else "."
+        match = nearest(name, {*self.names(kind), *names_of(kind)})
+        near = f'; did you mean "{match}"?' if match else "."
         installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
         broken = ", ".join(each.plugin.name for each in self.failures if not each.wanted)
         raise ConfigurationError(
             f"{place}no loaded plugin offers {article(kind)} named {name!r}{near} Installed: {installed}."
             + (f" Not loaded: {broken} (see `gateway plugins`)." if broken else "")
-            + how_to_install(package_of(kind, name))
+            + how_to_install(package_of(kind, match or name))
         )
 
     def decode_config(self, offer: Offer[Any], table: Mapping[str, Any], where: str) -> Struct:

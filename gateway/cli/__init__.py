@@ -6,8 +6,9 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
+from typing import NoReturn
 
 from gateway.cli import (
     batch,
@@ -26,6 +27,7 @@ from gateway.cli import (
     serve,
     usage,
 )
+from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 
 EPILOG = """\
@@ -38,9 +40,11 @@ the command line replaces both.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: for an error, one sentence is printed to stderr and the code is 2; Ctrl-C
     gives 130."""
-    arguments = argument_parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
+    parser = argument_parser()
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
+        arguments = parser.parse_args(_spelled(given, parser.commands))
+        command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
     except ConfigurationError as error:
         print(f"gateway: {sentence(str(error))}", file=sys.stderr)
@@ -61,14 +65,40 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that answers a missing command or action with its help."""
+
+    commands: Collection[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        if message.endswith((": COMMAND", ": ACTION")):
+            self.print_help(sys.stderr)
+            self.exit(2)
+        super().error(message)
+
+
+def _spelled(given: list[str], commands: Collection[str]) -> list[str]:
+    """The command line with `gateway help COMMAND` as `gateway COMMAND --help`. Raises `ConfigurationError` for a command that does
+    not exist."""
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
+    if given and not given[0].startswith("-") and given[0] not in commands:
+        near = nearest(given[0], commands)
+        hint = f'did you mean "gateway {near}"? ' if near else ""
+        raise ConfigurationError(
+            f"there is no command {given[0]!r}; {hint}`gateway help` lists the commands"
+        )
+    return given
+
+
 def sentence(text: str) -> str:
     """`text` with a final full stop."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def argument_parser() -> argparse.ArgumentParser:
+def argument_parser() -> _Parser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gateway",
         description="Litegate: one OpenAI-compatible endpoint in front of the LLM engines that you host.",
         epilog=EPILOG,
@@ -80,10 +110,12 @@ def argument_parser() -> argparse.ArgumentParser:
         nargs=0,
         help="show the versions of the gateway and its plugins",
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    plain: argparse.ArgumentParser = parser
+    commands = plain.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (
         serve, reload, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, argument_parser)
+    parser.commands = commands.choices
     return parser

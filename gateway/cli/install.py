@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import util
 
 from gateway.cli.common import Commands
@@ -17,6 +18,8 @@ from gateway.packages import PACKAGES
 from gateway.plugins import installed_plugins
 
 _PREFIX = "litegate-"
+_BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""A name, and no path, URL or requirement with a version."""
 
 
 def add_to(commands: Commands) -> None:
@@ -49,7 +52,7 @@ def install_packages(arguments: argparse.Namespace) -> int:
     """Install packages. Returns the installer's exit code."""
     command = ["install", *(["--upgrade"] if arguments.upgrade else [])]
     for name in arguments.names:
-        command += ["--editable", name] if arguments.editable else [_package(name)]
+        command += ["--editable", name] if arguments.editable else [_wanted_package(name)]
     before = _plugins()
     code = _run(command)
     if code == 0:
@@ -74,10 +77,25 @@ def uninstall_packages(arguments: argparse.Namespace) -> int:
 
 def _package(name: str) -> str:
     """What pip shall install for `name`: the short name of a plugin of this project stands for its package."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+    if not _BARE.fullmatch(name):
         return name
     package = _PREFIX + name.removeprefix(_PREFIX).replace("_", "-").lower()
     return package if package in PACKAGES else name
+
+
+def _wanted_package(name: str) -> str:
+    """As `_package`. Raises `ConfigurationError` for what looks like a plugin of this project with a slip: a package index may have
+    a stranger's package of that name."""
+    package = _package(name)
+    if _BARE.fullmatch(name) and package not in PACKAGES:
+        short = [each.removeprefix(_PREFIX) for each in PACKAGES]
+        written = name.lower().replace("_", "-").removeprefix(_PREFIX)
+        if near := get_close_matches(written, short, n=1, cutoff=0.8):
+            raise ConfigurationError(
+                f'there is no plugin {name!r}; did you mean "{near[0]}"? A package that is really called {name} is installed by '
+                f"`pip install {name}`"
+            )
+    return package
 
 
 def _installed_package(name: str) -> str:

@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -
     assert f"FAIL  address 127.0.0.1 port {port}" in out
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["serve", "--port", "x"]])
+@pytest.mark.parametrize("arguments", [["doctor", "--x"], ["serve", "--port", "x"]])
 def test_a_wrong_command_line_is_exit_code_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -237,3 +237,51 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = f"{sys.executable} -m gateway plugins | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["config"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert "gateway.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"), [(["help"], "commands:"), (["help", "serve"], "usage: gateway serve")]
+)
+def test_help_is_a_command_too(
+    capsys: pytest.CaptureFixture[str], asked: list[str], shown: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(asked)
+    assert ended.value.code == 0
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        (["serv"], 'did you mean "gateway serve"?'),
+        (["help", "instal"], 'did you mean "gateway install"?'),
+        (["frobnicate"], "`gateway help` lists the commands"),
+    ],
+)
+def test_a_wrong_command_is_answered_by_a_sentence(
+    capsys: pytest.CaptureFixture[str], asked: list[str], hint: str
+) -> None:
+    code, out, err = run(capsys, *asked)
+    assert (code, out) == (2, "")
+    assert hint in err
+    assert err.count("\n") == 1
+
+
+def test_a_wrong_name_is_compared_with_what_is_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.packages.is_installed", lambda package: False)
+    write("[plugins]\ndisable = ['browser']\n[tools.brwser]\n")
+    code, _, err = run(capsys, "config", "check")
+    assert code == 2
+    assert 'did you mean "browser"?' in err
+    assert "`pip install litegate-browser` installs it" in err

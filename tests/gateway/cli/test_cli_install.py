@@ -55,6 +55,20 @@ def test_a_short_name_stands_for_the_package(
     assert capsys.readouterr().out == "New plugins: new.\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "near"), [("vlm", "vllm"), ("litegate-rediss", "redis"), ("postgresql", "postgres")]
+)
+def test_a_slip_installs_no_strangers_package(
+    commands: list[list[str]], capsys: pytest.CaptureFixture[str], name: str, near: str
+) -> None:
+    assert main(["install", name]) == 2
+    assert commands == []
+    said = capsys.readouterr().err
+    assert f'did you mean "{near}"?' in said
+    assert f"`pip install {name}`" in said
+    assert main(["install", f"./{name}", f"{name}==1.0"]) == 0
+
+
 def test_uv_installs_where_there_is_no_pip(
     commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
