@@ -24,6 +24,7 @@ from gateway.routes.answers import JsonAnswer
 from gateway.routes.apis import apis_in
 from gateway.routes.state import HttpRequest, services_of
 from gateway.wire.chat import ChatCompletion, ChatRequest
+from gateway.wire.chat_chunks import ChatCompletionChunk
 from gateway.wire.completions import (
     Completion,
     CompletionRequest,
@@ -112,7 +113,9 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", f"{_CONVERSATION}/items"): Operation(answers=Listing, query=(*_PAGE, _INCLUDE)),
     ("GET", f"{_CONVERSATION}/items/{{item_id}}"): Operation(answers=Item, query=(_INCLUDE,)),
     ("DELETE", f"{_CONVERSATION}/items/{{item_id}}"): Operation(answers=Conversation),
-    ("POST", "/v1/chat/completions"): Operation(takes=ChatRequest, answers=ChatCompletion),
+    ("POST", "/v1/chat/completions"): Operation(
+        takes=ChatRequest, answers=ChatCompletion, streams=ChatCompletionChunk
+    ),
     ("GET", "/v1/chat/completions"): Operation(
         answers=Listing, query=(*_PAGE, {"name": "model", "schema": {"type": "string"}})
     ),
@@ -270,7 +273,10 @@ def _operation(
     if operation.answers is not None:
         answered[operation.content_type] = {"schema": named.of(operation.answers)}
     if operation.streams is not None:
-        answered["text/event-stream"] = {"schema": {"$ref": f"{_REFERENCE}{_EVENT}"}}
+        schema = named.of(operation.streams)
+        if operation.streams is AnyEvent:
+            schema = {"$ref": f"{_REFERENCE}{_EVENT}"}
+        answered["text/event-stream"] = {"schema": schema}
     entry["responses"] = {
         "200": {"description": "Success.", **({"content": answered} if answered else {})},
         **{

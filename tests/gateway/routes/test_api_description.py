@@ -16,6 +16,8 @@ import pytest
 from litestar.routes import HTTPRoute
 from openai.types import CreateEmbeddingResponse, Model
 from openai.types.chat import ChatCompletion
+from openai.types.chat import ChatCompletionChunk as SdkChunk
+from openai.types.chat import chat_completion_chunk as sdk_chunk
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from gateway.app import app_of
@@ -25,6 +27,7 @@ from gateway.routes.apis import apis_in
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
+from gateway.wire.chat_chunks import ChatCompletionChunk, ChoiceDelta, ChunkChoice
 from gateway.wire.events import EVENTS
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
@@ -129,12 +132,17 @@ def test_the_fields_of_openais_sdk_are_in_it(document: Schema) -> None:
     assert set(ResponseCreateParamsBase.__annotations__) <= properties(document, "ResponseRequest")
     for cls, name in (
         (ChatCompletion, "ChatCompletion"),
+        (SdkChunk, "ChatCompletionChunk"),
+        (sdk_chunk.Choice, "ChunkChoice"),
+        (sdk_chunk.ChoiceDelta, "ChoiceDelta"),
+        (sdk_chunk.ChoiceDeltaToolCall, "ToolCallDelta"),
         (CreateEmbeddingResponse, "EmbeddingList"),
         (Model, "ModelObject"),
         (sdk.ResponseUsage, "Usage"),
     ):
         missing = set(cls.model_fields) - properties(document, name)
-        assert missing <= {"moderation", "metadata", "shutdown_date"}, (name, missing)
+        services = {"moderation", "metadata", "shutdown_date", "obfuscation", "audio"}
+        assert missing <= services, (name, missing)
     own = document["components"]["schemas"]
     mapping = own["ResponseStreamEvent"]["discriminator"]["mapping"]
     for event in get_args(get_args(sdk.ResponseStreamEvent)[0]):
@@ -178,6 +186,38 @@ def test_events_are_as_described(running: RunningGateway, document: Schema) -> N
     assert len(found) > 5
     for each in found:
         event.validate(each)
+
+
+CALL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stream_options": {"include_usage": True}},
+        {"logprobs": True, "top_logprobs": 1, "n": 2, "return_token_ids": True},
+        {"tools": [CALL], "tool_choice": "required"},
+        {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+        {"functions": [CALL["function"]], "function_call": {"name": "look"}},
+    ],
+)
+def test_chunks_are_as_described(
+    running: RunningGateway, document: Schema, more: dict[str, Any]
+) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True, **more}
+    answer = httpx.post(f"{running.base_url}/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    found = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]  # fmt: skip
+    assert len(found) > 2
+    chunk = validator(document, "ChatCompletionChunk")
+    for each in found:
+        chunk.validate(each)
+        # Nothing is sent that is not described.
+        msgspec.convert(each, ChatCompletionChunk, strict=True)
+        assert set(each) <= fields(ChatCompletionChunk)
+        for choice in each["choices"]:
+            assert set(choice) <= fields(ChunkChoice)
+            assert set(choice["delta"]) <= fields(ChoiceDelta)
 
 
 def test_an_api_of_a_plugin_names_its_types(document: Schema) -> None:
