@@ -167,15 +167,14 @@ async def _store(config: Config, plugins: PluginSet) -> ReportLine:
 
 def _port(config: Config) -> ReportLine:
     # Imported here because the server imports the whole web framework, which listing and help do not need.
-    from gateway.server.server import bound
+    from gateway.server.server import check_address
 
     server = config.server
     what = f"address {server.host} port {server.port}"
     if server.unix_socket is not None:
         what = f"Unix socket {server.unix_socket}"
     try:
-        with bound(config):
-            pass
+        check_address(config)
     except ConfigurationError as error:
         return ReportLine(what, "FAIL", str(error))
     return ReportLine(what, "ok")

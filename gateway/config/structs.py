@@ -111,6 +111,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
     """Seconds after which a background response whose process has died is ended by another process with the same store.
     """
+    store_wait: Annotated[float, Meta(ge=0)] = 60.0
+    """Seconds for which the stream of a background response waits for a store that is away, before it ends with an event
+    `error`. The response can be retrieved or followed again later."""
     rerun_lost: bool = False
     """Whether such a response is run again instead, if none of its output was visible. Requests are then stored with
     their responses, except those that contain credentials of MCP servers."""

@@ -11,9 +11,10 @@ import httpx2
 from msgspec import Struct
 
 from gateway.config import MediaConfig
+from gateway.errors import ConfigurationError
 from gateway.media.encoded import check_media_type, too_large
 from gateway.media.refused import DOWNLOAD_FAILED, FILE_TOO_LARGE, INVALID_URL, MediaRefused
-from gateway.net.guard import HostGuard, Resolve
+from gateway.net.guard import HostGuard, Resolve, check_host_patterns
 from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
 
 _LONGEST_URL: Final = 4096
@@ -44,7 +45,13 @@ class MediaFetcher:
         what: Literal["image", "file"] = "image",
         max_bytes: int | None = None,
     ) -> None:
-        """`what` is fetched: images, or files of any type. `max_bytes` replaces the limit of `config`."""
+        """`what` is fetched: images, or files of any type. `max_bytes` replaces the limit of `config`. Raises
+        `ConfigurationError` if a host of `config` cannot be one."""
+        try:
+            check_host_patterns(config.allow_hosts, "media.allow_hosts")
+            check_host_patterns(config.deny_hosts, "media.deny_hosts")
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         self._config = config
         self._what = what
         self._max_bytes = config.max_bytes if max_bytes is None else max_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
@@ -34,6 +35,10 @@ _METADATA: Final = tuple(
 )
 """Addresses of the clouds' metadata services, which give out credentials. Some are formally private or public
 addresses."""
+
+
+_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
+"""A host's name, as `ascii_host` writes it."""
 
 
 class AddressRefused(Exception):
@@ -198,6 +203,25 @@ class HostGuard:
 def port_of(parts: SplitResult) -> int:
     """The port of an http(s) URL. Raises `ValueError` if it is invalid."""
     return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def check_host_patterns(patterns: Sequence[str], key: str) -> None:
+    """Raise `ValueError`, naming the configuration's `key`, if one of these patterns of a `HostGuard` can match no host."""
+    for pattern in patterns:
+        name = _read_pattern(pattern).name
+        if name and not _NAME.fullmatch(name.removeprefix(".")) and not _is_address(name):
+            raise ValueError(
+                f"{key}: {pattern!r} is no host. Write a name or an address, '*.' and a name, or '*' for every host, without "
+                "scheme and path."
+            )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class _Pattern(NamedTuple):

@@ -169,7 +169,10 @@ class BackgroundRuns:
             record = current
             await asyncio.sleep(0.05)
         # No reaction: the owner is dead or hangs. Set the status here; a later attempt to set it fails.
-        await self._end(record, "cancelled")
+        if not await self._end(record, "cancelled"):
+            current = await self._store.get(record.id, owner=record.owner)
+            if current is not None and current.response.status in UNFINISHED:
+                await self._end(current, "cancelled")  # it had begun since it was read
         if running is not None:
             running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
@@ -291,10 +294,19 @@ class BackgroundRuns:
         """End a response without an owner: set its terminal status and complete its log, as far as they are missing.
         One whose owner died as it ended gets the end that it was to have. False: the response has changed meanwhile.
 
-        The status is set first: after that, the store rejects writes of an owner that is slow instead of dead, and the
-        log does not change. Crash-safe: each step can be resumed by another process.
+        Its status and its output become visible at once. Before, it gets another attempt: from then on the store rejects
+        writes of an owner that is slow instead of dead, and the log does not change. Crash-safe: each step can be
+        resumed by another process.
         """
+        closing: list[bytes] | None = None
         if record.response.status in UNFINISHED:
+            if record.streamed:
+                fenced = msgspec.structs.replace(record, attempt=record.attempt + 1)
+                if not await self._store.advance(
+                    fenced, expected=(record.response.status,), attempt=record.attempt
+                ):
+                    return False
+                record = fenced
             if record.ending is not None:
                 bounds = self._conversation_bounds()
                 record = await completed_ending(self._store, record, bounds)
@@ -304,24 +316,32 @@ class BackgroundRuns:
                 if status == "failed":
                     response.error = ResponseError(code=OWNER_LOST, message=_OWNER_LOST_MESSAGE)
                 record = msgspec.structs.replace(record, response=response, request=None)
+            if record.streamed:
+                closing, final = closing_events(await self._log(record.id), record.response)
+                record = msgspec.structs.replace(record, response=final)
             if not await self._store.advance(record, expected=UNFINISHED):
                 return False
         if not record.streamed:
             return True
+        if closing is None:  # who has ended it died before its log was complete
+            closing, final = closing_events(await self._log(record.id), record.response)
+            if final.output != record.response.output:
+                ended = msgspec.structs.replace(record, response=final)
+                await self._store.advance(ended, expected=(final.status,))
+        await self._store.append_events(record.id, closing, last=True, attempt=record.attempt)
+        return True
+
+    async def _log(self, response_id: str) -> list[bytes]:
+        """The events that are stored now."""
         logged: list[bytes] = []
-        count = await self._store.count_events(record.id)
+        count = await self._store.count_events(response_id)
         if count:
-            async with aclosing(self._store.read_events(record.id)) as log:
+            async with aclosing(self._store.read_events(response_id)) as log:
                 async for batch in log:
                     logged += batch
                     if len(logged) >= count:
                         break
-        closing, final = closing_events(logged, record.response)
-        if final.output != record.response.output:
-            ended = msgspec.structs.replace(record, response=final)
-            await self._store.advance(ended, expected=(final.status,))
-        await self._store.append_events(record.id, closing, last=True, attempt=record.attempt)
-        return True
+        return logged
 
     async def _run_repeatedly(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Call `work` repeatedly, at the interval `seconds`. Continues if the store is unavailable."""

@@ -33,8 +33,8 @@ STORE_RETRY_SECONDS = 0.5
 class LogStream(StreamedAnswer):
     """A background response's event log as server-sent events: what is logged, then what comes, to its end.
 
-    If the log breaks off, because its response was deleted or the store has lost it, the stream ends with the event
-    `error`.
+    If the log breaks off, because its response was deleted, or the store has lost it or stays away, the stream ends with
+    the event `error`.
     """
 
     is_resumed_often = True
@@ -65,16 +65,22 @@ class LogStream(StreamedAnswer):
             await self._copy(body, until=live)
             follower = await live.follow(self._at, write_chunk)
             self._at, complete = follower.at, follower.complete
+        clock = asyncio.get_running_loop().time
+        since: float | None = None
         while not complete:
+            at = self._at
             try:
                 await self._copy(body)
                 lost = await self._loss()
                 complete = True
             except StoreUnavailable:
-                if live is None:
+                if since is None or self._at > at:
+                    since = clock()
+                left = since + self._services.config.server.store_wait - clock()
+                if live is None or left <= 0:
                     raise
-                # What was being followed has its end in the store, which comes back, or is given up by the client.
-                await asyncio.sleep(STORE_RETRY_SECONDS)
+                # What was being followed has its end in the store, which may come back.
+                await asyncio.sleep(min(left, STORE_RETRY_SECONDS))
         return SSE_DONE if lost is None else sse_frame(lost) + SSE_DONE
 
     def fail(self, error: GatewayError) -> bytes:

@@ -5,6 +5,7 @@ from gateway.net.guard import (
     HostGuard,
     Resolve,
     ascii_host,
+    check_host_patterns,
     port_of,
     resolve,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "HostGuard",
     "Resolve",
     "ascii_host",
+    "check_host_patterns",
     "port_of",
     "resolve",
 ]

@@ -292,6 +292,18 @@ def findable(file: Path) -> AbstractContextManager[None]:
     return pid_file(file)
 
 
+def check_address(config: Config) -> None:
+    """Raise `ConfigurationError` if a server could not listen on the configured address or path. Disturbs no server that
+    does."""
+    path = config.server.unix_socket
+    if path is None or os.name != "posix":
+        with bound(config):
+            return
+    from gateway.server.unix_socket import check_unix_socket
+
+    check_unix_socket(path)
+
+
 def bound(config: Config) -> AbstractContextManager[socket.socket]:
     """A context with a socket that is bound to the configured address or path and does not listen yet. Raises
     `ConfigurationError`."""

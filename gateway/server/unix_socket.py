@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -40,6 +41,16 @@ def bound_unix_socket(path: str, mode: int) -> Iterator[socket.socket]:
         os.close(lock)
 
 
+def check_unix_socket(path: str) -> None:
+    """Raise `ConfigurationError` if a server could not listen on `path`. Changes nothing there, as `bound_unix_socket`
+    would; a server that is about to listen is not noticed."""
+    if not _probe(path):
+        folder = os.path.dirname(path) or "."
+        if not os.access(folder, os.W_OK | os.X_OK):
+            missing = errno.EACCES if os.path.isdir(folder) else errno.ENOENT
+            raise cannot_listen(path, OSError(missing, os.strerror(missing)))
+
+
 def cannot_listen(path: str, error: Exception) -> ConfigurationError:
     """The error for a path that cannot be listened on."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -65,8 +76,15 @@ def _lock(path: str) -> int:
 
 def _remove_stale(path: str) -> None:
     """Remove the file of a socket on which nobody listens."""
+    if _probe(path):
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _probe(path: str) -> bool:
+    """Whether the file of a socket on which nobody listens is there. Raises `ConfigurationError` if something else is."""
     try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise ConfigurationError(
                 f"{path} is there and is no Unix socket: remove it, or choose another path with unix_socket under [server]."
             )
@@ -74,11 +92,9 @@ def _remove_stale(path: str) -> None:
             probe.setblocking(False)
             probe.connect(path)
     except FileNotFoundError:
-        return
+        return False
     except ConnectionRefusedError:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        return
+        return True
     except BlockingIOError:
         pass  # somebody listens and has much to do
     except (OSError, ValueError) as error:

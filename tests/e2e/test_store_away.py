@@ -16,6 +16,7 @@ import pytest
 
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.redis_process import RedisProcess, free_port
+from tests.waiting import wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -177,6 +178,39 @@ async def test_a_long_absence_ends_in_failed_responses(
             got = await client.get(f"{server.url}/v1/responses/{final['id']}")
             assert got.json() == final
     assert served_store.leases() == 0
+
+
+async def test_a_stream_does_not_wait_for_its_store_for_ever(
+    start_server: Any, served_store: Any, scenario: Path
+) -> None:
+    """It ends with an error, and goes on where it was when the store is back."""
+    configuration = configured(served_store, scenario, outage=0.2)
+    server = start_server(configuration, server="store_wait = 1")
+    async with httpx.AsyncClient(timeout=60) as client:
+        reading = await streams(client, server.url, 5, "endlessly")
+        served_store.process.kill()
+        async with asyncio.timeout(60):
+            bodies = await asyncio.gather(*reading)
+        served_store.process.start()
+        for body in bodies:
+            events = parse_sse(body)
+            assert [each["sequence_number"] for each in events] == [*range(len(events))]
+            assert (events[-1]["type"], events[-1]["code"]) == ("error", "store_unavailable")
+            assert body.endswith(b"data: [DONE]\n\n")
+        for body in bodies:
+            *before, last = parse_sse(body)
+            where = f"{server.url}/v1/responses/{response_id(body)}"
+            after = last["sequence_number"] - 1
+            rest: list[dict[str, Any]] = []
+
+            async def followed(url: str = where, after: int = after) -> bool:
+                nonlocal rest
+                answer = await client.get(f"{url}?stream=true&starting_after={after}")
+                rest = parse_sse(answer.content) if answer.status_code == 200 else []
+                return bool(rest) and rest[-1]["type"] == "response.failed"
+
+            await wait_until_async(followed, "the end of the response")
+            assert fold([*before, *rest])["status"] == "failed"
 
 
 async def test_what_redis_forgot_is_gone(

@@ -23,7 +23,7 @@ from websockets.sync.client import unix_connect
 from gateway.config import Config, ServerConfig
 from gateway.errors import ConfigurationError
 from gateway.server.event_loop import new_event_loop
-from gateway.server.server import bound, listen
+from gateway.server.server import bound, check_address, listen
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import run_gateway
 from tests.waiting import wait_until
@@ -106,6 +106,31 @@ def test_another_server_is_not_pushed_aside(path: Path) -> None:
         with pytest.raises(ConfigurationError, match="Another server"), bound(config_of(path)):
             pass
         assert path.exists()
+
+
+def test_doctor_leaves_a_server_alone_that_listens(path: Path) -> None:
+    """And what a server has left, and what is not there."""
+    config = config_of(path)
+    check_address(config)
+    assert list(path.parent.iterdir()) == []
+    with bound(config) as listening:
+        listen(listening, 8)
+        before = path.stat(), Path(f"{path}.lock").stat()
+        with pytest.raises(ConfigurationError, match="Another server"):
+            check_address(config)
+        assert (path.stat(), Path(f"{path}.lock").stat()) == before
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(path))
+    left.close()
+    check_address(config)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("where", ["file", "missing/s", "x" * 200])
+def test_doctor_finds_where_no_server_can_listen(path: Path, where: str) -> None:
+    (path.parent / "file").touch()
+    with pytest.raises(ConfigurationError, match="unix_socket under"):
+        check_address(config_of(path.parent / where))
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])

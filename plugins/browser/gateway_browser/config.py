@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from gateway.sdk.net import check_host_patterns
+
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
@@ -106,6 +108,7 @@ class BrowserConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     user_agent: str = "Litegate"
 
     def __post_init__(self) -> None:
+        check_host_patterns(self.allow_hosts, "allow_hosts")
         if self.provider in BUILT_IN:
             if getattr(self, self.provider) is None:
                 raise ValueError(

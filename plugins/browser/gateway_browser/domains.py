@@ -18,6 +18,7 @@ _LONGEST_ENTRY = 1000
 _NOT_IN_NAME = re.compile(r"[\s%\[\]\\]")
 _NOT_IN_HOST = re.compile(r"[\s:@*?#%\\\[\]]")
 _NOT_IN_PATH = re.compile(r"[\s*?#\\]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SLASHES = re.compile("/+")
 _MOST_DECODINGS = 10
 """A path that is percent-encoded more often cannot be read."""
@@ -140,7 +141,8 @@ def _normal_path(path: str) -> str:
 
 def _lenient_path(path: str) -> str | None:
     """A decoded path as lenient servers resolve it: decoded again, with `\\` as `/` and without the parameters (`;x=1`)
-    of segments. None if it then has `..`, or is encoded too often.
+    of segments. None if it then has `..` or control characters, at which some servers cut names (`..%00`), or is encoded
+    too often.
     """
     for _ in range(_MOST_DECODINGS):
         decoded = unquote(path)
@@ -149,5 +151,8 @@ def _lenient_path(path: str) -> str | None:
         path = decoded
     else:
         return None
+    if _CONTROLS.search(path):
+        return None
     segments = [segment.partition(";")[0] for segment in path.replace("\\", "/").split("/")]
-    return None if ".." in segments else _normal_path("/".join(segments))
+    # Some servers ignore spaces at the ends of names.
+    return None if ".." in (each.strip() for each in segments) else _normal_path("/".join(segments))

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from gateway.sdk.net import check_host_patterns
+
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Bytes: TypeAlias = Annotated[int, Meta(ge=1)]
 HttpTransport: TypeAlias = Literal["streamable-http", "sse"]
@@ -92,6 +94,9 @@ class RemoteServersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     refused."""
     tools_ttl: Seconds = 300.0
     """Seconds for which a tool list is cached, separately for each API key, URL and credentials."""
+
+    def __post_init__(self) -> None:
+        check_host_patterns(self.allow_hosts, "allow_hosts")
 
 
 class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

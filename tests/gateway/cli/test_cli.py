@@ -191,6 +191,7 @@ def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None
         (SCRIPTED + "[tools.no_such_tool]", "FAIL  tool no_such_tool: tools.no_such_tool: no loaded"),
         (SCRIPTED.replace('"none"', '"nowhere"'), "FAIL  store nowhere: server.store: no loaded plugin"),
         (SCRIPTED.replace('"none"', '"memory"') + "[stores.memory]\nttl = -1", "FAIL  store memory: stores.memory.ttl"),
+        (SCRIPTED + '[tools.mcp.remote]\nallow_hosts = ["☃.net"]', "FAIL  tool mcp: tools.mcp.remote: allow_hosts: '☃.net' is no host."),
         (SCRIPTED.replace("port = 0", 'host = "no.such.host.invalid"'), "FAIL  address no.such.host.invalid"),
     ],
 )  # fmt: skip

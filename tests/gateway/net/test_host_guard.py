@@ -8,7 +8,13 @@ from collections.abc import Sequence
 import httpx2
 import pytest
 
-from gateway.net.guard import AddressRefused, HostGuard, ascii_host, resolve
+from gateway.net.guard import (
+    AddressRefused,
+    HostGuard,
+    ascii_host,
+    check_host_patterns,
+    resolve,
+)
 from gateway.net.http import GuardedTransport
 
 
@@ -53,6 +59,32 @@ def test_what_cannot_be_a_host_is_not_allowed() -> None:
     assert not HostGuard(["*"]).allows_host("☃.net", 80)
     assert not HostGuard(["☃.net"]).allows_host("example.com", 80)
     assert not HostGuard(["*"]).allows_host("", 80)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["☃.net", "*.☃.net", "a..b", "*.", "", "http://a.example", "a.example/x", "a b", "a*b.example", "*.*", "☃.net:80",
+     "a" * 64 + ".example"],
+)  # fmt: skip
+def test_a_pattern_that_matches_nothing_is_a_mistake(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"hosts: .* is no host"):
+        check_host_patterns(["a.example", pattern], "hosts")
+
+
+def test_all_others_are_none() -> None:
+    hosts = [
+        "*",
+        "*:80",
+        "a",
+        "a_b.example.",
+        "*.a.example:80",
+        "bücher.example",
+        "127.1",
+        "::1",
+        "[::1]:80",
+        "0x7f.1",
+    ]
+    check_host_patterns(hosts, "hosts")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])

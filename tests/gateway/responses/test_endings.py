@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from gateway.app import open_services
+from gateway.assembly.assembler import ResponseAssembler
 from gateway.config import Config, ModelConfig, ServerConfig
+from gateway.deltas import TextDelta
 from gateway.errors import StoreUnavailable
 from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
@@ -20,6 +22,8 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.testing.store_records import message, record
+from gateway.wire.common import encode
+from gateway.wire.ids import new_id
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import Conversation
 from tests.waiting import wait_until_async
@@ -167,6 +171,45 @@ async def test_what_is_about_to_complete_is_not_cancelled(
     shown = await services.background.cancel(found)
     assert shown.response.status == "completed"
     assert await roles(store) == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("status_", ["failed", "cancelled"])
+async def test_what_lost_its_owner_shows_its_end_and_its_output_at_once(
+    services: Services, store: ResponseStore, monkeypatch: pytest.MonkeyPatch, status_: str
+) -> None:
+    """From its log. Its owner, who may be slow, writes nothing more meanwhile."""
+    assembler = ResponseAssembler(record().response, roles={}, new_id=new_id, clock=lambda: 2.0)
+    begun = msgspec.structs.replace(record(status="in_progress"), streamed=True)
+    lost = msgspec.structs.replace(
+        begun, response=msgspec.structs.replace(begun.response, background=True)
+    )
+    await store.put(lost)
+    events = [*assembler.start(), *assembler.feed([TextDelta("as far as it came")])]
+    assert await store.append_events(lost.id, [encode(each) for each in events])
+    advance, seen = store.advance, []
+
+    async def watched(new: StoredResponse, **options: Any) -> bool:
+        done: bool = await advance(new, **options)
+        found = await store.get(lost.id)
+        assert found is not None
+        seen.append((found.response.status, len(found.response.output)))
+        late = await store.append_events(lost.id, [b"{}"], last=True)
+        assert not late, "what its owner writes is refused"
+        return done
+
+    monkeypatch.setattr(store, "advance", watched)
+    assert services.background is not None
+    if status_ == "cancelled":
+        monkeypatch.setattr("gateway.responses.background.CANCEL_SECONDS", 0.0)
+        await services.background.cancel(lost)
+    else:
+        await store.lease("dead", [lost.id], seconds=0.001)
+    ended = await the_end(store, lost.id)
+    assert (ended.response.status, len(ended.response.output)) == (status_, 1)
+    assert seen == [("in_progress", 0), (status_, 1)]
+    logged = [each async for batch in store.read_events(lost.id) for each in batch]
+    assert b'"response.failed"' in logged[-1] or status_ == "cancelled"
+    assert b"as far as it came" in logged[-1]
 
 
 @pytest.mark.parametrize("dies", [False, True])

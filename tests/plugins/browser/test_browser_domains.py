@@ -89,6 +89,7 @@ def test_what_cannot_be_read_is_not_shown_if_domains_are_given(url: str) -> None
     "path",
     ["/blog/..;/secret", "/blog/..\\secret", "/blog/..%5csecret", "/blog/..%252fsecret", "/blog/%2e%2e/secret",
      "/secret/..;/blog", "/secret/..%2fblog", "/secret\\..\\blog", "/blog/..%2fsecret%2f..;%2fblog",
+     "/blog/..%00/secret", "/blog/..%2500/secret", "/blog/%00../secret", "/blog/..%0a/secret", "/blog/..%20/secret", "/blog%7f/x",
      "/blog;x=1/post", "/x/..;/blog", "/\\blog", "/%2562log", "/;/blog", "/%25" + "25" * 20 + "62log"],
 )  # fmt: skip
 def test_a_path_that_servers_read_differently_is_neither_allowed_nor_unblocked(path: str) -> None:
