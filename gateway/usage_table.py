@@ -6,24 +6,23 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from gateway.protocols import UsageCount
+from gateway.protocols import BUCKETS_KEPT, UsageCount, UsageWidth
 
 Numbers: TypeAlias = tuple[int, int, int, int, int]
 """Requests, and tokens: input, cached, output, reasoning."""
 Key: TypeAlias = tuple[int, str, str | None, str]
-"""Day, API, principal, model."""
+"""Bucket, API, principal, model."""
 
 MOST_COUNTS = 200_000
-"""Maximum number of sums in one process. Beyond it, the oldest days are forgotten."""
+"""Maximum number of sums of each width in one process. Beyond it, the oldest buckets are forgotten."""
 _MOST_BATCHES = 10_000
-DAYS_KEPT = 400
 
 
 class UsageTable:
     """Implements `UsageCounters` within one process."""
 
     def __init__(self) -> None:
-        self._sums: dict[Key, Numbers] = {}
+        self._tables = {width: _Sums(kept) for width, kept in BUCKETS_KEPT.items()}
         self._batches: OrderedDict[str, None] = OrderedDict()
 
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
@@ -34,25 +33,47 @@ class UsageTable:
         if len(self._batches) > _MOST_BATCHES:
             self._batches.popitem(last=False)
         for each in counts:
-            add(self._sums, key_of(each), numbers_of(each))
-        self._forget(max((each.day for each in counts), default=0))
+            self._tables[each.width].add(key_of(each), numbers_of(each))
 
-    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
+    async def read_usage(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
         """See `UsageCounters.read_usage`."""
-        return counts_of(
-            (key, numbers) for key, numbers in self._sums.items() if first_day <= key[0] <= last_day
-        )
+        return counts_of(width, self._tables[width].read(first, last))
 
-    def _forget(self, today: int) -> None:
-        oldest = min((day for day, *_ in self._sums), default=today) if self._sums else today
-        while oldest < today - DAYS_KEPT or (len(self._sums) > MOST_COUNTS and oldest < today):
-            for key in [key for key in self._sums if key[0] <= oldest]:
-                del self._sums[key]
-            oldest = min((day for day, *_ in self._sums), default=today)
+
+class _Sums:
+    """The sums of one width, by bucket."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._buckets: dict[int, dict[Key, Numbers]] = {}
+        self._count = 0
+
+    def add(self, key: Key, numbers: Numbers) -> None:
+        sums = self._buckets.get(key[0])
+        if sums is None:
+            sums = self._buckets[key[0]] = {}
+            self._forget(max(self._buckets) - self._kept)
+        before = len(sums)
+        add(sums, key, numbers)
+        self._count += len(sums) - before
+        while self._count > MOST_COUNTS and len(self._buckets) > 1:
+            self._forget(min(self._buckets) + 1)
+
+    def read(self, first: int, last: int) -> Iterable[tuple[Key, Numbers]]:
+        for bucket in self._buckets:
+            if first <= bucket <= last:
+                yield from self._buckets[bucket].items()
+
+    def _forget(self, oldest: int) -> None:
+        """Forget all buckets before `oldest`."""
+        for bucket in [each for each in self._buckets if each < oldest]:
+            self._count -= len(self._buckets.pop(bucket))
 
 
 def key_of(count: UsageCount) -> Key:
-    return count.day, count.api, count.principal, count.model
+    return count.bucket, count.api, count.principal, count.model
 
 
 def numbers_of(count: UsageCount) -> Numbers:
@@ -75,11 +96,12 @@ def add(sums: dict[Key, Numbers], key: Key, more: Numbers) -> None:
         sums[key] = (a + more[0], b + more[1], c + more[2], d + more[3], e + more[4])
 
 
-def counts_of(sums: Iterable[tuple[Key, Numbers]]) -> list[UsageCount]:
+def counts_of(width: UsageWidth, sums: Iterable[tuple[Key, Numbers]]) -> list[UsageCount]:
     """Sums as `UsageCount`s."""
     return [
         UsageCount(
-            day=day,
+            width=width,
+            bucket=bucket,
             api=api,
             principal=principal,
             model=model,
@@ -89,5 +111,5 @@ def counts_of(sums: Iterable[tuple[Key, Numbers]]) -> list[UsageCount]:
             output_tokens=made,
             reasoning_tokens=reasoning,
         )
-        for (day, api, principal, model), (requests, given, cached, made, reasoning) in sums
+        for (bucket, api, principal, model), (requests, given, cached, made, reasoning) in sums
     ]

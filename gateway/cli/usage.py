@@ -18,6 +18,8 @@ from gateway.cli.chat.text import one_line
 from gateway.cli.common import Commands, table
 
 _DAY: Final = 86_400
+_WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
+"""By name: `bucket_width`, its seconds, and the most that one page shows."""
 
 
 class _Amount(Struct):
@@ -54,10 +56,13 @@ def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "usage",
         help="what each key has used of each model, and what it cost",
-        description="Show what each key has used of each model of a running server, by day. Needs a key with admin = true.",
+        description="Show what each key has used of each model of a running server, by day, hour or minute. Needs a key with admin = true.",
     )
     parser.add_argument(
         "--days", type=_days, default=7, metavar="N", help="the last N days, today included (default: 7)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--by", choices=tuple(_WIDTHS), default="day", help="(default: day). Servers keep hours for two weeks, and minutes for two days"
     )  # fmt: skip
     parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
     parser.add_argument(
@@ -89,12 +94,13 @@ def _print(arguments: argparse.Namespace) -> None:
         arguments.api_key or environ.get("OPENAI_ADMIN_KEY") or environ.get("OPENAI_API_KEY") or "",
     )
     start = (int(time.time()) // _DAY - arguments.days + 1) * _DAY
-    rows = [["day", "key", "model", "requests", "input", "cached", "output", "reasoning"]]
+    width, seconds, limit = _WIDTHS[arguments.by]
+    rows = [[arguments.by, "key", "model", "requests", "input", "cached", "output", "reasoning"]]
     for kind in ("completions", "embeddings"):
-        path = f"/organization/usage/{kind}?start_time={start}&limit=31&group_by=api_key_id&group_by=model"
+        path = f"/organization/usage/{kind}?start_time={start}&bucket_width={width}&limit={limit}&group_by=api_key_id&group_by=model"
         rows += [
             [
-                _date(bucket), each.api_key_id or "-", each.model or "-", str(each.num_model_requests),
+                _time(bucket, seconds), each.api_key_id or "-", each.model or "-", str(each.num_model_requests),
                 str(each.input_tokens), str(each.input_cached_tokens), str(each.output_tokens),
                 str(each.output_reasoning_tokens),
             ]
@@ -118,8 +124,8 @@ def _print_costs(client: ApiClient, start: int) -> None:
         print("\n" + table([["key", "cost"], *rows]))
 
 
-def _date(bucket: _Bucket) -> str:
-    return datetime.fromtimestamp(bucket.start_time, UTC).date().isoformat()
+def _time(bucket: _Bucket, seconds: int) -> str:
+    return f"{datetime.fromtimestamp(bucket.start_time, UTC):{'%Y-%m-%d' if seconds == _DAY else '%Y-%m-%d %H:%M'}}"
 
 
 def _buckets(client: ApiClient, path: str) -> Iterable[_Bucket]:

@@ -161,10 +161,19 @@ from gateway.protocols.tools import (
     ToolSession,
 )
 from gateway.protocols.tracing import Attributes, Span, SpanKind, Tracer
-from gateway.protocols.usage import AnswerUsage, UsageCount, UsageCounters
+from gateway.protocols.usage import (
+    BUCKETS_KEPT,
+    WIDTH_SECONDS,
+    AnswerUsage,
+    UsageCount,
+    UsageCounters,
+    UsageWidth,
+)
 
 __all__ = [
+    "BUCKETS_KEPT",
     "UNFINISHED",
+    "WIDTH_SECONDS",
     "AdapterLoadingEngine",
     "AddedToken",
     "AnswerUsage",
@@ -303,5 +312,6 @@ __all__ = [
     "Turn",
     "UsageCount",
     "UsageCounters",
+    "UsageWidth",
     "media_source",
 ]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from gateway.protocols.principals import Principal
 from gateway.wire.response import ResponseStatus
+
+UsageWidth: TypeAlias = Literal["1m", "1h", "1d"]
+"""The times that usage is counted by: minutes, hours, days."""
+WIDTH_SECONDS: Final[dict[UsageWidth, int]] = {"1m": 60, "1h": 3600, "1d": 86_400}
+"""The length of each."""
+BUCKETS_KEPT: Final[dict[UsageWidth, int]] = {"1m": 2880, "1h": 336, "1d": 400}
+"""How many of each are kept at least: minutes of two days, hours of two weeks."""
 
 
 class AnswerUsage(Struct, frozen=True, kw_only=True):
@@ -35,10 +42,11 @@ class AnswerUsage(Struct, frozen=True, kw_only=True):
 
 
 class UsageCount(Struct, frozen=True, kw_only=True):
-    """What a principal has used of a model on one day."""
+    """What a principal has used of a model in one minute, hour or day."""
 
-    day: int
-    """Days since 1970, in UTC."""
+    width: UsageWidth = "1d"
+    bucket: int
+    """Which one: the number of such minutes, hours or days since 1970, in UTC."""
     api: str
     """As `AnswerUsage.api`."""
     principal: str | None
@@ -53,12 +61,15 @@ class UsageCount(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class UsageCounters(Protocol):
-    """Optional part of a store: counts what principals use. Kept for at least 400 days, as long as the store keeps anything."""
+    """Optional part of a store: counts what principals use. Kept as `BUCKETS_KEPT` says, as long as the store keeps anything."""
 
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
-        """Add `counts`. A batch, which is named by a unique id, is added once, also if it is sent again within an hour."""
+        """Add `counts`, of any widths. A batch, which is named by a unique id, is added once, also if it is sent again within an hour."""
         ...
 
-    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
-        """The sums from `first_day` to `last_day`, both included, in any order: one for each day, API, principal and model."""
+    async def read_usage(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
+        """The sums of a width from the bucket `first` to `last`, both included, in any order: one for each bucket, API,
+        principal and model."""
         ...

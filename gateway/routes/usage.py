@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from litestar import get
 from litestar.datastructures import MultiDict
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from gateway.config import Price
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import UsageCount
+from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageWidth
 from gateway.routes.answers import json_answer
 from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.services import Services
@@ -27,9 +28,12 @@ from gateway.wire.usage import (
     EmbeddingsUsage,
 )
 
-DAY = 86_400
-_MOST_DAYS = 400
-"""How far back usage is kept."""
+_LIMITS: Final[dict[UsageWidth, tuple[int, int]]] = {
+    "1m": (60, 1440),
+    "1h": (24, 168),
+    "1d": (7, 31),
+}
+"""For each width the number of buckets of a page, by default and at most, as at OpenAI."""
 _PER_TOKENS = 1_000_000
 _UNSUPPORTED = ("project_ids", "user_ids", "batch", "line_items", "api_source")
 _POOLED = ("embeddings", "rerank", "score")
@@ -39,11 +43,12 @@ _POOLED = ("embeddings", "rerank", "score")
 class _Query(Struct, frozen=True, kw_only=True):
     """The parameters of a request."""
 
+    width: UsageWidth
     first: int
-    """The first day that is shown, counted from 1970."""
+    """The first bucket that is shown, counted from 1970."""
     last: int
     end: int
-    """The last day that was asked for."""
+    """The last bucket that was asked for."""
     group_by: frozenset[str]
     keys: frozenset[str]
     models: frozenset[str]
@@ -55,9 +60,9 @@ class _Query(Struct, frozen=True, kw_only=True):
 
 @get("/v1/organization/usage/completions")
 async def completions_usage(request: HttpRequest) -> ASGIApp:
-    """What all APIs that generate have used, by day."""
+    """What all APIs that generate have used."""
     services = _admitted(request)
-    query = _query(request.query_params, most=31, groups=("api_key_id", "model"))
+    query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
     def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
         return CompletionsUsage(
@@ -75,9 +80,9 @@ async def completions_usage(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/organization/usage/embeddings")
 async def embeddings_usage(request: HttpRequest) -> ASGIApp:
-    """What embeddings have used, by day."""
+    """What embeddings have used."""
     services = _admitted(request)
-    query = _query(request.query_params, most=31, groups=("api_key_id", "model"))
+    query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
     def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
         return EmbeddingsUsage(
@@ -94,15 +99,13 @@ async def embeddings_usage(request: HttpRequest) -> ASGIApp:
 async def costs(request: HttpRequest) -> ASGIApp:
     """What was used, by day, at the prices of `[models.<name>.price]`."""
     services = _admitted(request)
-    query = _query(request.query_params, most=180, groups=("api_key_id", "line_item"))
-    counts = [
-        each for each in await services.usage.read(query.first, query.last) if query.keeps(each)
-    ]
+    query = _query(request.query_params, {"1d": (7, 180)}, groups=("api_key_id", "line_item"))
+    counts = await _counts(services, query)
     currency = services.config.server.currency
 
     def of_day(day: int) -> list[Costs]:
         sums: dict[tuple[str | None, str | None], float] = {}
-        for count in (each for each in counts if each.day == day):
+        for count in counts.get(day, ()):
             for kind, value in _costs(count, _price(services, count.model)):
                 key = count.principal if "api_key_id" in query.group_by else None
                 item = f"{count.model}, {kind}" if "line_item" in query.group_by else None
@@ -142,29 +145,35 @@ async def _grouped(
     shown: Callable[[str], bool],
     result: Callable[[str | None, str | None, Sequence[UsageCount]], object],
 ) -> ASGIApp:
-    counts = [
-        each
-        for each in await services.usage.read(query.first, query.last)
-        if shown(each.api) and query.keeps(each)
-    ]
+    counts = await _counts(services, query)
 
-    def of_day(day: int) -> list[object]:
+    def of_bucket(bucket: int) -> list[object]:
         groups: dict[tuple[str | None, str | None], list[UsageCount]] = {}
-        for count in (each for each in counts if each.day == day):
+        for count in (each for each in counts.get(bucket, ()) if shown(each.api)):
             key = count.principal if "api_key_id" in query.group_by else None
             model = count.model if "model" in query.group_by else None
             groups.setdefault((key, model), []).append(count)
         return [result(*group, groups[group]) for group in sorted(groups, key=_order)]
 
-    return json_answer(_page(query, of_day))
+    return json_answer(_page(query, of_bucket))
 
 
-def _page(query: _Query, of_day: Callable[[int], Sequence[object]]) -> BucketPage:
+async def _counts(services: Services, query: _Query) -> dict[int, list[UsageCount]]:
+    """What the query keeps, by bucket."""
+    found: dict[int, list[UsageCount]] = {}
+    for each in await services.usage.read(query.first, query.last, width=query.width):
+        if query.keeps(each):
+            found.setdefault(each.bucket, []).append(each)
+    return found
+
+
+def _page(query: _Query, results: Callable[[int], Sequence[object]]) -> BucketPage:
     more = query.last < query.end
+    seconds = WIDTH_SECONDS[query.width]
     return BucketPage(
         data=[
-            Bucket(start_time=day * DAY, end_time=(day + 1) * DAY, results=of_day(day))
-            for day in range(query.first, query.last + 1)
+            Bucket(start_time=each * seconds, end_time=(each + 1) * seconds, results=results(each))
+            for each in range(query.first, query.last + 1)
         ],
         has_more=more,
         next_page=f"page_{query.last + 1}" if more else None,
@@ -182,35 +191,39 @@ def _admitted(request: HttpRequest) -> Services:
     return services
 
 
-def _query(query: MultiDict[str], *, most: int, groups: Collection[str]) -> _Query:
+def _query(
+    query: MultiDict[str],
+    limits: Mapping[UsageWidth, tuple[int, int]],
+    *,
+    groups: Collection[str],
+) -> _Query:
     """Raises `InvalidRequest` with the wrong parameter."""
     for name in _UNSUPPORTED:
         if _values(query, name):
             raise Unsupported(
                 f"Usage is not counted by '{name}' on this server. Leave it out.", param=name
             )
-    width = query.get("bucket_width", "1d")
-    if width != "1d":
-        raise InvalidRequest(
-            f"Invalid 'bucket_width': '{width[:20]}'. Usage is counted by day on this server: '1d'.",
-            param="bucket_width",
-            code="invalid_value",
-        )
+    asked = query.get("bucket_width", "1d")
+    width = next((each for each in limits if each == asked), None)
+    if width is None:
+        raise not_among("bucket_width", asked, list[str](limits))
+    seconds = WIDTH_SECONDS[width]
     if "start_time" not in query:
         raise missing("start_time", "It is a Unix time in seconds.")
-    today = int(time.time()) // DAY
-    start = max(_number(query, "start_time", 0, 0) // DAY, today - _MOST_DAYS)
-    until = _number(query, "end_time", (today + 1) * DAY, 1)
-    end = min((until - 1) // DAY, today)
-    limit = _number(query, "limit", 7, 1)
+    now = int(time.time()) // seconds
+    start = max(_number(query, "start_time", 0, 0) // seconds, now - BUCKETS_KEPT[width])
+    until = _number(query, "end_time", (now + 1) * seconds, 1)
+    end = min((until - 1) // seconds, now)
+    usual, most = limits[width]
+    limit = _number(query, "limit", usual, 1)
     if limit > most:
         raise InvalidRequest(
-            f"Invalid 'limit': {limit}. It is a whole number from 1 to {most}.",
+            f"Invalid 'limit': {limit}. It is a whole number from 1 to {most}, with 'bucket_width' {width}.",
             param="limit",
             code="integer_above_max_value",
         )
     if page := query.get("page"):
-        found = re.fullmatch(r"page_(\d{1,6})", page)
+        found = re.fullmatch(r"page_(\d{1,9})", page)
         if found is None:
             raise InvalidRequest(
                 f"Invalid 'page': '{page[:50]}'. Send the next_page of an earlier answer.",
@@ -224,6 +237,7 @@ def _query(query: MultiDict[str], *, most: int, groups: Collection[str]) -> _Que
         if name not in known:
             raise not_among(("group_by", index), name, known)
     return _Query(
+        width=width,
         first=start,
         last=min(end, start + limit - 1),
         end=end,

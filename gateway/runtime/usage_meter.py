@@ -10,7 +10,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gateway.errors import StoreUnavailable
-from gateway.protocols import AnswerUsage, Principal, UsageCount, UsageCounters
+from gateway.protocols import (
+    WIDTH_SECONDS,
+    AnswerUsage,
+    Principal,
+    UsageCount,
+    UsageCounters,
+    UsageWidth,
+)
 from gateway.request_stats import RunStats
 from gateway.task_context import running_task
 from gateway.usage_table import Key, Numbers, UsageTable, add, counts_of
@@ -20,7 +27,9 @@ logger = logging.getLogger("gateway.runtime.usage_meter")
 
 WRITE_SECONDS = 1.0
 """Interval between writes to the store."""
-_DAY = 86_400
+_MINUTE = WIDTH_SECONDS["1m"]
+_MINUTES = {width: seconds // _MINUTE for width, seconds in WIDTH_SECONDS.items()}
+"""In each width."""
 _MOST_TOKENS = 1 << 40
 """Maximum number of tokens of one kind that one run is counted with."""
 
@@ -59,7 +68,7 @@ class UsageMeter:
         self.last_used: dict[str, float] = {}
         """When the last run of each principal has ended, in Unix time; of the last `MOST_NAMES`."""
         self._sums: dict[Key, Numbers] = {}
-        """What is not written yet."""
+        """What is not written yet, by minutes."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
         """What is being written; the same again, if the store did not answer."""
         self._writing = asyncio.Lock()
@@ -68,14 +77,15 @@ class UsageMeter:
     def run_finished(self, run: RunStats, principal: Principal | None) -> None:
         """Count a run that has ended, and tell the plugins of it."""
         usage = run.usage
-        day = int(self._clock() // _DAY)
+        minute = int(self._clock() // _MINUTE)
+        day = minute // _MINUTES["1d"]
         name = None if principal is None else self._counted_name(principal.name, day)
         if name is not None:
             self.last_used.pop(name, None)
             self.last_used[name] = self._clock()
             if len(self.last_used) > MOST_NAMES:
                 del self.last_used[next(iter(self.last_used))]
-        key = (day, run.api, name, run.model)
+        key = (minute, run.api, name, run.model)
         if usage is None:
             numbers: Numbers = (1, 0, 0, 0, 0)
         else:
@@ -126,17 +136,20 @@ class UsageMeter:
             # A hook's failure must not affect the client.
             logger.exception("a gateway_usage hook failed")
 
-    async def read(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
-        """The sums of these days, with what this process has counted until now. Raises `StoreUnavailable`."""
+    async def read(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
+        """The sums of these minutes, hours or days, with what this process has counted until now. Raises
+        `StoreUnavailable`."""
         await self._write()
-        return await self._counters.read_usage(first_day, last_day)
+        return await self._counters.read_usage(first, last, width=width)
 
     async def _write(self) -> None:
         async with self._writing:
             while self._batch is not None or self._sums:
                 if self._batch is None:
                     sums, self._sums = self._sums, {}
-                    self._batch = (new_id("use_"), counts_of(sums.items()))
+                    self._batch = (new_id("use_"), _counts(sums))
                 await self._counters.add_usage(*self._batch)
                 self._batch = None
 
@@ -164,3 +177,14 @@ class UsageMeter:
                 logger.exception("writing usage failed; it continues")
             else:
                 self._away = False
+
+
+def _counts(sums: dict[Key, Numbers]) -> list[UsageCount]:
+    """The sums of minutes, and what they add to hours and days."""
+    counts: list[UsageCount] = []
+    for width, minutes in _MINUTES.items():
+        wider: dict[Key, Numbers] = {}
+        for (minute, api, principal, model), numbers in sums.items():
+            add(wider, (minute // minutes, api, principal, model), numbers)
+        counts += counts_of(width, wider.items())
+    return counts

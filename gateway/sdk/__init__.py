@@ -202,6 +202,7 @@ from gateway.protocols import (
     Turn,
     UsageCount,
     UsageCounters,
+    UsageWidth,
     media_source,
 )
 
@@ -393,6 +394,7 @@ __all__ = [
     "UnsupportedMediaType",
     "UsageCount",
     "UsageCounters",
+    "UsageWidth",
     "hookimpl",
     "hookspec",
     "media_source",

@@ -13,6 +13,7 @@ from gateway.packing import (
     unpack_record,
     unpack_results,
 )
+from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
 from gateway.shared_values import (
     ValueTable,
 )
@@ -20,7 +21,9 @@ from gateway.stored_parts import LARGE, Cut, cut, named_parts, restore, whole_si
 from gateway.usage_table import UsageTable
 
 __all__ = [
+    "BUCKETS_KEPT",
     "LARGE",
+    "WIDTH_SECONDS",
     "Cut",
     "LimitTable",
     "Unpacker",

@@ -18,8 +18,8 @@
     Shared values, and the number and bytes that each owner has.
 `limits`, `limit_requests`
     What each principal has spent of its limits, and its running requests with what their admission returned.
-`usage_counts`, `usage_batches`
-    What was used on each day, and the batches that were added. `names` is the API, the principal and the model as JSON,
+`usage_counts`, `usage_hours`, `usage_minutes`, `usage_batches`
+    What was used in each day, hour and minute, and the batches that were added. `names` is the API, the principal and the model as JSON,
     and `subject` is its key.
 `parts`, `part_uses`
     Large parts of the values above, once for each owner, by hash (`gateway.stored_parts`), and the rows that name them: `kind`
@@ -104,6 +104,14 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE responses ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE conversations ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE completions ADD COLUMN parts INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        """CREATE TABLE usage_hours (hour BIGINT NOT NULL, subject TEXT NOT NULL, names TEXT NOT NULL,
+        requests BIGINT NOT NULL, input BIGINT NOT NULL, cached BIGINT NOT NULL, output BIGINT NOT NULL,
+        reasoning BIGINT NOT NULL, PRIMARY KEY (hour, subject))""",
+        """CREATE TABLE usage_minutes (minute BIGINT NOT NULL, subject TEXT NOT NULL, names TEXT NOT NULL,
+        requests BIGINT NOT NULL, input BIGINT NOT NULL, cached BIGINT NOT NULL, output BIGINT NOT NULL,
+        reasoning BIGINT NOT NULL, PRIMARY KEY (minute, subject))""",
     ),
 )
 """The statements that migrate each version of the schema to the next; the first ones create it."""

@@ -24,6 +24,7 @@ from gateway.protocols import (
     StoredCompletion,
     StoredResponse,
     UsageCount,
+    UsageWidth,
 )
 from gateway.sql import completions, conversations, leases, logs, responses, usage, values
 from gateway.sql import limits as counters
@@ -425,8 +426,10 @@ class SqlStore:
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
         await self._write(lambda: usage.add(batch, counts, self._database.now()))
 
-    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
-        return await self._read(lambda: usage.read(first_day, last_day))
+    async def read_usage(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
+        return await self._read(lambda: usage.read(first, last, width))
 
     async def _read(self, operation: Callable[[], Operation[T]]) -> T:
         return await self._database.read(operation)

@@ -6,12 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.limit_table import DAY
-from gateway.protocols import UsageCount
+from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageWidth
 from gateway.sql.statements import Operation, Statement, key
-from gateway.usage_table import DAYS_KEPT, Key, counts_of, key_of, numbers_of
+from gateway.usage_table import Key, counts_of, key_of, numbers_of
 
-_DAYS_KEPT: Final = DAYS_KEPT + 10
+_TABLES: Final[dict[UsageWidth, tuple[str, str]]] = {
+    "1m": ("usage_minutes", "minute"),
+    "1h": ("usage_hours", "hour"),
+    "1d": ("usage_counts", "day"),
+}
+"""The table of each width, and its column with the bucket."""
+_MARGIN: Final = 10
+"""Number of buckets that are kept longer than they have to be."""
 _BATCHES_KEPT: Final = 7200.0
 """Seconds for which the id of a batch is known."""
 _MOST_ADDED: Final = 1 << 40
@@ -26,50 +32,66 @@ def add(batch: str, counts: Sequence[UsageCount], now: float) -> Operation[None]
     )
     if not new:
         return
-    rows = [(each.day, *_names(key_of(each)), *_bounded(each)) for each in counts]
-    yield Statement(
-        "INSERT INTO usage_counts (day, subject, names, requests, input, cached, output, reasoning) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (day, subject) DO UPDATE "
-        "SET requests = usage_counts.requests + excluded.requests, input = usage_counts.input + excluded.input, "
-        "cached = usage_counts.cached + excluded.cached, output = usage_counts.output + excluded.output, "
-        "reasoning = usage_counts.reasoning + excluded.reasoning",
-        # In the same order in all processes: none waits for one that waits for it.
-        sorted(rows),
-        each=True,
-    )
+    for width, (table, column) in _TABLES.items():
+        rows = [
+            (each.bucket, *_names(key_of(each)), *_bounded(each))
+            for each in counts
+            if each.width == width
+        ]
+        if not rows:
+            continue
+        yield Statement(
+            f"INSERT INTO {table} ({column}, subject, names, requests, input, cached, output, reasoning) "  # our own names
+            f"VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT ({column}, subject) DO UPDATE "
+            f"SET requests = {table}.requests + excluded.requests, input = {table}.input + excluded.input, "
+            f"cached = {table}.cached + excluded.cached, output = {table}.output + excluded.output, "
+            f"reasoning = {table}.reasoning + excluded.reasoning",
+            # In the same order in all processes: none waits for one that waits for it.
+            sorted(rows),
+            each=True,
+        )
 
 
-def read(first_day: int, last_day: int) -> Operation[list[UsageCount]]:
-    """The sums of these days."""
+def read(first: int, last: int, width: UsageWidth) -> Operation[list[UsageCount]]:
+    """The sums of these buckets."""
+    table, column = _TABLES[width]
     rows = yield Statement(
-        "SELECT day, names, requests, input, cached, output, reasoning FROM usage_counts "
-        "WHERE day >= $1 AND day <= $2",
-        (first_day, last_day),
+        f"SELECT {column}, names, requests, input, cached, output, reasoning FROM {table} "  # our own names
+        f"WHERE {column} >= $1 AND {column} <= $2",
+        (first, last),
     )
     return counts_of(
-        ((day, *json.loads(names)), (requests, given, cached, made, reasoning))
-        for day, names, requests, given, cached, made, reasoning in rows
+        width,
+        (
+            ((bucket, *json.loads(names)), (requests, given, cached, made, reasoning))
+            for bucket, names, requests, given, cached, made, reasoning in rows
+        ),
     )
 
 
 def forget(now: float) -> Operation[None]:
-    """Delete days that need not be kept, and the ids of batches that are not sent again."""
+    """Delete what need not be kept, and the ids of batches that are not sent again."""
     yield Statement("DELETE FROM usage_batches WHERE at < $1", (now - _BATCHES_KEPT,))
-    yield Statement("DELETE FROM usage_counts WHERE day < $1", (_oldest_day(now),))
+    for width, (table, column) in _TABLES.items():
+        yield Statement(
+            f"DELETE FROM {table} WHERE {column} < $1", (_oldest(width, now),)
+        )  # our own names
 
 
 def any_old(now: float) -> Operation[bool]:
     """Whether `forget` would delete something."""
+    old = ["EXISTS (SELECT 1 FROM usage_batches WHERE at < $1)"]
+    for number, (table, column) in enumerate(_TABLES.values(), 2):
+        old.append(f"EXISTS (SELECT 1 FROM {table} WHERE {column} < ${number})")  # our own names
     rows = yield Statement(
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM usage_batches WHERE at < $1) "
-        "OR EXISTS (SELECT 1 FROM usage_counts WHERE day < $2)",
-        (now - _BATCHES_KEPT, _oldest_day(now)),
+        f"SELECT 1 WHERE {' OR '.join(old)}",  # our own names
+        (now - _BATCHES_KEPT, *(_oldest(width, now) for width in _TABLES)),
     )
     return bool(rows)
 
 
-def _oldest_day(now: float) -> int:
-    return int(now // DAY) - _DAYS_KEPT
+def _oldest(width: UsageWidth, now: float) -> int:
+    return int(now // WIDTH_SECONDS[width]) - BUCKETS_KEPT[width] - _MARGIN
 
 
 def _names(of: Key) -> tuple[str, str]:

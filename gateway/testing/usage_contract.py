@@ -7,11 +7,13 @@ import time
 import uuid
 
 import pytest
+from msgspec import structs
 
-from gateway.protocols import UsageCount, UsageCounters
+from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageCounters, UsageWidth
 
 _DAY = int(time.time() // 86_400) - 30
 """A day whose usage stores keep."""
+_WIDTHS: tuple[UsageWidth, ...] = ("1m", "1h", "1d")
 
 
 class UsageCountersContract:
@@ -45,8 +47,8 @@ class UsageCountersContract:
         for each in found:
             assert (each.requests, each.input_tokens, each.cached_tokens) == (3, 30, 6)
             assert (each.output_tokens, each.reasoning_tokens) == (15, 3)
-        assert {(each.day, each.api, each.principal, each.model) for each in found} == {
-            (each.day, each.api, each.principal, each.model) for each in kinds
+        assert {(each.bucket, each.api, each.principal, each.model) for each in found} == {
+            (each.bucket, each.api, each.principal, each.model) for each in kinds
         }
 
     async def test_a_batch_is_added_once(self, usage_store: UsageCounters) -> None:
@@ -84,7 +86,37 @@ class UsageCountersContract:
         days = [_count(name, day=day) for day in (_DAY, _DAY + 5, _DAY + 10)]
         await usage_store.add_usage(uuid.uuid4().hex, days)
         found = await usage_store.read_usage(_DAY + 1, _DAY + 9)
-        assert [each.day for each in found if each.principal == name] == [_DAY + 5]
+        assert [each.bucket for each in found if each.principal == name] == [_DAY + 5]
+
+    async def test_minutes_hours_and_days_are_counted_apart(
+        self, usage_store: UsageCounters
+    ) -> None:
+        """Also where their numbers are the same, and in the same batch."""
+        name, now = uuid.uuid4().hex, time.time()
+        latest = {width: int(now // WIDTH_SECONDS[width]) for width in _WIDTHS}
+        counts = [
+            structs.replace(_count(name, day=bucket), width=width)
+            for width in _WIDTHS
+            for bucket in {*latest.values()}
+            if bucket <= latest[width]
+        ]
+        for _ in range(2):
+            await usage_store.add_usage(uuid.uuid4().hex, counts)
+        for width, bucket in latest.items():
+            found = await usage_store.read_usage(bucket, bucket, width=width)
+            [each] = [each for each in found if each.principal == name]
+            assert (each.width, each.bucket, each.requests) == (width, bucket, 2)
+
+    async def test_what_is_to_be_kept_is_kept(self, usage_store: UsageCounters) -> None:
+        name, now = uuid.uuid4().hex, time.time()
+        for width in _WIDTHS:
+            latest = int(now // WIDTH_SECONDS[width])
+            oldest = latest - BUCKETS_KEPT[width] + 1
+            for bucket in (oldest, latest):
+                count = structs.replace(_count(name, day=bucket), width=width)
+                await usage_store.add_usage(uuid.uuid4().hex, [count])
+            found = await usage_store.read_usage(oldest, oldest, width=width)
+            assert [each.requests for each in found if each.principal == name] == [1]
 
     async def test_names_may_be_any_text(self, usage_store: UsageCounters) -> None:
         name = uuid.uuid4().hex
@@ -106,7 +138,7 @@ def _count(
     principal: str | None, *, day: int = _DAY, api: str = "chat", model: str = "m"
 ) -> UsageCount:
     return UsageCount(
-        day=day,
+        bucket=day,
         api=api,
         principal=principal,
         model=model,

@@ -81,11 +81,14 @@ async def streams(
 async def stream(
     client: httpx.AsyncClient, url: str, request: dict[str, Any], has_begun: asyncio.Event
 ) -> bytes:
-    """The whole body of a stream."""
+    """The whole body of a stream. `has_begun` is set when it has an event."""
+    body = b""
     async with client.stream("POST", f"{url}/v1/responses", json=request) as answer:
-        has_begun.set()
         assert answer.status_code == 200, await answer.aread()
-        return await answer.aread()
+        async for part in answer.aiter_bytes():
+            body += part
+            has_begun.set()
+    return body
 
 
 def response_id(body: bytes) -> str:

@@ -158,6 +158,37 @@ def test_pages_are_read_one_after_the_other(gateway: RunningGateway) -> None:
     assert seen == [start + day * DAY for day in range(10)]
 
 
+@pytest.mark.parametrize(("width", "seconds"), [("1m", 60), ("1h", 3600)])
+def test_minutes_and_hours_are_counted_too(
+    gateway: RunningGateway, width: str, seconds: int
+) -> None:
+    """Their sums are those of the days; all pages together have each bucket once."""
+    send(gateway, "bob", "/completions", prompt="hi")
+    start = (int(time.time()) // seconds - 9) * seconds
+    page: str | None = ""
+    seen: list[dict[str, Any]] = []
+    while page is not None:
+        more = {"page": page} if page else {}
+        answer = read(
+            gateway, "usage/completions", start_time=start, limit=4, bucket_width=width,
+            api_key_ids="bob", group_by="model", **more,
+        ).json()  # fmt: skip
+        seen += answer["data"]
+        page = answer["next_page"]
+        assert answer["has_more"] == (page is not None)
+    starts = [each["start_time"] for each in seen]
+    assert starts[:10] == [start + number * seconds for number in range(10)]
+    assert starts == sorted(set(starts))
+    assert all(each["end_time"] - each["start_time"] == seconds for each in seen)
+    [latest] = [each for each in seen[-2:] if each["results"]][-1:]
+    assert latest["results"][0]["model"] == "m"
+    assert latest["results"][0]["num_model_requests"] >= 1
+
+
+def test_costs_are_shown_by_day_alone(gateway: RunningGateway) -> None:
+    assert read(gateway, "costs", bucket_width="1h").json()["error"]["param"] == "bucket_width"
+
+
 @pytest.mark.parametrize("path", ["usage/completions", "usage/embeddings", "costs"])
 def test_administrators_alone_read_it(gateway: RunningGateway, path: str) -> None:
     refused = read(gateway, path, name="ada")
@@ -174,7 +205,9 @@ def test_administrators_alone_read_it(gateway: RunningGateway, path: str) -> Non
         ({"start_time": "9" * 5000}, "start_time"),
         ({"limit": "32"}, "limit"),
         ({"limit": "0"}, "limit"),
-        ({"bucket_width": "1m"}, "bucket_width"),
+        ({"bucket_width": "1w"}, "bucket_width"),
+        ({"bucket_width": "1h", "limit": "169"}, "limit"),
+        ({"bucket_width": "1m", "limit": "1441"}, "limit"),
         ({"group_by": "line_item"}, "group_by[0]"),
         ({"page": "page_x"}, "page"),
         ({"project_ids": "p"}, "project_ids"),
@@ -212,6 +245,11 @@ def test_the_command_shows_it(
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if " bob " in line and " m " in line]
     assert "EUR" in shown
+    for by in ("hour", "minute"):
+        assert main(["usage", "--url", gateway.base_url, "--days", "1", "--by", by]) == 0
+        head, *lines = capsys.readouterr().out.splitlines()
+        assert head.startswith(by)
+        assert [line for line in lines if " bob " in line and line[13] == ":"]
     assert main(["usage", "--url", gateway.base_url, "--api-key", "sk-ada"]) == 1
     assert "admin" in capsys.readouterr().err
 

@@ -114,18 +114,18 @@ async def sql_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
 async def test_days_are_forgotten_after_400(sql_store: Any) -> None:
     today = int(time.time() // 86_400)
     days = [today - ago for ago in (1000, 420, 400, 399, 0)]
-    counts = [UsageCount(day=day, api="chat", principal="ada", model="m", requests=1) for day in days]  # fmt: skip
+    counts = [UsageCount(bucket=day, api="chat", principal="ada", model="m", requests=1) for day in days]  # fmt: skip
     await sql_store.add_usage("old", counts)
     await sql_store._upkeep.expire()  # no other door
     found = await sql_store.read_usage(0, today)
-    assert sorted(each.day for each in found) == sorted(days[2:])
+    assert sorted(each.bucket for each in found) == sorted(days[2:])
 
 
 async def test_a_batch_is_known_for_an_hour(
     sql_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     today = int(time.time() // 86_400)
-    count = UsageCount(day=today, api="chat", principal="ada", model="m", requests=1)
+    count = UsageCount(bucket=today, api="chat", principal="ada", model="m", requests=1)
     database, begin = sql_store._database, sql_store._database.now()
     await sql_store.add_usage("sent again", [count])
     for passed, requests in ((3600, 1), (8000, 2)):
@@ -140,7 +140,7 @@ async def test_numbers_that_an_engine_made_up_do_not_stop_the_counting(sql_store
     today = int(time.time() // 86_400)
     for tokens in (10**30, -(10**30), 2**63):
         count = UsageCount(
-            day=today, api="chat", principal="ada", model="m", requests=1, input_tokens=tokens
+            bucket=today, api="chat", principal="ada", model="m", requests=1, input_tokens=tokens
         )
         await sql_store.add_usage(f"batch {tokens}", [count])
     [found] = await sql_store.read_usage(today, today)
@@ -154,7 +154,7 @@ async def test_batches_in_any_order_do_not_wait_for_each_other(open_store: Open)
     assert isinstance(other, UsageCounters)
     today = int(time.time() // 86_400)
     counts = [
-        UsageCount(day=today, api="chat", principal=f"key {number}", model="m", requests=1)
+        UsageCount(bucket=today, api="chat", principal=f"key {number}", model="m", requests=1)
         for number in range(50)
     ]
     async with asyncio.timeout(60):

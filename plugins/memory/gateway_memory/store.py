@@ -21,6 +21,7 @@ from gateway.sdk import (
     SettledRequest,
     StoredResponse,
     UsageCount,
+    UsageWidth,
 )
 from gateway.sdk.stores import LimitTable, UsageTable, ValueTable
 from gateway.sdk.wire import Conversation, Item, ResponseStatus, encode, snapshot
@@ -453,8 +454,10 @@ class MemoryStore(CompletionStore):
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
         await self._usage.add_usage(batch, counts)
 
-    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
-        return await self._usage.read_usage(first_day, last_day)
+    async def read_usage(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
+        return await self._usage.read_usage(first, last, width=width)
 
     def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
         self._expire()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote
 
+from gateway.sdk import UsageWidth
+
 
 class Keys:
     """All keys of one prefix. Keys of one object share a hash tag, and therefore a slot of a cluster."""
@@ -55,9 +57,9 @@ class Keys:
         own = f"{self._prefix}:limits:{{{_tag(principal)}}}"
         return [own, f"{own}:running"]
 
-    def usage(self, day: int, batch: str) -> list[str]:
-        """The sums of a day, and the mark of a batch that was added to them."""
-        own = f"{self._prefix}:usage:{{{day}}}"
+    def usage(self, width: UsageWidth, bucket: int, batch: str) -> list[str]:
+        """The sums of a minute, hour or day, and the mark of a batch that was added to them."""
+        own = f"{self._prefix}:usage:{{{bucket if width == '1d' else f'{width}:{bucket}'}}}"
         return [own, f"{own}:batch:{batch}"]
 
     def wake(self, process: str) -> str:

@@ -20,6 +20,7 @@ from gateway.sdk import (
     StoredCompletion,
     StoredResponse,
     UsageCount,
+    UsageWidth,
 )
 from gateway.sdk.wire import Conversation, Item, ResponseStatus
 from gateway_redis.completions import CompletionTable
@@ -262,5 +263,7 @@ class RedisStore:
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
         await self._usage.add(batch, counts)
 
-    async def read_usage(self, first_day: int, last_day: int) -> Sequence[UsageCount]:
-        return await self._usage.read(first_day, last_day)
+    async def read_usage(
+        self, first: int, last: int, *, width: UsageWidth = "1d"
+    ) -> Sequence[UsageCount]:
+        return await self._usage.read(first, last, width)

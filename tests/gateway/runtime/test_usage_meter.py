@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.protocols import Principal
+from gateway import usage_table
+from gateway.protocols import WIDTH_SECONDS, Principal, UsageCount
 from gateway.request_stats import RunStats
 from gateway.runtime import usage_meter
 from gateway.runtime.usage_meter import OTHERS, UsageMeter
+from gateway.usage_table import UsageTable
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 DAY = 86_400
@@ -55,3 +57,31 @@ async def test_principals_that_an_authenticator_makes_up_are_counted_together(
     meter.run_finished(run(1, 1), Principal(name="made-up-4000"))
     [count] = await meter.read(20_001, 20_001)
     assert count.principal == "made-up-4000"
+
+
+@pytest.mark.anyio
+async def test_the_sums_of_minutes_are_those_of_their_hours_and_days() -> None:
+    now = [20_000.0 * DAY]
+    meter = UsageMeter(None, clock=lambda: now[0])
+    for _ in range(100):
+        meter.run_finished(run(7, 3), None)
+        now[0] += 50
+    for width, seconds in WIDTH_SECONDS.items():
+        first = 20_000 * DAY // seconds
+        counts = await meter.read(first, first + DAY // seconds, width=width)
+        assert sum(each.requests for each in counts) == 100
+        assert sum(each.input_tokens for each in counts) == 700
+        assert len(counts) == len({number * 50 // seconds for number in range(100)})
+
+
+@pytest.mark.anyio
+async def test_a_process_forgets_the_oldest_minutes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_table, "MOST_COUNTS", 100)
+    table = UsageTable()
+    for minute in range(1000):
+        count = UsageCount(width="1m", bucket=minute, api="chat", principal=None, model="m")
+        await table.add_usage(str(minute), [count])
+    await table.add_usage("day", [UsageCount(bucket=1, api="chat", principal=None, model="m")])
+    kept = [each.bucket for each in await table.read_usage(0, 1000, width="1m")]
+    assert kept == [*range(900, 1000)]
+    assert len(await table.read_usage(0, 1000)) == 1

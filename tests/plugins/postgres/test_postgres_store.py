@@ -92,7 +92,7 @@ async def test_the_schema_of_a_release_that_did_not_count_usage(
     await prepare(connection, config.schema, VERSIONS[:2])
     async with open_postgres(config) as store:
         assert isinstance(store, UsageCounters)
-        await store.add_usage("b", [UsageCount(day=1, api="chat", principal=None, model="m")])
+        await store.add_usage("b", [UsageCount(bucket=1, api="chat", principal=None, model="m")])
         assert len(await store.read_usage(1, 1)) == 1
 
 

@@ -85,7 +85,7 @@ async def test_a_file_of_a_release_that_did_not_count_usage(tmp_path: Path) -> N
     prepare(path, config(path), VERSIONS[:2])
     async with open_sqlite(config(path)) as store:
         assert isinstance(store, UsageCounters)
-        await store.add_usage("b", [UsageCount(day=1, api="chat", principal=None, model="m")])
+        await store.add_usage("b", [UsageCount(bucket=1, api="chat", principal=None, model="m")])
         assert len(await store.read_usage(1, 1)) == 1
 
 
