@@ -137,7 +137,8 @@ def transaction(
         yield connection
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite has rolled it back itself if the disk is full
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -90,7 +90,7 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
     names = services.authenticator.listed()
     today = int(time.time() // _DAY)
     counts = await services.usage.read(today - _DAYS + 1, today)
-    sums, sums_today = _sums(counts), _sums(each for each in counts if each.day == today)
+    sums, sums_today = _sums(counts), _sums(each for each in counts if each.bucket == today)
     activity = await all_activity(services)
     data = []
     for name, keys in list(names.items())[:_MOST_KEYS]:

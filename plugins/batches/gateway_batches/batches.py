@@ -31,6 +31,10 @@ from gateway_batches.requests import CreateBatch
 
 MOST_ERRORS: Final = 100
 """Maximum number of errors that a batch shows. The errors file has all."""
+_UNREADABLE: Final = BatchError(
+    code="server_error",
+    message="The errors of this batch cannot be read from what is stored. Ask the server's administrator.",
+)
 _SWEPT_AT_ONCE: Final = 1000
 
 
@@ -240,7 +244,7 @@ def begin_ending(
 def add_errors(connection: sqlite3.Connection, job: BatchJob, errors: Sequence[BatchError]) -> None:
     """Show further errors of a batch, as far as there is room."""
     row = connection.execute("SELECT errors FROM batches WHERE seq = ?", (job.number,)).fetchone()
-    known = msgspec.json.decode(row["errors"], type=list[BatchError])
+    known = _errors(row["errors"])
     # An error of the whole batch comes first: it must not be left out.
     whole = [each for each in errors if each.line is None and each not in known]
     lines = [each for each in errors if each.line is not None]
@@ -292,7 +296,7 @@ def sweep(connection: sqlite3.Connection, *, keep_seconds: float) -> int:
 
 def shown(row: sqlite3.Row) -> Batch:
     """A batch as clients see it."""
-    errors = msgspec.json.decode(row["errors"], type=list[BatchError])
+    errors = _errors(row["errors"])
     return Batch(
         id=row["id"],
         endpoint=row["endpoint"],
@@ -322,5 +326,28 @@ def shown(row: sqlite3.Row) -> Batch:
             output_tokens_details=OutputTokensDetails(reasoning_tokens=row["reasoning_tokens"]),
             total_tokens=row["input_tokens"] + row["output_tokens"],
         ),
-        metadata=None if row["metadata"] is None else json.loads(row["metadata"]),
+        metadata=_metadata(row["metadata"]),
     )
+
+
+def _errors(stored: object) -> list[BatchError]:
+    """The errors that are stored; one that says so if they cannot be read."""
+    try:
+        return msgspec.json.decode(_encoded(stored), type=list[BatchError])
+    except msgspec.DecodeError:
+        return [_UNREADABLE]
+
+
+def _metadata(stored: object) -> dict[str, str] | None:
+    """The metadata that are stored; None if there are none that can be read."""
+    if stored is None:
+        return None
+    try:
+        return msgspec.json.decode(_encoded(stored), type=dict[str, str])
+    except msgspec.DecodeError:
+        return None
+
+
+def _encoded(stored: object) -> bytes:
+    """What a column has, which a faulty disk may have changed in type too."""
+    return stored if isinstance(stored, bytes) else str(stored).encode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sqlite3
 import time
@@ -33,6 +34,12 @@ _SWEEPS: Final = 10
 _DAY: Final = 86_400.0
 _MOST_FAILURES: Final = 3
 """How often a batch is continued that breaks for an unknown reason."""
+_MOST_FULL: Final = 20
+"""How often a batch is continued for which the disk has no room, after `lease_seconds` each time."""
+_NO_ROOM: Final = BatchError(
+    code="server_error",
+    message="The server has no room on its disk for the results of this batch. Create it again when there is, or ask the server's administrator.",
+)
 _BROKEN: Final = BatchError(
     code="server_error",
     message="The server could not run this batch because of an error of its own. Create it again, or ask the server's administrator.",
@@ -53,6 +60,8 @@ class Runner:
         self._runs: dict[asyncio.Task[None], BatchRun] = {}
         self._failures: dict[int, int] = {}
         """How often each batch has broken here, by its number."""
+        self._full: dict[int, int] = {}
+        """How often the disk had no room for each batch, by its number."""
         self._draining = False
         self._renewed = 0.0
         self._swept = 0.0
@@ -147,6 +156,8 @@ class Runner:
         run = BatchRun(job, self._database, self._files, self._config, calls)
         if self._failures.get(job.number, 0) >= _MOST_FAILURES:
             run.stop("failed", _BROKEN)
+        elif self._full.get(job.number, 0) >= _MOST_FULL:
+            run.stop("failed", _NO_ROOM)
         self._runs[asyncio.create_task(self._run(run))] = run
 
     async def _run(self, run: BatchRun) -> None:
@@ -155,6 +166,8 @@ class Runner:
         try:
             await run.run()
             self._failures.pop(run.job.number, None)
+            if run.job.ends:
+                self._full.pop(run.job.number, None)
             if run.drained:
                 self._draining = True
                 await self._release([run.job])
@@ -162,11 +175,24 @@ class Runner:
             logger.info("the batch %s was taken over by another process", run.job.id)
         except* (StoreUnavailable, OSError) as group:
             logger.warning("the batch %s is continued later: %s", run.job.id, group.exceptions[0])
+            if _is_full(group):
+                await self._had_no_room(run.job)
         except* Exception:
             await self._broke(run.job)
         finally:
             self._runs.pop(task, None)
             self.wake()
+
+    async def _had_no_room(self, job: batches.BatchJob) -> None:
+        """The disk was full. The lease expires, and the batch is then continued, ended, or at last given up."""
+        failures = self._full[job.number] = self._full.get(job.number, 0) + 1
+        if failures > _MOST_FULL and job.ends:
+            logger.error(
+                "the batch %s cannot be ended: the disk is full; its results are lost", job.id
+            )
+            with suppress(StoreUnavailable):
+                await self._database.write(lambda c: batches.give_up(c, job, _NO_ROOM))
+                del self._full[job.number]
 
     async def _broke(self, job: batches.BatchJob) -> None:
         """A run has failed for an unknown reason. The lease expires, and the batch is then continued here or elsewhere, or ended."""
@@ -183,6 +209,16 @@ class Runner:
         if held:
             with suppress(StoreUnavailable):
                 await self._database.write(lambda c: batches.renew(c, held, seconds=0))
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether it, or one of a group, comes from a full disk."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_full, error.exceptions))
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause = error.__cause__
+    return isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_FULL
 
 
 def _standing(connection: sqlite3.Connection, job: batches.BatchJob) -> Status | None:

@@ -55,6 +55,63 @@ def test_a_delegation_that_cannot_be_read_fails_its_batch_and_no_other(
             assert "API key" in ended.errors.data[0].message
 
 
+@pytest.mark.parametrize("stored", [b"\xff", "{", "7", b"", "[{}]", "text"])
+def test_errors_and_metadata_that_cannot_be_read_are_no_failure_of_the_server(
+    tmp_path: Path, stored: object
+) -> None:
+    files = tmp_path / "files"
+    with (
+        run_gateway(configuration(files), tmp_path) as gateway,
+        gateway.client(api_key="key-ada", max_retries=0) as client,
+    ):
+        ada = Batches(client)
+        made = ada.ended(ada.create([line("first")], metadata={"a": "b"}))
+        change(files, made, "errors", stored)
+        change(files, made, "metadata", stored)
+        shown = client.batches.retrieve(made.id)
+        assert (shown.status, shown.metadata) == ("completed", None)
+        assert [each.code for each in shown.errors.data] == ["server_error"]
+        assert [each.id for each in client.batches.list()] == [made.id]
+
+
+@pytest.mark.slow
+def test_a_batch_whose_results_have_no_room_on_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some tries. It holds up no other one."""
+    files, full = tmp_path / "files", False
+    monkeypatch.setattr("gateway_batches.runner._MOST_FULL", 2)
+    connect = sqlite3.connect
+
+    class Connection(sqlite3.Connection):
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            if sql.startswith("BEGIN"):  # a limit below what there is means what there is
+                pages = 1 if full else 1_000_000
+                super().execute(f"PRAGMA max_page_count = {pages}")
+            return super().execute(sql, *arguments)
+
+    def connected(path: Any, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        if Path(path).name == "files.sqlite3":
+            options["factory"] = Connection
+        return connect(path, *arguments, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    config = configuration(files, apis={"batches": {"lease_seconds": 1}})
+    long = "word " * 60_000
+    with run_gateway(config, tmp_path) as gateway, gateway.client(api_key="key-ada") as client:
+        ada = Batches(client)
+        file, other = ada.upload([line("first", instructions=long)]), ada.upload([line("other")])
+        full = True
+        options: dict[str, Any] = {"endpoint": "/v1/responses", "completion_window": "24h"}
+        made = ada.ended(client.batches.create(input_file_id=file.id, **options))
+        assert made.status == "failed"
+        assert [each.code for each in made.errors.data] == ["server_error"]
+        assert "no room" in made.errors.data[0].message
+        full = False
+        made = ada.ended(client.batches.create(input_file_id=other.id, **options))
+        assert made.status == "completed"
+
+
 @pytest.mark.slow
 def test_a_batch_that_always_breaks_ends(tmp_path: Path) -> None:
     """Even if its files cannot be written."""
