@@ -191,7 +191,7 @@ class Runner:
                 "the batch %s cannot be ended: the disk is full; its results are lost", job.id
             )
             with suppress(StoreUnavailable):
-                await self._database.write(lambda c: batches.give_up(c, job, _NO_ROOM))
+                await self._database.write(lambda c: batches.fail_without_files(c, job, _NO_ROOM))
                 del self._full[job.number]
 
     async def _broke(self, job: batches.BatchJob) -> None:
