@@ -401,7 +401,7 @@ async def test_the_oldest_go_first(open_store: Open) -> None:
     assert [each for each in ids if await store.get(each) is not None] == ids[-10:]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["memory", *SHARED])
 async def test_a_part_of_many_records_counts_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -413,8 +413,9 @@ async def test_a_part_of_many_records_counts_once(
             kept = [record(input_=[seeing(url)], owner="ada") for _ in range(20)]
             for each in kept:
                 await store.put(each)
-                await store.put_completion(completion(owner="ada", text=url))
-                assert await store.append_items("conv_1", each.input, owner="ada")
+                if kind != "redis":  # there, only responses share parts
+                    await store.put_completion(completion(owner="ada", text=url))
+                    assert await store.append_items("conv_1", each.input, owner="ada")
             await settled(store)
             assert [await store.history(each.id, owner="ada") for each in kept] == [
                 list(each.input) for each in kept

@@ -5,7 +5,7 @@ cluster, so that one script can write them.
 
 `litegate:{resp_…}`, a hash: the record.
     s status, o owner, m the record without items, i input items, u output items, h ids of all items, t the token of the last call that wrote it;
-    r the results of its tool calls, if any;
+    r the results of its tool calls, if any; x the uses of large parts that are stored apart, if any: a token, bytes, and their names;
     p parent, a ids of all ancestors (oldest first), b "1" if ancestors were missing;
     n number of events, z set once the log has ended, w the token of the last call that appended.
 `litegate:{resp_…}:events`, a stream: the event log.
@@ -14,6 +14,8 @@ cluster, so that one script can write them.
     A log that was deleted while it was written is replaced by an entry `gone` for a minute.
 `litegate:{resp_…}:children`, a set: the responses that continue this one.
     While there are any, deleting the response keeps i, u, r, p and a in the record; they are removed with the last child.
+`litegate:part:{SHA-256=owner}`, a hash: an image, sound or file in base64 that an owner's responses have. d data, b the response
+    with which it is counted. `…:uses`, a set: the responses that have it, each with the token of the write.
 `litegate:item:{msg_…}:=owner`, a sorted set: the owner's newest responses that contain an item, by time.
 `litegate:{ledger}:…`: usage per owner; see `lua/ledger.lua`. `r` are finished responses, `c` completions, `v` conversations.
     `r`, a sorted set: all, by time; `r:=owner`: those of one owner; `r:n`: owners by number of entries; `c` and `v` likewise.
@@ -37,7 +39,7 @@ cluster, so that one script can write them.
 `litegate:completions:=owner`, a sorted set: an owner's completions by time. Times are unique.
 
 All keys of a response have the same lifetime: unlimited while it runs, then `ttl`. A response that continues others extends the
-lifetime of all its ancestors to a little more than its own. A completion lives for `ttl`. Values are msgpack (JSON in completions),
+lifetime of all its ancestors to a little more than its own. Large parts live half a `ttl` longer than their responses, if these are not deleted before. A completion lives for `ttl`. Values are msgpack (JSON in completions),
 after one byte for the format version.
 """
 

@@ -47,6 +47,11 @@ class Keys:
         """The responses of an owner that contain an item."""
         return f"{self._prefix}:item:{{{_tag(item_id)}}}:{'' if owner is None else '=' + owner}"
 
+    def part(self, name: str, owner: bytes) -> list[str]:
+        """A large part of an owner's responses, and its uses."""
+        own = f"{self._prefix}:part:{{{name}{_tag(owner.decode())}}}"
+        return [own, f"{own}:uses"]
+
     def values(self, name: str, owner: str | None) -> list[str]:
         """A shared value, the expiry times of the owner's values, and their sizes."""
         own = f"{self._prefix}:values:{{{_tag('' if owner is None else '=' + owner)}}}"

@@ -17,8 +17,8 @@ from gateway_redis.server import Argument, RedisServer
 
 logger = logging.getLogger("gateway_redis")
 
-Kind: TypeAlias = Literal["r", "c", "v"]
-"""Responses, chat completions, conversations."""
+Kind: TypeAlias = Literal["r", "c", "v", "p"]
+"""Responses, chat completions, conversations; large parts, as far as they are not counted with a response."""
 Evict: TypeAlias = Callable[[str, bytes], Awaitable[object]]
 """Removes one entry, given its name and its owner as stored."""
 _Change: TypeAlias = tuple[Literal["put", "keep", "drop"], Kind, str, bytes, int, str | None]

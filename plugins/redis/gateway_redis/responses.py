@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
-from gateway.sdk.stores import pack, unpack_items, unpack_record, unpack_results
+from gateway.sdk.stores import cut, pack, unpack_items, unpack_record, unpack_results
 from gateway.sdk.wire import Item, ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
@@ -18,6 +18,7 @@ from gateway_redis.items import ItemIndex
 from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_ids, unpack_ids
+from gateway_redis.parts import PartTable, Uses
 from gateway_redis.server import Argument, RedisServer, through_outage
 from gateway_redis.tokens import CallTokens
 
@@ -58,23 +59,26 @@ class ResponseRecords:
         self._lives: dict[str, float] = {}
         """Earliest expiry of each response (`time.monotonic`, ms), as far as this process has set it."""
         self._ledger = ledger
+        self._parts = PartTable(server, keys, ledger, ttl=self._ttl)
         ledger.evicts("r", self._evict)
 
     async def put(self, record: StoredResponse) -> None:
         unfinished = record.response.status in UNFINISHED
         parent, ancestors, broken = await self._chain(record, unfinished)
-        written = self._written(record, "", attempt=record.attempt)
+        written, uses = await self._written(record, "", attempt=record.attempt)
         arguments: list[Argument] = [*written, parent, pack_ids(ancestors), broken]
         keys = self._keys.response(record.id)
-        (left, _), _, _ = await asyncio.gather(
+        (left, _, before), _, _ = await asyncio.gather(
             self._server.run(scripts.PUT, keys, arguments),
-            self._touch(ancestors, unfinished),
+            self._touch(ancestors, unfinished, _owner(record.owner)),
             self._note_items(record),
         )
+        if before:
+            await self._leave(record, before)
         if left:
-            await self._remove_items_of(left.decode(), record.id)
+            await self._remove_items_of(left.decode(), record.id, _owner(record.owner))
         if not unfinished:
-            self._note(record, arguments)
+            self._note(record, arguments, uses)
 
     async def advance(
         self,
@@ -87,7 +91,7 @@ class ResponseRecords:
         if not expected:
             return False
         keys = self._keys.response(record.id)
-        arguments = self._written(
+        arguments, uses = await self._written(
             record,
             f",{','.join(expected)},",
             attempt=record.attempt if attempt is None else attempt,
@@ -96,20 +100,33 @@ class ResponseRecords:
 
         async def write() -> bool:
             done = await self._server.run(scripts.PUT, keys, arguments)
-            if done is not None and over:
+            if done is None:
+                return False
+            if done[2]:
+                await self._leave(record, done[2])
+            if over:
                 await asyncio.gather(
-                    self._touch(unpack_ids(done[1]), False), self._note_items(record)
+                    self._touch(unpack_ids(done[1]), False, _owner(record.owner)),
+                    self._note_items(record),
                 )
-            return done is not None
+            return True
 
         done = await through_outage(write, seconds=self._outage)
+        if not done and uses.names:
+            await self._parts.leave(_owner(record.owner), record.id, uses, gone=False)
         if done and over:
-            self._note(record, arguments)
+            self._note(record, arguments, uses)
         return done
 
-    def _note(self, record: StoredResponse, written: Sequence[Argument]) -> None:
+    async def _leave(self, record: StoredResponse, packed: bytes) -> None:
+        """Give up the parts of the write before."""
+        owner, uses = _owner(record.owner), Uses.unpacked(packed)
+        await self._parts.leave(owner, record.id, uses, gone=False)
+
+    def _note(self, record: StoredResponse, written: Sequence[Argument], uses: Uses) -> None:
         """Record a finished response in the ledger."""
         size = sum(len(each) for each in written if not isinstance(each, int | float))
+        size += uses.charged
         log = self._keys.log(record.id)[1] if record.streamed else None
         self._ledger.put("r", record.id, _owner(record.owner), size, log=log)
 
@@ -117,21 +134,25 @@ class ResponseRecords:
         found = await self._server.run(
             scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), *_RECORD]
         )
-        return None if found is None else self._record(response_id, *found)
+        return None if found is None else await self._record(response_id, _owner(owner), *found)
 
     async def any(self, response_id: str) -> StoredResponse | None:
         """A record, regardless of its owner."""
-        found = await self._server.command("HMGET", self._keys.record(response_id), *_RECORD)
-        return self._record(response_id, *found)
+        owner, *found = await self._server.command(
+            "HMGET", self._keys.record(response_id), "o", *_RECORD
+        )
+        return await self._record(response_id, owner or b"", *found)
 
-    def _record(
+    async def _record(
         self,
         response_id: str,
+        owner: bytes,
         meta: bytes | None,
         sent: bytes | None,
         made: bytes | None,
         read: bytes | None,
     ) -> StoredResponse | None:
+        meta, sent, made, read = await self._parts.restored(owner, [meta, sent, made, read])
         if meta is None or sent is None or made is None:
             return None
         record = unpack_record(meta, of=response_id)
@@ -155,8 +176,13 @@ class ResponseRecords:
             return None
         ancestors = unpack_ids(packed)
         parts = [*await self._segments(ancestors), (sent, made)]
+        packed_items = await self._parts.restored(
+            _owner(owner), [one for both in parts for one in both]
+        )
         history: list[Item] = []
-        for each, (sent, made) in zip([*ancestors, response_id], parts, strict=True):
+        for each, sent, made in zip(
+            [*ancestors, response_id], packed_items[::2], packed_items[1::2], strict=True
+        ):
             items = None if sent is None or made is None else _segment(each, sent, made)
             if items is None:
                 logger.warning("the history of %s lacks the items of %s", response_id, each)
@@ -195,14 +221,15 @@ class ResponseRecords:
         stored = await asyncio.gather(
             *(self._server.command("HMGET", self._keys.record(each), "r") for each in responses)
         )
+        whole = await self._parts.restored(_owner(owner), [read for [read] in stored])
         found: dict[str, CallRecord] = {}
-        for response_id, [read] in zip(responses, stored, strict=True):
+        for response_id, read in zip(responses, whole, strict=True):
             results = _results(response_id, read)
             here = {item_id: each for item_id, each in results.items() if item_id in homes}
             if here:
                 found |= here
                 await asyncio.gather(
-                    self._touch([response_id], False),
+                    self._touch([response_id], False, _owner(owner)),
                     self._homes.put(response_id, here, owner, live=self._ttl),
                 )
         return found
@@ -218,25 +245,30 @@ class ResponseRecords:
         gone = await self._server.run(scripts.DELETE, keys, [owner, which])
         if gone is None:
             return False
-        parent, items, kept, size = gone
+        parent, items, kept, size, uses = gone
+        if uses:
+            await self._parts.leave(owner, response_id, Uses.unpacked(uses), gone=True)
         if size:
             self._ledger.keep("r", response_id, owner, size)
         elif not which:
             self._ledger.drop("r", response_id)
+        [kept] = await self._parts.restored(owner, [kept])
         results = _results(response_id, kept)
         left = [each for each in unpack_ids(items) if each not in results]
         await self._homes.drop(response_id, left, _owned_by(owner))
         if parent:
-            await self._remove_items_of(parent.decode(), response_id)
+            await self._remove_items_of(parent.decode(), response_id, owner)
         return True
 
-    async def _remove_items_of(self, parent: str, child: str) -> None:
+    async def _remove_items_of(self, parent: str, child: str, owner: bytes) -> None:
         """Remove items that were kept only for `child`, in all ancestors."""
         while parent:
             keys = self._keys.response(parent)
-            is_gone, above = await self._server.run(scripts.FORSAKE, keys, [child])
+            is_gone, above, uses = await self._server.run(scripts.FORSAKE, keys, [child])
             if is_gone:
                 self._ledger.drop("r", parent)
+            if uses:
+                await self._parts.leave(owner, parent, Uses.unpacked(uses), gone=True)
             parent, child = above.decode(), parent
 
     async def _chain(
@@ -269,29 +301,35 @@ class ResponseRecords:
         items = (*record.input, *record.response.output)
         await self._homes.put(record.id, {item.id for item in items}, record.owner, live=self._ttl)
 
-    async def _touch(self, ancestors: Sequence[str], unfinished: bool) -> None:
+    async def _touch(self, ancestors: Sequence[str], unfinished: bool, owner: bytes) -> None:
         """Extend the expiry of ancestors to that of a descendant that was written now."""
         now, lifetime, lives = time.monotonic() * 1000, self._lifetime(unfinished), self._lives
         ancestors = [each for each in ancestors if lives.get(each, 0) < now + lifetime]
         live = lifetime + self._expiry_margin
-        await self._extend(ancestors, live)
+        uses = await self._extend(ancestors, live)
+        if uses:
+            names = {name for packed in uses for name in Uses.unpacked(packed).names}
+            await self._parts.touch(owner, names, live)
         if len(lives) > _REMEMBERED:
             lives.clear()
         lives.update(dict.fromkeys(ancestors, now + live))
 
-    async def _extend(self, ancestors: Sequence[str], live: int) -> None:
+    async def _extend(self, ancestors: Sequence[str], live: int) -> Sequence[bytes]:
+        """Extend the expiry of responses. Returns what they note about their large parts."""
         if self._server.cluster:
-            await asyncio.gather(
+            found = await asyncio.gather(
                 *(
                     self._server.run(scripts.TOUCH, self._keys.response(each), [live])
                     for each in ancestors
                 )
             )
-            return
+            return [uses for each in found for uses in each]
+        noted: list[bytes] = []
         for start in range(0, len(ancestors), _AT_ONCE):
             some = ancestors[start : start + _AT_ONCE]
             keys = [key for each in some for key in self._keys.response(each)]
-            await self._server.run(scripts.TOUCH, keys, [live])
+            noted += await self._server.run(scripts.TOUCH, keys, [live])
+        return noted
 
     async def _segments(
         self, response_ids: Sequence[str]
@@ -309,25 +347,40 @@ class ResponseRecords:
             found += await self._server.run(scripts.SEGMENTS, keys[start : start + _AT_ONCE], [])
         return found
 
-    def _written(self, record: StoredResponse, expected: str, *, attempt: int) -> list[Argument]:
-        """The arguments that the script `put` writes for a record."""
+    async def _written(
+        self, record: StoredResponse, expected: str, *, attempt: int
+    ) -> tuple[list[Argument], Uses]:
+        """The arguments that the script `put` writes for a record, and the uses of its large parts, which are stored."""
         response = record.response
         bare = msgspec.structs.replace(response, output=[])
         unfinished = response.status in UNFINISHED
-        return [
+        meta = cut(pack(msgspec.structs.replace(record, response=bare, input=[], results={})))
+        sent, made = cut(pack(record.input)), cut(pack(response.output))
+        results = cut(pack(record.results) if record.results else b"")
+        token = self._tokens.next()
+        parts: dict[str, bytes] = {}
+        for each in (meta, sent, made, results):
+            parts |= each.parts
+        uses = Uses(token, 0, ())
+        if parts:
+            owner, live = _owner(record.owner), self._lifetime(unfinished)
+            uses = await self._parts.hold(owner, record.id, token, parts, live=live)
+        arguments: list[Argument] = [
             expected,
             response.status,
             _owner(record.owner),
-            pack(msgspec.structs.replace(record, response=bare, input=[], results={})),
-            pack(record.input),
-            pack(response.output),
+            meta.data,
+            sent.data,
+            made.data,
             pack_ids([item.id for item in (*record.input, *response.output)]),
-            self._tokens.next(),
+            token,
             0 if unfinished else self._ttl,
-            pack(record.results) if record.results else b"",
+            results.data,
             record.attempt,
             attempt,
+            uses.packed() if parts else "",
         ]
+        return arguments, uses
 
 
 def _owner(owner: str | None) -> bytes:
