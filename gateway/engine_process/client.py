@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import NoneType
 from typing import Final, cast
 
+from gateway.engine_process.connection import EngineConnection
 from gateway.engine_process.link import EngineLink
 from gateway.engine_process.messages import (
     Description,
@@ -21,7 +23,7 @@ from gateway.engine_process.messages import (
 )
 from gateway.engine_process.starting import EngineSpec, EngineStarter
 from gateway.engine_process.tokenizer import ListingProcessTokenizer, ProcessTokenizer
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, GatewayError
 from gateway.protocols import (
     Capability,
     EmbeddingInfo,
@@ -37,6 +39,8 @@ from gateway.protocols import (
     ScoringInfo,
     TokensPrompt,
 )
+
+logger = logging.getLogger("gateway.engine_process.client")
 
 _HEALTH_SECONDS: Final = 5.0
 
@@ -89,8 +93,11 @@ class ProcessEngine:
     async def health(self) -> None:
         await self._link.connection.call("health", None, NoneType, seconds=_HEALTH_SECONDS)
 
-    def describe_again(self, description: Description) -> None:
-        """Take the description of the engine that was opened again."""
+    async def reopened(self, connection: EngineConnection, description: Description) -> None:
+        """The engine was opened again, with this description. Requests use it afterwards."""
+        self._describe_again(description)
+
+    def _describe_again(self, description: Description) -> None:
         self._description = description
         self._capabilities = cast("frozenset[Capability]", frozenset(description.capabilities))
 
@@ -127,13 +134,42 @@ class _Scoring(ProcessEngine):
 
 
 class _AdapterLoading(ProcessEngine):
+    def __init__(self, link: EngineLink, description: Description) -> None:
+        super().__init__(link, description)
+        self._loaded: dict[str, str] = {}
+        """The paths of adapters that were loaded while the engine ran, by name. It is opened without them."""
+
     async def load_adapter(self, name: str, path: str) -> None:
-        self.describe_again(
-            await self._link.connection.call("load_adapter", (name, path), Description)
-        )
+        await self._load_adapter(self._link.connection, name, path)
+        self._loaded[name] = path
 
     async def unload_adapter(self, name: str) -> None:
-        self.describe_again(await self._link.connection.call("unload_adapter", name, Description))
+        if name in self.info.adapters or name not in self._loaded:
+            self._describe_again(
+                await self._link.connection.call("unload_adapter", name, Description)
+            )
+        self._loaded.pop(name, None)
+
+    async def reopened(self, connection: EngineConnection, description: Description) -> None:
+        """Also loads the adapters again. One that cannot be loaded any more is logged, and left out of `info.adapters`."""
+        await super().reopened(connection, description)
+        for name, path in self._loaded.items():
+            if name in self.info.adapters:
+                continue  # of another server process
+            try:
+                await self._load_adapter(connection, name, path)
+            except EngineUnavailable:
+                return  # its process has ended once more
+            except GatewayError as error:
+                logger.error(  # noqa: TRY400  # a sentence, not a trace
+                    "model %s: the adapter %s could not be loaded again after its engine's process had ended: %s",
+                    self.info.name,
+                    name,
+                    error.message,
+                )
+
+    async def _load_adapter(self, connection: EngineConnection, name: str, path: str) -> None:
+        self._describe_again(await connection.call("load_adapter", (name, path), Description))
 
 
 class _Measured(ProcessEngine):
@@ -229,9 +265,9 @@ async def engine_in_process(
     """
     again: list[ProcessEngine] = []
 
-    def reopened(description: Description) -> None:
+    async def reopened(connection: EngineConnection, description: Description) -> None:
         for engine in again:
-            engine.describe_again(description)
+            await engine.reopened(connection, description)
 
     link = EngineLink(spec, starter, limits, reopened)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gateway.engine_process.connection import EngineConnection
@@ -27,10 +27,10 @@ class EngineLink:
         spec: EngineSpec,
         starter: EngineStarter,
         limits: QueueLimits | None,
-        reopened: Callable[[Description], None],
+        reopened: Callable[[EngineConnection, Description], Awaitable[None]],
     ) -> None:
-        """`limits`: of all server processes together; None if this is the only one. `reopened` is called with the description of
-        an engine that was opened again."""
+        """`limits`: of all server processes together; None if this is the only one. `reopened` is called with the connection and the
+        description of an engine that was opened again, before requests use it."""
         self._spec = spec
         self._starter = starter
         self.limits = limits
@@ -57,6 +57,10 @@ class EngineLink:
 
     async def open(self) -> Description:
         """Open the engine, unless another server process has. Raises `ConfigurationError`."""
+        self._connection, self._path, description = await self._open()
+        return description
+
+    async def _open(self) -> tuple[EngineConnection, str, Description]:
         ended = ConfigurationError(
             f"The process of the engine {self._spec.config.engine!r} has ended while it opened the model; the log says more."
         )
@@ -96,8 +100,7 @@ class EngineLink:
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 raise ConfigurationError(opened.error)
-            self._connection, self._path = connection, path
-            return opened.description
+            return connection, path, opened.description
 
     async def close(self) -> None:
         """Leave the engine. It is closed if no other server process uses it; that is waited for."""
@@ -129,7 +132,7 @@ class EngineLink:
     async def _restore(self) -> None:
         while self._connection is None:
             try:
-                description = await self.open()
+                connection, path, description = await self._open()
             except ConfigurationError as error:
                 if isinstance(error.__context__, NotStarted):
                     self._down = str(error)
@@ -140,5 +143,11 @@ class EngineLink:
                 logger.exception("model %s: its engine could not be opened again", self._spec.name)
                 await asyncio.sleep(1)
             else:
-                logger.info("model %s: its engine's process serves again", self._spec.name)
-                self._reopened(description)
+                try:
+                    await self._reopened(connection, description)
+                except BaseException:
+                    connection.close()
+                    raise
+                if connection.alive:
+                    self._connection, self._path = connection, path
+                    logger.info("model %s: its engine's process serves again", self._spec.name)

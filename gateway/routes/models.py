@@ -47,7 +47,8 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     slot = slots.slots.get(slots.aliases.get(name, name))
     if slot is None or not services.may_use(name):
         adapter = services.known_model(name)
-        return json_answer(_described(adapter, await _state(adapter.engine)))
+        state = _adapter_state(adapter, await _state(adapter.engine))
+        return json_answer(_described(adapter, state))
     return json_answer(await _shown(slot))
 
 
@@ -100,7 +101,7 @@ def _administrated(request: HttpRequest, name: str) -> ModelSlot:
 
 async def _shown_with_adapters(slot: ModelSlot) -> list[ModelObject]:
     own = await _shown(slot)
-    adapters = (_described(each, own.state) for each in slot.served[1:])
+    adapters = (_described(each, _adapter_state(each, own.state)) for each in slot.served[1:])
     return [own, *adapters]
 
 
@@ -139,6 +140,13 @@ def _described(model: ServedModel, state: ShownState | UnsetType) -> ModelObject
 def _capabilities(model: ServedModel) -> list[str]:
     generation = ["generation"] if model.generates else []
     return generation + sorted(shown_capabilities(model.engine, model.media_kinds) - _INTERNAL)
+
+
+def _adapter_state(adapter: ServedModel, state: ShownState | UnsetType) -> ShownState | UnsetType:
+    """That of its model; or "failed" if it could not be loaded again when its engine's process had ended."""
+    if adapter.adapter is None or adapter.adapter in adapter.engine.info.adapters:
+        return state
+    return "failed"
 
 
 async def _state(engine: Engine) -> ShownState:

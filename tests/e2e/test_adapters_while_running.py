@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from gateway.testing.server import run_gateway
+from tests.waiting import wait_until
 
 SLOW = [{"when": "slowly", "pieces": [{"text": "tick "}], "repeat": 100, "delay_ms": 5}]
 
@@ -114,3 +118,48 @@ def test_an_engine_that_cannot_load_adapters_says_so(tmp_path: Path) -> None:
         answer = load(http, "new", tmp_path)
         assert answer.status_code == 400
         assert "llamacpp" in answer.json()["error"]["message"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_adapters_outlive_the_engines_process(tmp_path: Path) -> None:
+    """It is started again with them. One that cannot be loaded any more is shown as failed, and can be unloaded."""
+    (tmp_path / "lost").mkdir()
+    models = {"m": {"engine": "scripted", "process": "own"}}
+    with (
+        run_gateway({"models": models}, tmp_path) as running,
+        httpx.Client(base_url=running.base_url, timeout=60) as http,
+    ):
+        assert load(http, "kept", tmp_path).status_code == 200
+        assert load(http, "lost", tmp_path / "lost").status_code == 200
+        (tmp_path / "lost").rmdir()
+        [engine] = engines(os.getpid())
+        os.kill(engine, signal.SIGKILL)
+        wait_until(lambda: engines(os.getpid()) not in ([], [engine]))
+        wait_until(lambda: states(http)["m"] == "loaded")
+        assert states(http) == {"m": "loaded", "kept": "loaded", "lost": "failed"}
+        assert http.get("/models/lost").json()["state"] == "failed"
+        used = http.post("/responses", json={"model": "kept", "input": "Hi"})
+        assert used.json()["status"] == "completed"
+        refused = http.post("/responses", json={"model": "lost", "input": "Hi"})
+        assert refused.status_code == 400
+        gone = http.post("/unload_lora_adapter", json={"lora_name": "lost"})
+        assert gone.status_code == 200
+        assert names(http) == ["m", "kept"]
+
+
+def states(http: httpx.Client) -> dict[str, str]:
+    return {each["id"]: each["state"] for each in http.get("/models").json()["data"]}
+
+
+def engines(server: int) -> list[int]:
+    """The engine processes of a server."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == server and "engine_main" in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

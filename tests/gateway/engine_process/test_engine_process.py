@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,14 @@ from gateway.engine_process.client import ProcessEngine, engine_in_process
 from gateway.engine_process.messages import QueueLimits
 from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError, EngineUnavailable, RateLimited
-from gateway.protocols import EngineOutput, EngineRequest, Principal, Sampling, TokensPrompt
+from gateway.protocols import (
+    AdapterLoadingEngine,
+    EngineOutput,
+    EngineRequest,
+    Principal,
+    Sampling,
+    TokensPrompt,
+)
 from tests.gateway.engine_process.conftest import spec_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -126,6 +134,42 @@ async def test_a_killed_process_fails_its_requests_and_is_started_again(
     async with aclosing(engine.generate(request(engine, "again"))) as outputs:
         said = "".join([output.text async for output in outputs])
     assert "again" in said
+
+
+async def test_adapters_are_loaded_again_before_requests_use_the_new_process(
+    processes: EngineProcesses,
+    stack: AsyncExitStack,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """But not those that were unloaded. One that is not there any more is left out, and the log names it."""
+    engine = await stack.enter_async_context(engine_in_process(spec_of("scripted"), processes))
+    assert isinstance(engine, AdapterLoadingEngine)
+    for name in ("kept", "lost", "unloaded"):
+        (tmp_path / name).mkdir()
+        await engine.load_adapter(name, str(tmp_path / name))
+    await engine.unload_adapter("unloaded")
+    (tmp_path / "lost").rmdir()
+    [process] = running(processes)
+    os.kill(process, signal.SIGKILL)
+    await until(lambda: is_replaced(engine, processes, process))
+    assert engine.info.adapters == ("kept",)
+    assert engine.tokenizer is not None
+    ids = engine.tokenizer.encode("Hi")
+    with_adapter = EngineRequest(
+        request_id="a", prompt=TokensPrompt(token_ids=ids), adapter="kept", sampling=Sampling()
+    )
+    async with aclosing(engine.generate(with_adapter)) as outputs:
+        assert [output async for output in outputs]
+    assert "the adapter lost could not be loaded again" in caplog.text
+    assert "unloaded" not in caplog.text
+    await engine.unload_adapter("lost")
+    await engine.unload_adapter("kept")
+    assert engine.info.adapters == ()
+
+
+async def is_replaced(engine: ProcessEngine, processes: EngineProcesses, process: int) -> bool:
+    return await is_healthy(engine) and running(processes) != [process]
 
 
 async def test_a_process_that_dies_again_and_again_is_given_up(

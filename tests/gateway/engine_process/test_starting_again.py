@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -161,7 +162,7 @@ async def test_a_process_that_its_last_user_leaves_is_opened_again_once(
 ) -> None:
     ending = Ending(left, failed)
     monkeypatch.setattr(link, "EngineConnection", ending)
-    made = EngineLink(spec_of("scripted"), ending, None, lambda _: None)
+    made = EngineLink(spec_of("scripted"), ending, None, AsyncMock())
     if opens:
         assert await made.open() == DESCRIPTION
     else:
