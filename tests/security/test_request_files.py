@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from pypdf import PdfWriter
 
 from gateway.config import DocumentsConfig, MediaConfig
 from gateway.files.database import FilesDatabase
@@ -150,6 +151,24 @@ def test_what_is_too_large_or_none_is_refused(
 ) -> None:
     media = {"allow_hosts": ["*"]} if given.url else {}
     assert refusal(given, media=media, **limits).code == code
+
+
+def locked(password: str) -> bytes:
+    """A PDF that is read with a password."""
+    writer = PdfWriter(io.BytesIO(page(b"[0 0 99 99]")))
+    writer.encrypt(password, algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("give", [source, shown])
+def test_a_pdf_with_a_password_is_refused(give: Callable[[bytes], DocumentSource]) -> None:
+    """Its text and its pages. One that anybody can open is read."""
+    refused = refusal(give(locked("secret")))
+    assert refused.code == "invalid_file"
+    assert "password" in refused.message
+    assert tried(shown(locked("")))
 
 
 def test_a_private_address_is_not_connected_to() -> None:
