@@ -380,7 +380,7 @@ async def test_a_full_redis_is_one_that_is_away(start_redis) -> None:
     async with open_redis(patient(url=redis.url, outage=0)) as store:
         with pytest.raises(StoreUnavailable):
             for _ in range(20):
-                await store.put(record(output=[message("assistant", "x" * 1_000_000)]))
+                await store.put(record(output=[message("assistant", "x " * 500_000)]))
         await store.health()
 
 
