@@ -90,18 +90,28 @@ def _length(text: bytes, at: int) -> int:
     return 0 if found is None else found.end() - at
 
 
+def _remainder(data: bytes | None) -> _Remainder | None:
+    """The remainder that `data` is; None if it is a whole value, or was written by another version."""
+    if data is None or data[:1] != _REMAINDER:
+        return None
+    try:
+        found = _DECODER.decode(memoryview(data)[1:])
+    except msgspec.MsgspecError:
+        return None
+    return found if len(found.between) == len(found.hashes) + 1 > 1 else None
+
+
 def named_parts(data: bytes | None) -> Collection[str]:
     """The hashes of the parts that a stored value names."""
-    if data is None or data[:1] != _REMAINDER:
-        return ()
-    return frozenset(_DECODER.decode(memoryview(data)[1:]).hashes)
+    remainder = _remainder(data)
+    return frozenset(remainder.hashes) if remainder else ()
 
 
 def restore(data: bytes, parts: Mapping[str, bytes]) -> bytes | None:
-    """The packed value of which `cut` made `data`. None if a part is missing."""
-    if data[:1] != _REMAINDER:
+    """The packed value of which `cut` made `data`; `data` itself if it is none. None if a part is missing."""
+    remainder = _remainder(data)
+    if remainder is None:
         return data
-    remainder = _DECODER.decode(memoryview(data)[1:])
     if not all(name in parts for name in remainder.hashes):
         return None
     whole = [remainder.between[0]]
@@ -112,7 +122,7 @@ def restore(data: bytes, parts: Mapping[str, bytes]) -> bytes | None:
 
 def whole_size(data: bytes, parts: Mapping[str, bytes]) -> int:
     """Bytes of the packed value, with each of its parts as often as it occurs."""
-    if data[:1] != _REMAINDER:
+    remainder = _remainder(data)
+    if remainder is None:
         return len(data)
-    remainder = _DECODER.decode(memoryview(data)[1:])
     return sum(map(len, remainder.between)) + sum(len(parts[name]) for name in remainder.hashes)

@@ -52,3 +52,12 @@ def test_small_values_and_text_stay_as_they_are() -> None:
         assert cut(packed) == (packed, {})
         assert restore(packed, {}) == packed
         assert named_parts(packed) == ()
+
+
+@given(st.binary(max_size=100))
+def test_what_another_version_has_written_stays_as_it_is(data: bytes) -> None:
+    """Nothing is restored of it, and whoever reads it finds that it cannot be read."""
+    for each in (data, b"\x02" + data):
+        assert named_parts(each) == ()
+        assert restore(each, {}) == each
+        assert whole_size(each, {}) == len(each)
