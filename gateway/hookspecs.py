@@ -209,6 +209,7 @@ def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
     translates its requests into `GenerationRequest`s, and writes its answers from a parser's deltas with an
     `AnswerWriter`. If `apis` is not set, an API is served if it has a table, or the name of a selected tool, of a resource that
     such a tool needs, or of a resource that has a table. An API with the method `use` receives the gateway's services, as tools do.
+    Test yours with `gateway.testing.ApiContract`.
     """
 
 

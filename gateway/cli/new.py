@@ -13,9 +13,9 @@ from string import Template
 from gateway.cli.common import Commands
 from gateway.errors import ConfigurationError
 from gateway.plugin_checks import Kind
-from gateway.plugins import load_plugins
+from gateway.plugins import KINDS, load_plugins
 
-SKELETONS: dict[str, Kind] = {"tool": "tool", "engine": "engine", "parser": "parser"}
+SKELETONS: tuple[Kind, ...] = KINDS
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 
@@ -27,7 +27,7 @@ def add_to(commands: Commands) -> None:
         help="write the skeleton of a plugin",
         description="Write a small plugin that works, with tests that pass, into the folder ./gateway_NAME.",
     )
-    parser.add_argument("kind", choices=tuple(SKELETONS), help="what the plugin offers")
+    parser.add_argument("kind", choices=SKELETONS, help="what the plugin offers")
     parser.add_argument(
         "name", metavar="NAME", help="its name in gateway.toml: small letters, digits and _"
     )
@@ -41,7 +41,7 @@ def write_skeleton(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"{arguments.name!r} is no name for a plugin: small letters, digits and '_' make one, a letter first."
         )
-    for offer in load_plugins(strict=False).offers(SKELETONS[kind]):
+    for offer in load_plugins(strict=False).offers(kind):
         if offer.name == name:
             raise ConfigurationError(
                 f"{offer.distribution} offers the {kind} {name!r} already; choose another name."
@@ -69,13 +69,21 @@ def write_skeleton(arguments: argparse.Namespace) -> int:
 def skeleton(kind: str, name: str) -> Iterator[tuple[Path, str]]:
     """The files of a new plugin, with their paths in its folder."""
     version = metadata.version("litegate").split(".")
+    bounds = f">={'.'.join(version[:2])},<{version[0]}.{int(version[1]) + 1}"
+    needed = [
+        f"litegate{bounds}",
+        "msgspec>=0.22",
+        *(f"{each}{bounds}" for each in _NEEDS.get(kind, ())),
+    ]
+    tested = [f"{each}{bounds}" for each in _TESTS_NEED.get(kind, ())]
+    needed_by_tests = [f"litegate[testing]{bounds}", *tested]
     words = {
         "name": name,
         "kind": kind,
         "title": "".join(word.capitalize() for word in name.split("_")),
         "distribution": f"litegate-{name.replace('_', '-')}",
-        "this_version": ".".join(version[:2]),
-        "next_version": f"{version[0]}.{int(version[1]) + 1}",
+        "dependencies": ", ".join(f'"{each}"' for each in needed),
+        "test_dependencies": ", ".join(f'"{each}"' for each in needed_by_tests),
         "usage": _USAGE[kind].substitute(name=name),
     }
     files = {
@@ -91,8 +99,19 @@ def skeleton(kind: str, name: str) -> Iterator[tuple[Path, str]]:
     yield Path(f"gateway_{name}/py.typed"), ""
 
 
+_NEEDS = {"store": ("litegate-memory",)}
+"""Packages of this repository that a new plugin needs."""
+_TESTS_NEED = {"renderer": ("litegate-scripted",), "api": ("litegate-scripted", "litegate-chat-template", "litegate-parsers", "litegate-memory")}  # fmt: skip
+"""Those that its tests need."""
 _USAGE = {
     "tool": Template('[tools.${name}]\ngreeting = "Good morning"'),
     "engine": Template('[models.my-model]\nengine = "${name}"'),
+    "renderer": Template('[models.my-model]\npath = "model.gguf"\nrenderer = "${name}"'),
+    "store": Template('[server]\nstore = "${name}"\n\n[stores.${name}]\njournal = "responses.log"'),
+    "api": Template("[apis.${name}]\nmax_tokens = 500"),
+    "policy": Template('[policies.${name}]\nword = "secret"'),
+    "router": Template('[routers.${name}]\nmodels = ["one", "other"]'),
+    "authenticator": Template('[authenticators.${name}]\nsecret = "a long and random text"'),
+    "resource": Template("[resources.${name}]\nmax_notes = 50\n\n[tools.${name}]"),
     "parser": Template('[models.my-model]\npath = "model.gguf"\nparser = "${name}"'),
 }

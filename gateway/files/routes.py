@@ -32,21 +32,26 @@ class FileRoutes:
         )
 
     async def _create(self, request: RouteRequest) -> Reply:
+        """Upload a file, as a form with `file` and `purpose`."""
         async with read_upload(request, self._files.limits.max_file_bytes) as upload:
             return Reply.json(await self._files.add(request.owner or "", upload))
 
     async def _list(self, request: RouteRequest) -> Reply:
+        """List a page of the files, newest first."""
         query = list_query(request.query, chosen="purpose", most=_MOST_LISTED, limit=_MOST_LISTED)
         found, more = await self._files.list(request.owner or "", query)
         return Reply.json(listing(found, has_more=more))
 
     async def _get(self, request: RouteRequest) -> Reply:
+        """Retrieve a file's description."""
         return Reply.json(await self._files.get(*_file(request)))
 
     async def _delete(self, request: RouteRequest) -> Reply:
+        """Delete a file."""
         return Reply.json(await self._files.delete(*_file(request)))
 
     async def _content(self, request: RouteRequest) -> AsgiApp:
+        """Download a file's content."""
         return await self._files.download(*_file(request))
 
 

@@ -32,10 +32,15 @@ class OutputParser(Protocol):
     followed by `finish`.
     """
 
-    reasoning_tokens: int
-    """Number of output tokens so far that began inside reasoning."""
-    recoveries: int
-    """Number of times that malformed output was repaired or returned as text."""
+    @property
+    def reasoning_tokens(self) -> int:
+        """Number of output tokens so far that began inside reasoning."""
+        ...
+
+    @property
+    def recoveries(self) -> int:
+        """Number of times that malformed output was repaired or returned as text."""
+        ...
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         """The deltas that `output` completes, in order. Holds back only what may still become a marker."""

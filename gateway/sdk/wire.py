@@ -16,6 +16,7 @@ from gateway.wire.common import (
 )
 from gateway.wire.content import (
     InputText,
+    OutputText,
     ToolOutputContent,
 )
 from gateway.wire.decoding import (
@@ -104,6 +105,7 @@ __all__ = [
     "McpTool",
     "Message",
     "OpenPageAction",
+    "OutputText",
     "Phase",
     "RankingOptions",
     "Response",

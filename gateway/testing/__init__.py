@@ -1,10 +1,10 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
-`ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`EngineContract`, `EmbeddingContract`, `ScoreContract`,
+`ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`ApiContract`, `EngineContract`, `EmbeddingContract`, `ScoreContract`,
 `LimitCountersContract`, `OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`,
 `ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
 one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
-need `pip install litegate[testing]`, and `RendererContract` needs `litegate-scripted` too.
+need `pip install litegate[testing]`, and `ApiContract` and `RendererContract` need `litegate-scripted` too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.plugins import load_plugins
+    from gateway.testing.api_contract import ApiContract
     from gateway.testing.authenticator_contract import RequestAuthenticatorContract
     from gateway.testing.embedding_contract import EmbeddingContract
     from gateway.testing.engine_contract import EngineContract
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gateway.testing.usage_contract import UsageCountersContract
 
 __all__ = [
+    "ApiContract",
     "EmbeddingContract",
     "EngineContract",
     "LimitCountersContract",
@@ -61,6 +63,7 @@ __all__ = [
 
 # Imported on demand: each needs packages of its own.
 _ORIGINS = {
+    "ApiContract": "gateway.testing.api_contract",
     "EmbeddingContract": "gateway.testing.embedding_contract",
     "EngineContract": "gateway.testing.engine_contract",
     "LimitCountersContract": "gateway.testing.limit_contract",

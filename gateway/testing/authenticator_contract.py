@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 
+from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import AuthenticationError, PermissionDenied
 from gateway.protocols import Credentials, Principal, RequestAuthenticator
+from gateway.testing.closing_contract import ClosingContract
 
 HOSTILE: tuple[Mapping[str, str], ...] = (
     {},
@@ -23,8 +26,14 @@ HOSTILE: tuple[Mapping[str, str], ...] = (
 """Headers that no authenticator has a principal for."""
 
 
-class RequestAuthenticatorContract:
+@pytest.mark.anyio
+class RequestAuthenticatorContract(ClosingContract):
     """Subclass it and give the fixtures `authenticator` and `credentials`."""
+
+    @pytest.fixture(scope="module")
+    @classmethod
+    def anyio_backend(cls) -> str:
+        return "asyncio"
 
     @pytest.fixture
     def authenticator(self) -> RequestAuthenticator:
@@ -35,6 +44,10 @@ class RequestAuthenticatorContract:
     def credentials(self) -> Mapping[str, str]:
         """Headers of a request that it accepts."""
         raise NotImplementedError("give a fixture credentials")
+
+    async def use_once(self, opened: RequestAuthenticator) -> None:
+        with suppress(AuthenticationError, PermissionDenied):
+            await opened.authenticate(Credentials(path="/v1/responses", headers=HOSTILE[-1]))
 
     async def test_it_finds_a_principal_and_always_the_same(
         self, authenticator: RequestAuthenticator, credentials: Mapping[str, str]
@@ -57,6 +70,14 @@ class RequestAuthenticatorContract:
         except (AuthenticationError, PermissionDenied):
             return
         assert found is None
+
+    async def test_it_does_not_block_the_event_loop(
+        self, authenticator: RequestAuthenticator, credentials: Mapping[str, str]
+    ) -> None:
+        """It is called for each request, on the event loop."""
+        async with loop_stays_free("the authenticator"):
+            await authenticator.authenticate(Credentials(path="/v1/responses", headers=credentials))
+            await self.use_once(authenticator)
 
     async def test_changed_credentials_are_not_accepted(
         self, authenticator: RequestAuthenticator, credentials: Mapping[str, str]

@@ -11,8 +11,14 @@ import pytest
 from gateway.protocols import LimitCounters, LimitState, PrincipalLimits, SettledRequest
 
 
+@pytest.mark.anyio
 class LimitCountersContract:
     """Subclass it and give a fixture `limits_store` that returns the store."""
+
+    @pytest.fixture(scope="module")
+    @classmethod
+    def anyio_backend(cls) -> str:
+        return "asyncio"
 
     @pytest.fixture
     def limits_store(self) -> LimitCounters:

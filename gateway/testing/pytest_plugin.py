@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 StartGateway: TypeAlias = "Callable[..., RunningGateway]"
 
 pytest.register_assert_rewrite(
+    "gateway.testing.api_contract",
     "gateway.testing.authenticator_contract",
     "gateway.testing.closing_contract",
     "gateway.testing.embedding_contract",

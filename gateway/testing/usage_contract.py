@@ -16,8 +16,14 @@ _DAY = int(time.time() // 86_400) - 30
 _WIDTHS: tuple[UsageWidth, ...] = ("1m", "1h", "1d")
 
 
+@pytest.mark.anyio
 class UsageCountersContract:
     """Subclass it and give a fixture `usage_store` that returns the store."""
+
+    @pytest.fixture(scope="module")
+    @classmethod
+    def anyio_backend(cls) -> str:
+        return "asyncio"
 
     @pytest.fixture
     def usage_store(self) -> UsageCounters:

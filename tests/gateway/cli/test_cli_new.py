@@ -13,6 +13,8 @@ import pytest
 from gateway.cli import main
 from gateway.cli.new import SKELETONS, skeleton
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +52,26 @@ def test_a_new_plugin_is_a_distribution_by_the_rule(kind: str) -> None:
 @pytest.mark.parametrize("kind", SKELETONS)
 def test_a_new_plugin_is_clean(kind: str) -> None:
     main(["new", kind, "my_own"])
-    config = Path(__file__).parents[3] / "pyproject.toml"
-    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--config", str(config), "."]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    checked("ruff", "check", "--no-cache", "--config", str(ROOT / "pyproject.toml"), ".")
+
+
+@pytest.mark.slow
+def test_the_types_of_new_plugins_are_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in SKELETONS:
+        main(["new", kind, f"my_{kind}"])
+    folders = [f"gateway_my_{kind}/gateway_my_{kind}" for kind in SKELETONS]
+    tests = [f"gateway_my_{kind}/tests/test_my_{kind}.py" for kind in SKELETONS]
+    # What is installed editable is where mypy does not look.
+    paths = [ROOT, ROOT / "plugins/memory", *(f"gateway_my_{kind}" for kind in SKELETONS)]
+    monkeypatch.setenv("MYPYPATH", os.pathsep.join(map(str, paths)))
+    checked("mypy", "--strict", "--follow-imports=silent", *folders, *tests)
+
+
+def checked(*command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["Big", "1st", "with space", "class", "", "a/b", "ünder"])
