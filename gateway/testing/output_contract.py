@@ -252,6 +252,14 @@ class OutputParserContract:
             deltas += parser.feed(EngineOutput(text=" is more of it"))
             assert blocks(deltas)[-1].text.startswith("Hello there")
 
+    def test_the_end_of_a_text_is_not_lost(self, output_format: OutputFormat) -> None:
+        """Whatever single character the text ends with, and may be the beginning of a marker."""
+        for last in "@<[{(|`~#*$%&=-_:;,.!?\"'/\\>]})+^éß日🙂":
+            written = output_format.write([TextPiece(f"write to me{last}")], tail="text")
+            for parts in ([written], list(written)):
+                found = read(output_format, parts, self.context())
+                assert _said(found, "text").strip() == f"write to me{last}"
+
     def test_parsers_do_not_share_anything(self, output_format: OutputFormat) -> None:
         """Two interleaved generations, like the choices of one request."""
 
@@ -288,10 +296,14 @@ class OutputParserContract:
             pytest.skip("the format has no calls")
         piece = CallPiece(self.tools[0].name, '{"city": "Oslo"}')
         written = output_format.write([piece], tail="text")
-        context = self.context(tools={}, parse_tools=False)
-        found = read(output_format, [written], context)
-        assert {block.kind for block in found} == {"text"}
-        assert "Oslo" in "".join(block.text for block in found)
+        for offered in (
+            {},
+            {tool.name: tool for tool in self.tools},
+        ):  # none, or none that may be called
+            context = self.context(tools=offered, parse_tools=False)
+            found = read(output_format, [written], context)
+            assert {block.kind for block in found} == {"text"}, f"with {len(offered)} tools"
+            assert "Oslo" in "".join(block.text for block in found)
 
     def test_reasoning_is_counted_in_tokens(self, output_format: OutputFormat) -> None:
         if not self.reasons:

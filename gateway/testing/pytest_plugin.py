@@ -32,6 +32,7 @@ pytest.register_assert_rewrite(
     "gateway.testing.store_completion_contract",
     "gateway.testing.store_contract",
     "gateway.testing.store_conversation_contract",
+    "gateway.testing.store_lasting_contract",
     "gateway.testing.store_model_contract",
     "gateway.testing.tool_contract",
 )

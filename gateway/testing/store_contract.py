@@ -15,6 +15,7 @@ from gateway.protocols import CallRecord, FileSource, ResponseStore, Source, Sto
 from gateway.testing.store_background_contract import BackgroundContract
 from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
+from gateway.testing.store_lasting_contract import LastingContract
 from gateway.testing.store_model_contract import ModelContract
 from gateway.testing.store_part_contract import PartContract
 from gateway.testing.store_records import call_item, message, record
@@ -305,9 +306,10 @@ class ResponseStoreContract(
     ValueContract,
     PartContract,
     ModelContract,
+    LastingContract,
 ):
     """Subclass this and provide a fixture `store`: an open store with limits that are not reached. It need not be
-    empty."""
+    empty. Optional fixtures: `reopen` and `open_bounded`."""
 
     @pytest.fixture(scope="module")
     @classmethod

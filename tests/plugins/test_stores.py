@@ -19,7 +19,9 @@ from gateway.testing import (
     UsageCountersContract,
     check_plugin,
 )
+from gateway.testing.closing_contract import Reopen
 from gateway.testing.store_completion_contract import completion
+from gateway.testing.store_lasting_contract import LastingContract
 from gateway.testing.store_part_contract import image_url, seeing
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
@@ -83,6 +85,23 @@ class TestStore(ResponseStoreContract):
         place = tmp_path_factory.mktemp(request.param)
         async with opened(request.param, request, place) as store:
             yield store
+
+
+class TestLasting(LastingContract):
+    """What is kept when a store is closed, and the bounds; the rest of the kit uses one open store."""
+
+    @pytest.fixture(params=SHARED)
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        kind: str = request.param
+        return kind
+
+    @pytest.fixture
+    def reopen(self, kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
+        return lambda: opened(kind, request, tmp_path)
+
+    @pytest.fixture
+    def open_bounded(self, kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+        return lambda most: opened(kind, request, tmp_path, max_responses=most)
 
 
 class TestLimitCounters(LimitCountersContract):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.checks.generating import CONSTRAINTS
-from gateway.deltas import Delta, TextDelta
+from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway.protocols import (
     EngineOutput,
@@ -262,6 +262,17 @@ class Forgetting(Reading):
         return super().feed(structs.replace(output, text=output.text[:-1]))
 
 
+class LosingTheAt(Reading):
+    """Holds an `@` back, because a marker may begin with it, and loses it at the end: `write to me@`."""
+
+    held = ""
+
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        text = self.held + output.text
+        self.held = "@" if text.endswith("@") else ""
+        return [TextDelta(shown)] if (shown := text.removesuffix("@")) else []
+
+
 class Raising(Reading):
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
         if "{" in output.text:
@@ -308,6 +319,7 @@ class PlainKit(OutputParserContract):
     [
         ("test_how_the_output_is_cut_does_not_matter", DecidingOnChunks),
         ("test_what_is_written_is_read_again", Forgetting),
+        ("test_the_end_of_a_text_is_not_lost", LosingTheAt),
         ("test_nothing_that_a_model_writes_raises", Raising),
         pytest.param("test_the_cost_is_linear", Quadratic, marks=pytest.mark.slow),
         ("test_text_before_any_markup_comes_at_once", Waiting),
@@ -478,3 +490,54 @@ async def test_what_is_refused_must_leave_the_engine_alive() -> None:
                 raise
 
     await fails(EngineContract().test_an_empty_prompt_is_refused, Fragile())
+
+
+class Calling(Plain):
+    """A format of calls `!name{...}`, which looks for them if `tools` or, as it should, `parse_tools` says so."""
+
+    def __init__(self, heeds: str) -> None:
+        self.heeds = heeds
+
+    def parser(self, context: ParserContext) -> OutputParser:
+        return CallReading() if getattr(context, self.heeds) else Reading()
+
+    def write(self, pieces: Sequence[Piece], *, tail: Tail = "unknown") -> str:
+        return "".join(f"!{piece.name}{piece.arguments}" for piece in pieces)  # type: ignore[union-attr]
+
+
+class CallReading(Reading):
+    def feed(self, output: EngineOutput) -> Sequence[Delta]:
+        name, brace, rest = output.text.removeprefix("!").partition("{")
+        return [CallStarted(name), CallArgumentsDelta(brace + rest), CallEnded()]
+
+
+def test_a_parser_that_ignores_parse_tools_is_caught() -> None:
+    promise = OutputParserContract().test_without_tools_a_call_is_text
+    promise(Calling("parse_tools"))
+    with pytest.raises(AssertionError):
+        promise(Calling("tools"))
+
+
+class LastingKit(ResponseStoreContract):
+    """Not collected."""
+
+    close_seconds = 0.2
+
+
+@asynccontextmanager
+async def memory(**limits: Any) -> AsyncIterator[MemoryStore]:
+    yield MemoryStore(**limits)
+
+
+@pytest.mark.anyio
+async def test_a_store_that_keeps_nothing_though_it_says_so_is_caught() -> None:
+    with pytest.raises(AssertionError, match="the responses are lost"):
+        await LastingKit().test_what_is_stored_is_there_when_it_is_opened_again(memory)
+
+
+@pytest.mark.anyio
+async def test_a_store_without_bounds_is_caught() -> None:
+    promise = LastingKit().test_the_oldest_go_first_past_a_bound
+    await promise(lambda most: memory(max_responses=most))
+    with pytest.raises(AssertionError, match="60 are kept where the bound is 10"):
+        await promise(lambda most: memory())
