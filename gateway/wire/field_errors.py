@@ -32,9 +32,10 @@ def wrong_type(param: str | ParamPath, expected: str, got: Any) -> InvalidReques
 def not_among(
     param: str | ParamPath, got: Any, allowed: Mapping[str, Any] | list[str]
 ) -> InvalidRequest:
-    """The error for a parameter whose value is not one of the allowed ones."""
+    """The error for a parameter whose value is not one of the allowed ones. Like OpenAI's, it names the place in `param`
+    alone."""
     return InvalidRequest(
-        f"Invalid value for '{_name(param)}': '{shortened(got)}'. Supported values are: {listed(allowed)}.",
+        f"Invalid value: '{shortened(got)}'. Supported values are: {listed(allowed)}.",
         param=param,
         code="invalid_value",
     )

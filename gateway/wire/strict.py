@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.json_schema import strict_problem
-from gateway.wire.field_errors import listed, missing, shortened
+from gateway.wire.field_errors import missing, not_among, shortened
 
 RESPONSES = frozenset(
     {
@@ -101,7 +101,7 @@ def check_chat(raw: dict[str, Any]) -> None:
     wanted = raw.get("response_format")
     kind = wanted.get("type") if isinstance(wanted, dict) else None
     if kind == "structural_tag":
-        raise _invalid_value(kind, _RESPONSE_FORMATS, ("response_format", "type"))
+        raise not_among(("response_format", "type"), kind, _RESPONSE_FORMATS)
     described = wanted.get("json_schema") if isinstance(wanted, dict) else None
     if isinstance(described, dict) and described.get("strict") is True:
         _check_format(described, ("response_format",), None)
@@ -173,17 +173,9 @@ def _check_parts(sent: Any) -> None:
             place: ParamPath = ("input", index, "content", number)
             if item.get("role") == "assistant":
                 if kind not in _SAID:
-                    raise _invalid_value(kind, _SAID, place)
+                    raise not_among(place, kind, _SAID)
             elif kind not in _PARTS:
-                raise _invalid_value(kind, _PARTS, (*place, "type"))
-
-
-def _invalid_value(kind: str, supported: list[str], place: ParamPath) -> InvalidRequest:
-    return InvalidRequest(
-        f"Invalid value: '{shortened(kind)}'. Supported values are: {listed(supported)}.",
-        param=place,
-        code="invalid_value",
-    )
+                raise not_among((*place, "type"), kind, _PARTS)
 
 
 def _tools(raw: Any, param: ParamPath) -> Iterator[tuple[ParamPath, dict[str, Any]]]:

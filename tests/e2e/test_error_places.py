@@ -290,7 +290,7 @@ def test_in_embeddings(client: httpx.Client, body: dict[str, Any]) -> None:
 
 
 _NAMED = re.compile(
-    r"(?:(?:Missing required parameter: |Invalid |Invalid type for |Invalid value for )'(?P<quoted>[^']+)'"
+    r"(?:(?:Missing required parameter: |Invalid |Invalid type for )'(?P<quoted>[^']+)'"
     r"|(?P<before>[a-z_]+(?:\.[a-z_]+|\[\d+\])*): )"
 )
 """How a message of the Messages API begins, which has no `param` of its own."""

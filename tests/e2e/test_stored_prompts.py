@@ -187,7 +187,7 @@ WRONG: dict[str, tuple[Any, int, str, str, str]] = {
     "missing variable": ({"id": "shop", "variables": {"shop": "b"}}, 400, "missing_prompt_variables", "prompt.variables", "Missing prompt variables: language."),
     "number": ({"id": "shop", "variables": {"shop": 3, "language": "x"}}, 400, "invalid_type", "prompt.variables.shop", "Invalid type for 'prompt.variables.shop': expected one of a string or object, but got an integer instead."),
     "null": ({"id": "shop", "variables": {"shop": None, "language": "x"}}, 400, "invalid_type", "prompt.variables.shop", "Invalid type for 'prompt.variables.shop': expected one of a string or object, but got null instead."),
-    "other part": ({"id": "shop", "variables": {"shop": {"type": "output_text", "text": "a"}, "language": "x"}}, 400, "invalid_value", "prompt.variables.shop.type", "Invalid value for 'prompt.variables.shop.type': 'output_text'. Supported values are: 'input_text', 'input_image', and 'input_file'."),
+    "other part": ({"id": "shop", "variables": {"shop": {"type": "output_text", "text": "a"}, "language": "x"}}, 400, "invalid_value", "prompt.variables.shop.type", "Invalid value: 'output_text'. Supported values are: 'input_text', 'input_image', and 'input_file'."),
     "part without text": ({"id": "shop", "variables": {"shop": {"type": "input_text"}, "language": "x"}}, 400, "missing_required_parameter", "prompt.variables.shop.text", "Missing required parameter: 'prompt.variables.shop.text'."),
     "file in the instructions": ({"id": "shop", "variables": {"shop": NOTE, "language": "x"}}, 400, "invalid_type", "prompt.variables.shop", "The prompt variable 'shop' stands in instructions, which are text. Send a string or an input_text."),
 }  # fmt: skip

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[Any, int, str, str | None, str | None]] = {
     "too many": (with_(input=["a"] * 65), 400, "Invalid 'input': at most 64 inputs can be embedded at once, and these are 65. Send several requests.", "input", "array_above_max_length"),
     "too long": (with_(input=[5] * 101), 400, "Invalid 'input': this input has 101 tokens, and the model embeds at most 100 at once. Shorten it, or cut it in pieces.", "input", "context_length_exceeded"),
     "one too long": (with_(input=[[5], [5] * 101]), 400, "Invalid 'input[1]': this input has 101 tokens, and the model embeds at most 100 at once. Shorten it, or cut it in pieces.", "input[1]", "context_length_exceeded"),
-    "unknown encoding": (with_(encoding_format="int8"), 400, "Invalid value for 'encoding_format': 'int8'. Supported values are: 'base64' and 'float'.", "encoding_format", "invalid_value"),
+    "unknown encoding": (with_(encoding_format="int8"), 400, "Invalid value: 'int8'. Supported values are: 'base64' and 'float'.", "encoding_format", "invalid_value"),
     "no dimension": (with_(dimensions=0), 400, "Invalid 'dimensions': integer below minimum value. Expected a value >= 1, but got 0 instead.", "dimensions", "integer_below_min_value"),
     "too many dimensions": (with_(dimensions=33), 400, "Invalid 'dimensions': the vectors of 'vectors' have 32 numbers, and 33 were asked for.", "dimensions", "integer_above_max_value"),
     "dimensions as text": (with_(dimensions="8"), 400, "Invalid type for 'dimensions': expected an integer, but got a string instead.", "dimensions", "invalid_type"),
