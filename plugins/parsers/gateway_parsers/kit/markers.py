@@ -128,7 +128,9 @@ class MarkerSet:
                     continue
                 if _counts(marker.where, text, pos, start, position):
                     if not final and marker.text in self._nested:
-                        wheres = self._prefixes.get(text[start:], ())
+                        # What is longer than the reach can no longer become a marker.
+                        rest = text[start : start + self._reach + 1]
+                        wheres = self._prefixes.get(rest, ())
                         if any(_counts(each, text, pos, start, position) for each in wheres):
                             return None
                     return start, marker
