@@ -35,6 +35,9 @@ class Origin(IntEnum):
 
 Part: TypeAlias = tuple[str, Origin]
 
+# Looking up a member of an enumeration in its class costs several times as much as a name of the module.
+_TEMPLATE, _OUTSIDE = Origin.TEMPLATE, Origin.OUTSIDE
+
 _NO_WORD = "\U0010fffd\u0378"
 """Characters that are in no vocabulary. They are encoded as bytes, or as the unknown token."""
 _MOST_TOKENS = 1_000_000
@@ -105,21 +108,26 @@ class OriginEncoder:
         """Token ids of the prompt that consists of `parts`."""
         text = "".join([part for part, _ in parts])
         ids = self._tokenizer.encode(text)
-        control = self._ids
-        found = [token for token in ids if token in control]
+        found = list(filter(self._ids.__contains__, ids))
         unknown = any(unknown in text for unknown in self._unknown_texts)
-        if not unknown and not self._overlapping and found == self._expected_controls(parts):
+        if not unknown and not self._overlapping and found == self._expected_controls(text, parts):
             return ids
         return self._encode_protected(_Prompt(text, parts), ids, found)
 
-    def _expected_controls(self, parts: Sequence[Part]) -> list[int]:
-        """The control tokens that the prompt may contain."""
+    def _expected_controls(self, text: str, parts: Sequence[Part]) -> Sequence[int]:
+        """The control tokens that the prompt `text`, which consists of `parts`, may contain."""
+        own: list[int] = []
+        for part, origin in parts:
+            if origin is _TEMPLATE:
+                own += self._in_template(part)
+        if self._pattern is None or len(self._pattern.findall(text)) == len(own):
+            return own  # nobody else writes any, and none has a part of another one's text: they do not overlap
         expected: list[int] = []
         run: list[Part] = []
-        for part in parts:
-            if part[1] is not Origin.OUTSIDE:
-                run.append(part)
-            elif run and part[0]:
+        for each in parts:
+            if each[1] is not _OUTSIDE:
+                run.append(each)
+            elif run and each[0]:
                 expected += self._controls_of(run)
                 run = []
         return [*expected, *self._controls_of(run)] if run else expected
@@ -127,7 +135,7 @@ class OriginEncoder:
     def _controls_of(self, run: Sequence[Part]) -> Sequence[int]:
         """The control tokens in adjacent parts of the template and the assistant."""
         text = "".join([part for part, _ in run])
-        if all(origin is Origin.TEMPLATE for _, origin in run):
+        if all(origin is _TEMPLATE for _, origin in run):
             return self._in_template(text)
         prompt = _Prompt(text, run)
         return [
@@ -326,7 +334,7 @@ class _Prompt:
         """The ranges that the template and the assistant wrote."""
         start = 0
         for at, origin in zip(self._starts, self._origins, strict=True):
-            if origin is Origin.OUTSIDE:
+            if origin is _OUTSIDE:
                 if at > start:
                     yield start, at
                 start = -1

@@ -26,7 +26,7 @@ from gateway.protocols import FinishReason, TextFormat, TokensPrompt, Turn
 from gateway.runtime.sealing import Replaces, compacted_context, is_summary
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.content import InputText
-from gateway.wire.items import CompactionTrigger, Item, Message
+from gateway.wire.items import CompactionTrigger, Item, Message, has_any
 from gateway.wire.request import ResponseRequest
 
 DEFAULT_SHARE = 0.75
@@ -65,7 +65,8 @@ class CompactionSettings(Struct, frozen=True):
 def compaction_settings(request: ResponseRequest, model: ServedModel) -> CompactionSettings | None:
     """The settings that a request asks for, if any. Raises a `GatewayError` if they cannot be applied."""
     sent = request.input or []
-    for index, item in enumerate(sent):
+    triggered = has_any(sent, (CompactionTrigger,))
+    for index, item in enumerate(sent) if triggered else ():
         if isinstance(item, CompactionTrigger):
             if index + 1 < len(sent):
                 raise InvalidRequest(
@@ -102,6 +103,8 @@ def compaction_settings(request: ResponseRequest, model: ServedModel) -> Compact
 
 def without_trigger(sent: Sequence[Item]) -> list[Item]:
     """A request's items without its trigger, which is not part of the conversation."""
+    if not has_any(sent, (CompactionTrigger,)):
+        return list(sent)
     return [item for item in sent if not isinstance(item, CompactionTrigger)]
 
 

@@ -61,9 +61,9 @@ async def resolve_references(
     owner: str | None,
 ) -> list[items.Item]:
     """Replace each `item_reference` by its item, from this response's history or any stored response."""
-    wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
-    if not wanted:
+    if not items.has_any(own, (items.ItemReference,)):
         return list(own)
+    wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
     known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}
     if store is not None and (missing := wanted - known.keys()):
         known.update(await store.find_items(missing, owner=owner))

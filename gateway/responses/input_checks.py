@@ -37,7 +37,7 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
 
     The types of call and output need not match: Codex answers a local shell call with a function's output.
     """
-    if not any(_answers(item) for item in own):
+    if not items.has_any(own, _ANSWERS) or not any(_answers(item) for item in own):
         return
     made = {name for item in history for name in _made_by(item)}
     for index, item in enumerate(own):
@@ -68,6 +68,13 @@ def check_pairs(own: Sequence[items.Item], history: Sequence[items.Item]) -> Non
             raise InvalidRequest(
                 f"No tool output found for function call {min(ids)[:100]}.", param="input"
             )
+
+
+_ANSWERS = (
+    items.LocalShellCallOutput, items.FunctionCallOutput, items.CustomToolCallOutput, items.ShellCallOutput,
+    items.ApplyPatchCallOutput, items.ToolSearchOutput,
+)  # fmt: skip
+"""The items that may refer to a call; see `_answers`."""
 
 
 def _is_clients(item: items.Item) -> bool:

@@ -21,6 +21,8 @@ _RESULT_APART = (
 
 def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
     """The conversation as the model reads it. Reasoning without its text is represented by its summary."""
+    if not items.has_any(context, (items.Reasoning,)):
+        return list(context)
     return [
         msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
         if isinstance(item, items.Reasoning)
@@ -38,9 +40,9 @@ async def kept_results(
     `model`'s engine encrypted."""
     encrypts = "encrypted_reasoning" in model.engine.capabilities
     apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
-    wanted = {item.id for item in context if isinstance(item, apart)}
-    if not wanted:
+    if not items.has_any(context, apart):
         return {}
+    wanted = {item.id for item in context if isinstance(item, apart)}
     found: Mapping[str, CallRecord] = {}
     if services.store is not None:
         found = await services.store.find_results(wanted, owner=owner)

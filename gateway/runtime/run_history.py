@@ -23,15 +23,21 @@ class RunHistory:
     def __init__(self, most: int) -> None:
         """`most` runs are kept."""
         self.most = most
-        self._runs: deque[ListedRun] = deque(maxlen=most)
+        self._runs: deque[ListedRun | tuple[RunStats, Principal | None]] = deque(maxlen=most)
 
     def ended(self, stats: RunStats, principal: Principal | None) -> None:
         """Keep a run that has ended."""
-        self._runs.append(listed_run(stats, principal))
+        if stats.content is None and stats.span is None:
+            self._runs.append((stats, principal))  # made readable when somebody reads it
+        else:  # the texts and the span are not kept
+            self._runs.append(listed_run(stats, principal))
 
     def newest_first(self) -> Sequence[ListedRun]:
         """Those that are kept."""
-        return list(reversed(self._runs))
+        return [
+            each if isinstance(each, ListedRun) else listed_run(*each)
+            for each in reversed(self._runs)
+        ]
 
 
 def run_id(stats: RunStats) -> str:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText, ReasoningText
-from gateway.wire.items import Compaction, Item, Message, Reasoning
+from gateway.wire.items import Compaction, Item, Message, Reasoning, has_any
 
 logger = logging.getLogger("gateway.runtime.sealing")
 
@@ -136,6 +136,8 @@ def open_items(
     model: str,
 ) -> list[Item]:
     """Decrypt the reasoning of items for `model`. Reasoning that has its text is left unchanged."""
+    if not has_any(sent, (Reasoning,)):
+        return list(sent)
     opened: list[Item] = []
     for index, item in enumerate(sent):
         if isinstance(item, Reasoning) and item.encrypted_content and not item.content:
@@ -174,6 +176,8 @@ def open_compactions(
     these, messages may remain, and compactions must be `model`'s and not expired. Errors name an item by its index in
     `context`.
     """
+    if not has_any(context, (Compaction,)):
+        return list(context)
     opened: list[Item] = []
     sent: list[Item] = []
     """The request's own messages that do not come from the model."""

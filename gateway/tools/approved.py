@@ -32,11 +32,11 @@ def approved_calls(
     called with each approval request and the parameter that approves it; it raises if this server did not create the
     request.
     """
+    if not items.has_any(own, (items.McpApprovalResponse,)):
+        return []
     answers = {
         index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)
     }
-    if not answers:
-        return []
     context = [*history, *own]
     # A stored request takes precedence over a copy sent by the client. Neither may be forged.
     asked: dict[str, list[items.McpApprovalRequest]] = {}

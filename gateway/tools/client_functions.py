@@ -69,6 +69,8 @@ def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, Clie
     They must be the client's functions or free-text tools, optionally in namespaces. Other types must be in `tools`.
     """
     item_tools: list[tuple[ParamPath, ClientFunction]] = []
+    if not items.has_any(context, BRINGS_TOOLS):
+        return item_tools
     for index, item in enumerate(context):
         if not isinstance(item, BRINGS_TOOLS):
             continue

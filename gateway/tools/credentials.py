@@ -19,6 +19,8 @@ def without_credentials(tools: Sequence[wire.Tool]) -> list[wire.Tool]:
 
 def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
     """Copy items that contain tools, without MCP credentials."""
+    if not items.has_any(own, BRINGS_TOOLS):
+        return list(own)
     return [
         msgspec.structs.replace(item, tools=without_credentials(item.tools))
         if isinstance(item, BRINGS_TOOLS)

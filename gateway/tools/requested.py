@@ -198,6 +198,8 @@ def new_listings(
     requested: RequestTools, context: Sequence[items.Item]
 ) -> list[items.McpListTools]:
     """The tool lists to show in the response: those of servers that the conversation has no list of yet."""
+    if not requested.named:
+        return []
     shown = {
         item.server_label
         for item in context

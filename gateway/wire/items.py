@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -557,6 +557,12 @@ def item_id_prefix(item: Item | type[Item]) -> str:
 def item_id(item: Item) -> str:
     """The item's id; empty if it has none yet."""
     return item.id
+
+
+def has_any(context: Iterable[Item], kinds: Collection[type[Item]]) -> bool:
+    """Whether any of the items is of one of these types. Costs a fraction of a loop over a conversation, in which most items
+    are messages."""
+    return not frozenset(kinds).isdisjoint(map(type, context))
 
 
 def with_id(item: Item, new_id: Callable[[str], str]) -> Item:

@@ -16,6 +16,9 @@ from jinja2 import Undefined
 
 from gateway.sdk.engines import Origin, Part
 
+# Looking up a member of an enumeration in its class costs several times as much as a name of the module.
+_TEMPLATE, _OUTSIDE = Origin.TEMPLATE, Origin.OUTSIDE
+
 Runs: TypeAlias = tuple[tuple[int, Origin], ...]
 """Lengths and origins of consecutive runs. Runs are not empty, and adjacent runs differ in origin."""
 
@@ -217,13 +220,10 @@ def _from_runs(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
     if not text:
         return ""
     if len(runs) == 1:
-        match runs[0][1]:
-            case Origin.OUTSIDE:
-                return OutsideText(text)
-            case Origin.ASSISTANT:
-                return AssistantText(text)
-            case Origin.TEMPLATE:
-                return str.__str__(text)
+        origin = runs[0][1]
+        if origin is _TEMPLATE:
+            return str.__str__(text)
+        return OutsideText(text) if origin is _OUTSIDE else AssistantText(text)
     mixed = MixedOriginText(text)
     mixed._runs = tuple(runs)
     mixed._ends = None
@@ -233,12 +233,14 @@ def _from_runs(text: str, runs: Sequence[tuple[int, Origin]]) -> str:
 def parts_of(text: str) -> list[Part]:
     """The parts of a text, as ordinary strings with their origins."""
     if not isinstance(text, MarkedText):
-        return [(str(text), Origin.TEMPLATE)] if text else []
+        return [(str(text), _TEMPLATE)] if text else []
     parts: list[Part] = []
+    plain = str.__str__(text)
     at = 0
     for length, origin in text.runs:
-        parts.append((str.__getitem__(text, slice(at, at + length)), origin))
-        at += length
+        end = at + length
+        parts.append((plain[at:end], origin))
+        at = end
     return parts
 
 
@@ -251,7 +253,7 @@ _ORIGINS: Mapping[type[str], Origin] = {
 
 
 def _runs_of(string: str) -> Runs:
-    return string.runs if isinstance(string, MarkedText) else ((len(string), Origin.TEMPLATE),)
+    return string.runs if isinstance(string, MarkedText) else ((len(string), _TEMPLATE),)
 
 
 def concat(strings: Iterable[str]) -> str:
@@ -259,7 +261,7 @@ def concat(strings: Iterable[str]) -> str:
     strings = list(strings)
     text = "".join(strings)
     runs: list[tuple[int, Origin]] = []
-    size, last = 0, Origin.TEMPLATE
+    size, last = 0, _TEMPLATE
     for string in strings:
         whole = _ORIGINS.get(type(string))
         if whole is last:
@@ -272,7 +274,7 @@ def concat(strings: Iterable[str]) -> str:
                 if size:
                     runs.append((size, last))
                 size, last = length, origin
-    if not runs and last is Origin.TEMPLATE:
+    if not runs and last is _TEMPLATE:
         return text
     runs.append((size, last))
     return _from_runs(text, runs)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -45,21 +44,11 @@ _PHASES: Final[Mapping[str, Phase]] = {"commentary": "commentary", "final": "fin
 _OVERLONG: Final = headers.LIMIT + LONGEST
 
 
-class _At(Enum):
-    """State of the machine."""
-
-    HEADER = auto()
-    CONTENT = auto()
-    TYPE = auto()  # the word after a `<|constrain|>` inside content
-    BETWEEN = auto()  # after a message
-
-
-class _Kind(Enum):
-    """The kind of item that the open message becomes."""
-
-    REASONING = auto()
-    TEXT = auto()
-    CALL = auto()
+# Not enumerations: looking up a member costs several times as much as a string, and each token does.
+_At: TypeAlias = Literal["header", "content", "type", "between"]
+"""State of the machine. `type` is the word after a `<|constrain|>` inside content; `between` is after a message."""
+_Kind: TypeAlias = Literal["reasoning", "text", "call"]
+"""The kind of item that the open message becomes."""
 
 
 class HarmonyParser:
@@ -80,21 +69,21 @@ class HarmonyParser:
         """Trailing text that cannot be classified yet."""
         self._fed = 0
         """Number of characters fed so far."""
-        self._at = _At.HEADER
+        self._at: _At = "header"
         self._first = True
         """Whether this is the first header, whose `<|start|>assistant` is in the prompt."""
-        self._kind = _Kind.TEXT
+        self._kind: _Kind = "text"
         self._phase: Phase | None = None
         self._opened = False
         """Whether the open message has been announced."""
         self._name = ""
         self._arguments: list[str] = []
         if context.tail != "unknown":
-            self._at = _At.CONTENT
+            self._at = "content"
             self._first = False
             self._phase = "final_answer"
             if context.tail == "reasoning":
-                self._kind = _Kind.REASONING
+                self._kind = "reasoning"
                 self._track.mark_reasoning(0, reasoning=True)
 
     def feed(self, output: EngineOutput) -> Sequence[Delta]:
@@ -104,7 +93,7 @@ class HarmonyParser:
             self._track.push(output.token_ids, start, text)
         if text:
             self._fed = start + len(text)
-            if self._opened and self._at is _At.CONTENT and not self._held and "<" not in text:
+            if self._opened and self._at == "content" and not self._held and "<" not in text:
                 delta = self._delta(text, start)
                 if output.token_ids:
                     self._track.settle(self._fed)
@@ -116,7 +105,7 @@ class HarmonyParser:
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
         ended = reason == "stop"
         self._advance(self._held, final=True, ended=ended)
-        if self._at is _At.CONTENT and self._kind is _Kind.CALL and self._is_complete(ended=ended):
+        if self._at == "content" and self._kind == "call" and self._is_complete(ended=ended):
             self._close(self._fed)
         deltas = self._take_deltas()
         self._track.finish()
@@ -138,23 +127,23 @@ class HarmonyParser:
         while reached is not None:
             pos = reached
             match self._at:
-                case _At.HEADER:
+                case "header":
                     reached = self._header(text, pos, final, ended)
-                case _At.CONTENT:
+                case "content":
                     reached = self._content(text, pos)
                     if reached is None:
                         end = len(text) if final else len(text) - possible_marker_length(text, pos)
                         self._write(text, pos, end)
                         pos = end
-                case _At.TYPE:
+                case "type":
                     word = _WORD.match(text, pos)
                     assert word is not None, "the pattern matches the empty text"
                     if word.end() < len(text) or final:
-                        self._at = _At.CONTENT
+                        self._at = "content"
                         reached = word.end()
                     else:
                         reached = None
-                case _At.BETWEEN:
+                case "between":
                     reached = self._between(text, pos, final)
                     if reached is None and final:
                         pos = len(text)
@@ -176,17 +165,17 @@ class HarmonyParser:
             case "<|start|>":
                 self.recoveries += 1
                 self._close(offset)
-                self._at = _At.HEADER
+                self._at = "header"
             case "<|channel|>":
                 self.recoveries += 1
                 self._close(offset)
-                self._at = _At.HEADER
+                self._at = "header"
                 return start
             case _:
                 self.recoveries += 1
-                empty = self._kind is _Kind.CALL and not self._arguments
+                empty = self._kind == "call" and not self._arguments
                 if marker == CONSTRAIN and empty:
-                    self._at = _At.TYPE
+                    self._at = "type"
         return end
 
     def _header(self, text: str, pos: int, final: bool, ended: bool) -> int | None:
@@ -263,16 +252,16 @@ class HarmonyParser:
         marker, start, end = found
         if marker in (CHANNEL, CONSTRAIN, MESSAGE) and headers.is_headless(text[pos:start]):
             self.recoveries += 1
-            self._at = _At.HEADER
+            self._at = "header"
             return pos
         self._read_between_messages(text, pos, start)
         if marker == START:
-            self._at = _At.HEADER
+            self._at = "header"
             return end
         self.recoveries += 1
         if marker in (END, RETURN, CALL):
             return end
-        self._at = _At.HEADER
+        self._at = "header"
         return start
 
     def _read_between_messages(self, text: str, pos: int, end: int) -> None:
@@ -293,7 +282,7 @@ class HarmonyParser:
         """
         while (found := PATTERN.search(text, pos)) is not None:
             confirmed = self._track.is_special(found[0], self._offset(text, found.start()))
-            if confirmed or self._at is not _At.CONTENT:
+            if confirmed or self._at != "content":
                 return found[0], found.start(), found.end()
             pos = found.end()
         return None
@@ -306,16 +295,16 @@ class HarmonyParser:
     def _begin(self, header: Header, offset: int) -> None:
         """Start a message whose content starts at `offset`."""
         self._first = False
-        self._at = _At.CONTENT
+        self._at = "content"
         self._opened = False
         self._phase = _PHASES.get(header.channel or "")
-        self._kind = _Kind.REASONING if header.channel == "analysis" else _Kind.TEXT
+        self._kind = "reasoning" if header.channel == "analysis" else "text"
         if header.recipient is not None:
             name = tool_name(header.recipient, self._tools)
             unknown = bool(self._tools) and name not in self._tools
             thinking = header.channel == "analysis" and unknown and not is_address(header.recipient)
             if self._parse_tools and not thinking:
-                self._kind = _Kind.CALL
+                self._kind = "call"
                 self._opened = True
                 self._name = name
                 self._arguments = []
@@ -324,7 +313,7 @@ class HarmonyParser:
                 self.recoveries += 1
         if header.channel is not None and header.channel not in headers.CHANNELS:
             self.recoveries += header.well_formed
-        if self._kind is _Kind.REASONING:
+        if self._kind == "reasoning":
             self._track.mark_reasoning(offset, reasoning=True)
 
     def _write(self, text: str, start: int, end: int) -> None:
@@ -333,14 +322,14 @@ class HarmonyParser:
             return
         if not self._opened:
             self._opened = True
-            if self._kind is _Kind.TEXT and self._phase is not None:
+            if self._kind == "text" and self._phase is not None:
                 self._out.append(MessageStarted(self._phase))
         self._out.append(self._delta(text[start:end], self._offset(text, start)))
 
     def _delta(self, text: str, offset: int) -> Delta:
-        if self._kind is _Kind.TEXT:
+        if self._kind == "text":
             return TextDelta(text, offset)
-        if self._kind is _Kind.REASONING:
+        if self._kind == "reasoning":
             return ReasoningDelta(text)
         self._arguments.append(text)
         return CallArgumentsDelta(text)
@@ -348,21 +337,21 @@ class HarmonyParser:
     def _close(self, offset: int) -> None:
         """End the open message at `offset`."""
         match self._kind:
-            case _Kind.CALL:
+            case "call":
                 if self._name != PYTHON and not any(map(str.strip, self._arguments)):
                     self._out.append(CallArgumentsDelta("{}"))
                 self._out.append(CallEnded())
-            case _Kind.REASONING:
+            case "reasoning":
                 self._track.mark_reasoning(offset, reasoning=False)
                 if self._opened:
                     self._out.append(BlockEnded())
-            case _Kind.TEXT:
+            case "text":
                 if self._opened:
                     self._out.append(BlockEnded())
         self._end_message()
 
     def _end_message(self) -> None:
-        self._at = _At.BETWEEN
+        self._at = "between"
         self._first = False
         self._opened = False
         self._arguments = []

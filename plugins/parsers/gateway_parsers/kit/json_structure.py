@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.json_words import LITERALS, is_scalar, scalar
@@ -21,13 +20,9 @@ _TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
 _RUN_ENDS: Final = ",:}]\n\"'"
 
 
-class ExpectedToken(Enum):
-    """What is expected next in the innermost bracket."""
-
-    KEY = auto()
-    COLON = auto()
-    VALUE = auto()
-    AFTER = auto()
+ExpectedToken: TypeAlias = Literal["key", "colon", "value", "after"]
+"""What is expected next in the innermost bracket. Not an enumeration: looking up a member costs several times as much as a
+string."""
 
 
 class JsonStructure:
@@ -44,7 +39,7 @@ class JsonStructure:
         self._stops = stops
         self._run_ends = run_ends(stops.firsts)
         self._closers: list[str] = []
-        self._place = ExpectedToken.VALUE
+        self._place: ExpectedToken = "value"
         self._quote = ""
         """The delimiter of the open string."""
         self._comma: list[str] | None = None
@@ -57,24 +52,24 @@ class JsonStructure:
     @property
     def may_close(self) -> bool:
         """Whether the value lacks only closing brackets: no string is open and no key lacks a value."""
-        if self._quote or self._place is ExpectedToken.COLON:
+        if self._quote or self._place == "colon":
             return False
         in_object = self._closers[-1:] == ["}"]
         if self._run is not None:
-            return self._place is not ExpectedToken.KEY
-        return not (in_object and self._place is ExpectedToken.VALUE)
+            return self._place != "key"
+        return not (in_object and self._place == "value")
 
     def closing(self) -> str:
         """The closing brackets that complete a value that ended outside a string."""
         parts: list[str] = []
-        if self._run is not None and self._place is ExpectedToken.VALUE:
+        if self._run is not None and self._place == "value":
             word = "".join(self._run).rstrip(WHITESPACE)
             self._run = [next((whole for whole in LITERALS if whole.startswith(word)), word)]
         self._end_run(parts)
         while self._closers:
             self._complete(parts)
             parts.append(self._closers.pop())
-            self._place = ExpectedToken.AFTER
+            self._place = "after"
         return "".join(parts)
 
     def _begin_string(self, quote: str, pos: int, parts: list[str]) -> int:
@@ -85,7 +80,7 @@ class JsonStructure:
 
     def _open(self, bracket: str, pos: int, parts: list[str]) -> int:
         self._closers.append(CLOSER[bracket])
-        self._place = ExpectedToken.KEY if bracket == "{" else ExpectedToken.VALUE
+        self._place = "key" if bracket == "{" else "value"
         parts.append(bracket)
         return pos + 1
 
@@ -110,7 +105,7 @@ class JsonStructure:
             self._separate(parts)
             return pos + 1
         place = self._place
-        if char in QUOTES and place is ExpectedToken.COLON:
+        if char in QUOTES and place == "colon":
             following = skip(text, pos + 1, WHITESPACE)
             near = following - pos <= MAX_SPACES
             if following == len(text) and not final and near:
@@ -118,26 +113,26 @@ class JsonStructure:
             if near and text[following : following + 1] == ":":
                 self.repairs += 1  # the closing quote of a key without an opening one
                 return pos + 1
-        if char == ":" and place is ExpectedToken.COLON:
+        if char == ":" and place == "colon":
             parts.append(":")
-            self._place = ExpectedToken.VALUE
+            self._place = "value"
             return pos + 1
-        if (place is not ExpectedToken.VALUE and not _TOKEN.match(char)) or char == ":":
+        if (place != "value" and not _TOKEN.match(char)) or char == ":":
             self.repairs += 1  # nothing can start with this character: dropped
             return pos + 1
         return self._begin_token(char, text, pos, final, parts)
 
     def _begin_token(self, char: str, text: str, pos: int, final: bool, parts: list[str]) -> int:
         """Start a key or a value."""
-        if self._place is ExpectedToken.AFTER:
+        if self._place == "after":
             self.repairs += 1
             self._comma = [", "]
             self._place = self._next_place()
-        elif self._place is ExpectedToken.COLON:
+        elif self._place == "colon":
             self.repairs += 1
             parts.append(": ")
-            self._place = ExpectedToken.VALUE
-        if self._place is ExpectedToken.KEY and char in CLOSER:
+            self._place = "value"
+        if self._place == "key" and char in CLOSER:
             self.repairs += 1  # a superfluous bracket
             return pos + 1
         if self._comma is not None:
@@ -152,15 +147,13 @@ class JsonStructure:
         return pos + 1
 
     def _next_place(self) -> ExpectedToken:
-        return ExpectedToken.KEY if self._closers[-1] == "}" else ExpectedToken.VALUE
+        return "key" if self._closers[-1] == "}" else "value"
 
     def _separate(self, parts: list[str]) -> None:
         """Handle a comma."""
-        if self._place is not ExpectedToken.AFTER:
+        if self._place != "after":
             self.repairs += 1
-            if self._place is ExpectedToken.COLON or (
-                self._closers[-1] == "}" and self._place is ExpectedToken.VALUE
-            ):
+            if self._place == "colon" or (self._closers[-1] == "}" and self._place == "value"):
                 self._complete(parts)
             else:
                 return
@@ -173,13 +166,13 @@ class JsonStructure:
             self.repairs += 1
             self._comma = None
             return
-        if self._place is ExpectedToken.COLON:
+        if self._place == "colon":
             self.repairs += 1
             parts.append(": null")
-        elif self._place is ExpectedToken.VALUE and self._closers[-1] == "}":
+        elif self._place == "value" and self._closers[-1] == "}":
             self.repairs += 1
             parts.append("null")
-        self._place = ExpectedToken.AFTER
+        self._place = "after"
 
     def _close(self, char: str, pos: int, parts: list[str]) -> int:
         if char not in self._closers:
@@ -187,7 +180,7 @@ class JsonStructure:
             return pos + 1
         while True:
             self._complete(parts)
-            self._place = ExpectedToken.AFTER
+            self._place = "after"
             closer = self._closers.pop()
             parts.append(closer)
             if closer == char:
@@ -199,7 +192,7 @@ class JsonStructure:
     def _more_run(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         run = self._run
         assert run is not None
-        pattern = self._run_ends[self._place is ExpectedToken.KEY]
+        pattern = self._run_ends[self._place == "key"]
         hit = pattern.search(text, pos)
         if hit is None:
             run.append(text[pos:])
@@ -212,7 +205,7 @@ class JsonStructure:
             if text[at] not in _RUN_ENDS:
                 run.append(text[at])
                 return at + 1
-        if text[at] in QUOTES and self._place is ExpectedToken.VALUE:
+        if text[at] in QUOTES and self._place == "value":
             # After a complete literal a comma is missing; otherwise the quotation mark belongs to the run.
             self._is_text = self._is_text or not is_scalar("".join(run).rstrip(WHITESPACE))
             if self._is_text:
@@ -227,12 +220,12 @@ class JsonStructure:
         run = "".join(self._run)
         self._run = None
         word = run.rstrip(WHITESPACE)
-        if self._place is ExpectedToken.KEY:
+        if self._place == "key":
             as_json = quoted(word)
-            self._place = ExpectedToken.COLON
+            self._place = "colon"
         else:
             as_json = scalar(word)
-            self._place = ExpectedToken.AFTER
+            self._place = "after"
         self.repairs += as_json != word
         parts += (as_json, run[len(word) :])
 

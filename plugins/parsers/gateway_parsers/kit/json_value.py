@@ -10,7 +10,6 @@ from gateway_parsers.kit.json_structure import (
     CLOSER,
     MAX_SPACES,
     QUOTES,
-    ExpectedToken,
     JsonStructure,
 )
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
@@ -76,9 +75,7 @@ class JsonValue(JsonStructure):
         if self._quote:
             end = '"'
             self._quote = ""
-            self._place = (
-                ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
-            )
+            self._place = "colon" if self._place == "key" else "after"
         return end + self.closing()
 
     def _top(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
@@ -120,9 +117,7 @@ class JsonValue(JsonStructure):
             if closes:
                 parts.append('"')
                 self._quote = ""
-                self._place = (
-                    ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
-                )
+                self._place = "colon" if self._place == "key" else "after"
                 self.done = not self._closers
                 return at + 1
         self.repairs += 1
@@ -154,9 +149,7 @@ class JsonValue(JsonStructure):
         parts.append('"')
         self.repairs += 1
         self._quote = ""
-        self._place = (
-            ExpectedToken.COLON if self._place is ExpectedToken.KEY else ExpectedToken.AFTER
-        )
+        self._place = "colon" if self._place == "key" else "after"
         self.interrupted = True
         return at
 
@@ -197,7 +190,7 @@ class JsonValue(JsonStructure):
                 return True
             if self._stops.begins_at(text, at):
                 return True if final else None
-        if self._place is ExpectedToken.KEY:
+        if self._place == "key":
             return True
         if char == ",":
             following = skip(text, at + 1, WHITESPACE)
