@@ -53,34 +53,34 @@ def new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def mistake_in(plugin: Any) -> str | None:
-    """A description of the first mistake in a plugin's hooks, or None."""
+def mistake_in(plugin: Any, name: str, manager: pluggy.PluginManager) -> str | None:
+    """A description of the first mistake in a plugin's hooks, or None. If there is none, `manager` then has the plugin under
+    `name`."""
     specs = {
         name: function
         for name, function in vars(hookspecs).items()
         if hasattr(function, f"{PROJECT}_spec")
     }
-    manager = new_manager()
-    for name in dir(plugin):
-        options = manager.parse_hookimpl_opts(plugin, name)
+    for member in dir(plugin):
+        options = manager.parse_hookimpl_opts(plugin, member)
         if options is None:
-            found = inspect.getattr_static(plugin, name, None)
-            if name in specs and inspect.isfunction(found) and found is not specs[name]:
-                return f"its {name} is not marked with @gateway.hookimpl"
+            found = inspect.getattr_static(plugin, member, None)
+            if member in specs and inspect.isfunction(found) and found is not specs[member]:
+                return f"its {member} is not marked with @gateway.hookimpl"
             continue
-        hook = options.get("specname") or name
+        hook = options.get("specname") or member
         if hook not in specs:
             return f"there is no hook {hook}; {suggestion(hook, tuple(specs))}"
         allowed = list(inspect.signature(specs[hook]).parameters)
-        implementation = inspect.signature(getattr(plugin, name))
+        implementation = inspect.signature(getattr(plugin, member))
         for parameter in implementation.parameters.values():
             if parameter.default is parameter.empty and parameter.name not in allowed:
                 near = difflib.get_close_matches(parameter.name, allowed, n=1, cutoff=0)
-                return f'{name} has no argument {parameter.name}; did you mean "{near[0]}"?'
-        if inspect.iscoroutinefunction(getattr(plugin, name)):
-            return f"{name} is asynchronous, and hooks are plain functions"
+                return f'{member} has no argument {parameter.name}; did you mean "{near[0]}"?'
+        if inspect.iscoroutinefunction(getattr(plugin, member)):
+            return f"{member} is asynchronous, and hooks are plain functions"
     try:
-        manager.register(plugin, "checked")
+        manager.register(plugin, name)
     except pluggy.PluginValidationError as error:  # other checks of pluggy's
         return one_line(str(error))
     return None

@@ -213,6 +213,9 @@ class _Loader:
     def __init__(self, config: PluginsConfig) -> None:
         self._config = config
         self.manager = new_manager()
+        self._own = new_manager()
+        """Has the plugin that is being added and no other, to attribute registrations to it. Not made anew for each
+        plugin, because the specifications take longer to read than most plugins."""
         self.plugins: list[PluginInfo] = []
         self.names: dict[tuple[str, str], Offer[Any]] = {}
         self.failures: list[PluginFailure] = []
@@ -265,12 +268,17 @@ class _Loader:
 
     def add(self, info: PluginInfo, plugin: Any) -> None:
         """Check a plugin, call its register hooks, and keep it if all of this succeeds."""
-        if mistake := mistake_in(plugin):
+        try:
+            self._add(info, plugin)
+        finally:
+            if self._own.is_registered(plugin):
+                self._own.unregister(plugin)
+
+    def _add(self, info: PluginInfo, plugin: Any) -> None:
+        own = self._own
+        if mistake := mistake_in(plugin, info.name, own):
             self.failures.append(PluginFailure(plugin=info, reason=mistake, fatal=True))
             return
-        # A separate manager, to attribute registrations to this plugin.
-        own = new_manager()
-        own.register(plugin, info.name)
         offers: dict[tuple[str, str], Offer[Any]] = {}
         try:
             for kind in KINDS:

@@ -562,7 +562,7 @@ def item_id(item: Item) -> str:
 def has_any(context: Iterable[Item], kinds: Collection[type[Item]]) -> bool:
     """Whether any of the items is of one of these types. Costs a fraction of a loop over a conversation, in which most items
     are messages."""
-    return not frozenset(kinds).isdisjoint(map(type, context))
+    return not set(map(type, context)).isdisjoint(kinds)
 
 
 def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
