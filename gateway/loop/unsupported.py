@@ -5,7 +5,8 @@ They are rejected by name. Values that change nothing are accepted. docs/paramet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from gateway.errors import Unsupported
@@ -121,10 +122,16 @@ _CHECKS = {
     api: [(name, _HARMLESS.get(name, _NOTHING), message) for name, message in refused.items()]
     for api, refused in REFUSED.items()
 }
+_VALUES: Mapping[str, Callable[[SharedParameters], tuple[object, ...]]] = {
+    api: attrgetter(*refused) for api, refused in REFUSED.items()
+}
 
 
 def refuse(request: SharedParameters, api: Api) -> None:
     """Raise `Unsupported` for parameters that this API does not honour."""
+    values = _VALUES[api](request)
+    if values.count(None) == len(values):
+        return  # as nearly always
     for name, harmless, message in _CHECKS[api]:
         value = getattr(request, name)
         if value is None or value in harmless:

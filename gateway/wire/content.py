@@ -154,4 +154,6 @@ def text_of(parts: str | Sequence[MessageContent]) -> str:
     """The concatenated text of a message's or a tool output's parts."""
     if isinstance(parts, str):
         return parts
+    if len(parts) == 1 and isinstance(only := parts[0], _TEXTS):
+        return only.text
     return "".join([part.text for part in parts if isinstance(part, _TEXTS)])

@@ -569,7 +569,7 @@ def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
     """`item` with its own id, or else a new one. The given item is not changed."""
     if item.id:
         return item
-    return msgspec.structs.replace(item, id=new_id(item_id_prefix(item)))
+    return msgspec.structs.replace(item, id=new_id(ID_PREFIXES.get(type(item), "")))
 
 
 def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
