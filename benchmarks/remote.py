@@ -36,6 +36,7 @@ from gateway.wire.events import OutputTextDelta, sse_frame
 INTERVAL = 0.05
 TOKENIZER = ROOT / "tests" / "models" / "tiny-qwen3"
 GOAL = 1.5
+_STREAMED = (b"/v1/responses", b"/v1/chat/completions", b"/v1/completions")
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -126,7 +127,7 @@ class Upstream(asyncio.Protocol):
         path = head.split(b" ", 2)[1]
         if head.startswith(b"GET"):
             self._answer(path)
-        elif path == b"/inference/v1/generate":
+        elif path not in _STREAMED:
             self._transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
         else:
             self._task = asyncio.create_task(self._stream(path, msgspec.json.decode(body)))
