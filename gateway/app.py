@@ -33,7 +33,6 @@ from gateway.plugins import PluginSet
 from gateway.protocols import (
     LimitCounters,
     ResponseStore,
-    ServicesUser,
     StoredResponse,
     UsageCounters,
 )
@@ -106,7 +105,7 @@ from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import EngineUse, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
-from gateway.startup.plugin_services import PluginServices
+from gateway.startup.plugin_services import GivenServices
 from gateway.startup.reloading import Reloader
 from gateway.startup.selection import needed, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
@@ -427,20 +426,20 @@ async def open_services(
         plugins=list_plugins(plugins, config),
         policies=policies,
     )
-    reloader = Reloader(services, plugins, tools, routers, use)
+    given = GivenServices(services)
+    reloader = Reloader(services, plugins, tools, routers, use, given)
     stack.push_async_callback(reloader.close)
     services.reload = reloader.reload
     await reloader.open_media()
-    plugged = (
-        *resources.values(),
-        *(each.api for each in apis),
-        *tools.servers.values(),
-        *routers,
-        *policies,
-    )
-    for user in plugged:
-        if isinstance(user, ServicesUser):
-            user.use(PluginServices(services))
+    stack.push_async_callback(given.close)
+    for name, plugin in (
+        *resources.items(),
+        *((each.name, each.api) for each in apis),
+        *tools.servers.items(),
+        *zip((offer.name for offer, _ in selection.routers), routers, strict=True),
+        *zip((offer.name for offer, _ in selection.policies), policies, strict=True),
+    ):
+        given.give(plugin, name)
     # Last, so that background responses end before anything else is closed.
     if background is not None:
         await stack.enter_async_context(background.maintenance())

@@ -81,7 +81,7 @@ class Metrics:
     """All metrics of one gateway, in their own registry."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._requests = Counter(
             "gateway_requests", "HTTP requests.", ["route", "status"], registry=registry
         )
@@ -152,7 +152,7 @@ class Metrics:
         self._build.labels(metadata.version("litegate"), platform.python_version()).set(1)
         self._run_histograms = _RunHistograms(registry)
         self._of_runs: dict[tuple[str, str], _RunSeries] = {}
-        if not _several_processes():
+        if not several_processes():
             ProcessCollector(registry=registry)
             PlatformCollector(registry=registry)
         self._states = Gauge(
@@ -314,8 +314,8 @@ class Metrics:
         `accept` names it.
         """
         self.refresh()
-        source: Collector = self._registry
-        if _several_processes():
+        source: Collector = self.registry
+        if several_processes():
             merged = CollectorRegistry()
             MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
             source = merged
@@ -329,7 +329,8 @@ class Metrics:
         return generate_latest(shown), CONTENT_TYPE
 
 
-def _several_processes() -> bool:
+def several_processes() -> bool:
+    """Whether the metrics of several worker processes are shown as one."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from asyncio import Task
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -67,6 +68,31 @@ class InternalAnswer(Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+class CounterMetric(Protocol):
+    """A number that only grows. May be used in any thread, like the other metrics."""
+
+    def add(self, amount: float = 1, **labels: str) -> None:
+        """Add to the series with these values of all labels of the metric. Raises `ValueError` for other labels and for a negative
+        amount."""
+        ...
+
+
+class GaugeMetric(Protocol):
+    """A number that goes up and down."""
+
+    def set(self, value: float, **labels: str) -> None:
+        """Set the series with these values of the labels. `/metrics` shows the sum of all server processes."""
+        ...
+
+
+class HistogramMetric(Protocol):
+    """Numbers counted in buckets."""
+
+    def observe(self, value: float, **labels: str) -> None:
+        """Count a number in the series with these values of the labels."""
+        ...
+
+
 class GatewayServices(Protocol):
     """The gateway as seen by a plugin that is open."""
 
@@ -106,6 +132,40 @@ class GatewayServices(Protocol):
         asks for it, none is kept."""
         ...
 
+    def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> CounterMetric:
+        """A metric in `/metrics`, named `gateway_plugin_<plugin>_<name>_total`; `description` is its text there.
+
+        It lasts as long as the plugin. A metric has at most 200 series: further values of labels are counted together, with `other`
+        in place of each. Values are cut after 100 characters. Raises `ConfigurationError` for an unusable name or label, more than 4
+        labels, more than 100 metrics of one plugin, and a metric that exists with another definition.
+        """
+        ...
+
+    def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> GaugeMetric:
+        """A metric named `gateway_plugin_<plugin>_<name>`; otherwise like `counter`."""
+        ...
+
+    def histogram(
+        self,
+        name: str,
+        description: str,
+        labels: Sequence[str] = (),
+        *,
+        buckets: Sequence[float] = (),
+    ) -> HistogramMetric:
+        """A metric named `gateway_plugin_<plugin>_<name>`; otherwise like `counter`. `buckets`: at most 30 upper bounds, ascending; by
+        default, those for seconds between 0.005 and 60."""
+        ...
+
+    def start_task(self, work: Coroutine[Any, Any, None], *, name: str) -> Task[None]:
+        """Run `work` in a task, in the background, which works for no request. `name` is for the log.
+
+        It is cancelled when the plugin is closed, after all responses and before anything else, and has 10 seconds then to end. An
+        exception is logged, and ends this task only. Raises `RateLimited` if 1000 tasks of the plugin run, and `RuntimeError` if the
+        plugin is closed.
+        """
+        ...
+
     def embedder(self, model: str) -> Embedder:
         """The embedding model with that name or alias. Raises `ConfigurationError` if there is none or it does not
         embed."""
@@ -119,7 +179,7 @@ class GatewayServices(Protocol):
 
 @runtime_checkable
 class ServicesUser(Protocol):
-    """A `ToolServer`, `Api` or resource that uses services of the gateway."""
+    """A `ToolServer`, `Api`, `Router`, `Policy` or resource that uses services of the gateway."""
 
     def use(self, services: GatewayServices) -> None:
         """Receive the services. Called once, when all models, resources, APIs and tools are open and before the first

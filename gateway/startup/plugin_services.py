@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from array import array
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final
 
 from gateway.embeddings.answer import prepare_embeddings
 from gateway.engines.vectors import normalized
@@ -16,11 +16,20 @@ from gateway.errors import (
     EngineUnavailable,
     InvalidRequest,
 )
-from gateway.protocols import Delegation, InternalAnswer, SharedValues, Tokenizer
+from gateway.metrics import several_processes
+from gateway.protocols import Delegation, InternalAnswer, ServicesUser, SharedValues, Tokenizer
 from gateway.runtime.callers import Caller, as_the_gateway, current_principal
 from gateway.runtime.model_slot import Does
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
+from gateway.startup.plugin_metrics import (
+    MetricTable,
+    PluginCounter,
+    PluginGauge,
+    PluginHistogram,
+    PluginMetrics,
+)
+from gateway.startup.plugin_tasks import PluginTasks
 from gateway.wire.embeddings import EmbeddingsRequest, Input
 from gateway.wire.scoring import RerankRequest
 
@@ -33,8 +42,10 @@ _SHORTEST_HALVED: Final = 64
 class PluginServices:
     """Implements `gateway.protocols.GatewayServices`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, metrics: PluginMetrics, tasks: PluginTasks) -> None:
         self._services = services
+        self._metrics = metrics
+        self._tasks = tasks
 
     @property
     def values(self) -> SharedValues:
@@ -45,6 +56,30 @@ class PluginServices:
 
     def reranker(self, model: str) -> ServedReranker:
         return ServedReranker(self._services, self._served(model, "reranks", "rerank"))
+
+    def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> PluginCounter:
+        return self._metrics.counter(name, description, labels)
+
+    def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> PluginGauge:
+        return self._metrics.gauge(name, description, labels)
+
+    def histogram(
+        self,
+        name: str,
+        description: str,
+        labels: Sequence[str] = (),
+        *,
+        buckets: Sequence[float] = (),
+    ) -> PluginHistogram:
+        return self._metrics.histogram(name, description, labels, buckets)
+
+    def start_task(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        return self._tasks.start(work, name=name)
+
+    async def close(self) -> None:
+        """End the plugin's tasks, and remove its metrics."""
+        await self._tasks.close()
+        self._metrics.close()
 
     def keep_runs(self, most: int) -> None:
         self._services.keep_runs(most)
@@ -89,6 +124,39 @@ class PluginServices:
                 f"the model {slot.name!r} does not {verb}; models that do: {names}."
             )
         return model if model in slot.adapters else slot.name
+
+
+class GivenServices:
+    """What the open plugins were given."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._metrics = MetricTable(
+            services.metrics.registry, several_processes=several_processes()
+        )
+        self._given: list[tuple[object, PluginServices]] = []
+
+    def give(self, plugin: object, name: str) -> None:
+        """Hand the services to an open plugin, if it uses any. `name` is what the configuration calls it. Raises
+        `ConfigurationError`."""
+        if isinstance(plugin, ServicesUser):
+            given = PluginServices(
+                self._services, PluginMetrics(self._metrics, name), PluginTasks(name)
+            )
+            self._given.append((plugin, given))
+            plugin.use(given)
+
+    async def take_back(self, plugin: object) -> None:
+        """End the tasks of a plugin that is going to be closed, and remove its metrics."""
+        taken = [given for each, given in self._given if each is plugin]
+        self._given = [entry for entry in self._given if entry[0] is not plugin]
+        for given in taken:
+            await given.close()
+
+    async def close(self) -> None:
+        """End the tasks of all plugins, and remove their metrics."""
+        given, self._given = self._given, []
+        await asyncio.gather(*(each.close() for _, each in given))
 
 
 class ServedEmbedder:

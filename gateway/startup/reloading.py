@@ -15,7 +15,7 @@ from gateway.errors import ConfigurationError
 from gateway.loop.adapters import with_adapters
 from gateway.media.reader import MediaReader
 from gateway.plugins import PluginSet
-from gateway.protocols import Router, ServicesUser, ToolServer
+from gateway.protocols import Router, ToolServer
 from gateway.runtime.access import check_access
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.owned import Owned
@@ -23,7 +23,7 @@ from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.services import Services
 from gateway.startup.model_plan import ModelPlan
 from gateway.startup.model_serving import EngineUse, check_routes, slot_of
-from gateway.startup.plugin_services import PluginServices
+from gateway.startup.plugin_services import GivenServices
 from gateway.startup.selection import Selection, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
 
@@ -40,8 +40,10 @@ class Reloader:
         tools: OpenTools,
         routers: Sequence[Router],
         use: EngineUse,
+        given: GivenServices,
     ) -> None:
         self._services = services
+        self._given = given
         self._routers = routers
         self._plugins = plugins
         self._tools = tools
@@ -135,9 +137,8 @@ class Reloader:
                 own = msgspec.structs.replace(slot.served[0], config=slot.config)
                 slots.serve(slot, with_adapters(own))
         slots.offer_tools(offered)
-        for each in opened.values():
-            if isinstance(each.value, ServicesUser):
-                each.value.use(PluginServices(services))
+        for name, each in opened.items():
+            self._given.give(each.value, name)
         self._close_later(removed)
         await self.open_media()
 
@@ -173,6 +174,7 @@ class Reloader:
         finally:
             for each in removed:
                 try:
+                    await self._given.take_back(each.value)
                     await each.close()
                 except Exception:  # plugins may raise anything
                     logger.exception("a tool server could not be closed")

@@ -116,7 +116,7 @@ async def test_what_is_counted_while_services_close_is_not_lost() -> None:
         config = Config(models={"m": ModelConfig(engine="scripted")})
         metrics = (await open_services(config, load_plugins(), stack)).metrics
         stack.callback(metrics.request_answered, "/v1/responses", 200)
-    counted = metrics._registry.get_sample_value(
+    counted = metrics.registry.get_sample_value(
         "gateway_requests_total", {"route": "/v1/responses", "status": "200"}
     )
     assert counted == 1

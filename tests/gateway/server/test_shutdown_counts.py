@@ -35,7 +35,7 @@ async def test_what_was_counted_until_connections_are_closed_is_not_lost_if_clos
         services.metrics.request_answered("/v1/responses", 200)
         await server.shutdown([listening])
         # The services are open still: a worker that is killed now closes none of them.
-        counted = services.metrics._registry.get_sample_value(
+        counted = services.metrics.registry.get_sample_value(
             "gateway_requests_total", {"route": "/v1/responses", "status": "200"}
         )
         assert counted == 1

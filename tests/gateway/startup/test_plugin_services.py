@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
+import msgspec
 import pytest
 
 from gateway import hookimpl
@@ -25,7 +27,7 @@ from gateway.protocols import (
 )
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted.made_up_vectors import made_up_vector
-from tests.waiting import wait_until_async
+from tests.waiting import wait_until, wait_until_async
 
 MANUAL = Path(__file__).parents[3] / "docs" / "plugins.md"
 
@@ -188,15 +190,21 @@ def test_a_document_that_is_too_long_is_reranked_in_parts(tmp_path: Path) -> Non
         assert refused.value.code == "context_length_exceeded"
 
 
+def example(heading: str, number: int, name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The example of that number under a heading of the manual, as a module."""
+    section = MANUAL.read_text(encoding="utf-8").split(f"## {heading}\n")[1]
+    section = section.split("\n## ")[0]
+    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[number]
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(code, "docs/plugins.md", "exec", dont_inherit=True), vars(module))
+    return module
+
+
 def test_the_manuals_tool_says_how_alike_texts_are(
     gateway_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = MANUAL.read_text(encoding="utf-8").split("## `gateway_register_tools`\n")[1]
-    section = section.split("\n## ")[0]
-    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[1]
-    module = ModuleType("gateway_similarity")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(code, "docs/plugins.md", "exec", dont_inherit=True), vars(module))
+    module = example("`gateway_register_tools`", 1, "gateway_similarity", monkeypatch)
     arguments = {"one": "a tall tower", "other": "Tower, tall: a"}
     rules = [
         {"when": "alike?", "pieces": [{"call": {"name": "similarity", "arguments": arguments}}]},
@@ -211,3 +219,42 @@ def test_the_manuals_tool_says_how_alike_texts_are(
         assert response.output_text == "They are the same."
     with pytest.raises(ConfigurationError, match="no model 'x' is configured"):
         gateway_server({**config, "tools": {"similarity": {"model": "x"}}}, plugins=[module])
+
+
+def test_the_manuals_tool_has_metrics_and_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = example("Services of the gateway", 0, "gateway_news", monkeypatch)
+    (tmp_path / "news").write_text("All is well.")
+    rules = [
+        {"when": "new?", "pieces": [{"call": {"name": "news", "arguments": {}}}]},
+        {"when": "All is well", "pieces": [{"text": "It is."}]},
+    ]
+    tools = {"news": {"file": str(tmp_path / "news")}}
+    config = {
+        "models": {"m": {"engine": "scripted", "scripted": {"rules": rules}}},
+        "tools": tools,
+    }
+
+    async def tasks() -> list[asyncio.Task[Any]]:
+        return [each for each in asyncio.all_tasks() if each.get_name() == "news: read"]
+
+    with run_gateway(config, tmp_path, plugins=[module]) as gateway:
+
+        def shown() -> str:
+            return httpx.get(gateway.base_url.replace("/v1", "/metrics"), timeout=60).text
+
+        wait_until(lambda: "gateway_plugin_news_characters 12.0" in shown())
+        assert 'gateway_plugin_news_reads_total{outcome="completed"} 1.0' in shown()
+        with gateway.client() as client:
+            assert client.responses.create(model="m", input="new?").output_text == "It is."
+        [task] = gateway.run(tasks())
+        reload = gateway.services.reload
+        assert reload is not None
+        without = msgspec.structs.replace(gateway.services.config, tools={})
+        gateway.run(reload(without))
+        wait_until(task.cancelled)
+        wait_until(lambda: "gateway_plugin_news" not in shown())
+        gateway.run(reload(msgspec.structs.replace(without, tools=tools)))
+        [task] = gateway.run(tasks())
+    assert task.cancelled()

@@ -1,0 +1,65 @@
+"""Tasks of plugins that end with the plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any, Final
+
+from gateway.errors import RateLimited
+
+logger = logging.getLogger("gateway.startup.plugin_tasks")
+
+MOST_TASKS: Final = 1000
+"""Tasks of one plugin at a time."""
+END_SECONDS: Final = 10.0
+"""How long the end of cancelled tasks is waited for."""
+
+
+class PluginTasks:
+    """The tasks of one open plugin."""
+
+    def __init__(self, plugin: str, *, end_seconds: float = END_SECONDS) -> None:
+        """`end_seconds`: how long `close` waits."""
+        self._plugin = plugin
+        self._end_seconds = end_seconds
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """See `gateway.protocols.GatewayServices.start_task`."""
+        if self._closed or len(self._tasks) >= MOST_TASKS:
+            work.close()
+            if self._closed:
+                raise RuntimeError(f"the plugin {self._plugin} is closed")
+            raise RateLimited(
+                f"The plugin '{self._plugin}' has {MOST_TASKS} tasks already, which is the limit. Retry later."
+            )
+        # In a context of its own: it works for no request.
+        task = asyncio.create_task(work, name=f"{self._plugin}: {name}", context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the task '%s' has failed", task.get_name(), exc_info=error)
+
+    async def close(self) -> None:
+        """Cancel the tasks and wait for their end, for a limited time."""
+        self._closed = True
+        if not self._tasks:
+            return
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        _, late = await asyncio.wait(tasks, timeout=self._end_seconds)
+        for task in late:
+            logger.warning(
+                "the task '%s' has not ended within %g s of its cancellation, and is left",
+                task.get_name(),
+                self._end_seconds,
+            )
