@@ -258,16 +258,16 @@ class ResponseRun:
             return assembler.cancel(self._usage())
         opening: Sequence[Event] = ()
         if not assembler.started:  # the next model was not even asked
-            opening = self._open_anew()
+            opening = self._open_anew(sink)
         closing = assembler.fail(failure_code(scope.error), scope.error.message, self._usage())
         return [*opening, *closing]
 
-    def _open_anew(self) -> Sequence[Event]:
+    def _open_anew(self, sink: FrameSink) -> Sequence[Event]:
         """Start a response that ends before it was. Returns the events for clients that have none of the attempts before."""
         if self.plan.background:
             self._assembler.resume(OPENING)
             return ()
-        self._held = None
+        self._held = HeldSink(sink)  # without the events of the attempt before
         return self._assembler.start()
 
     async def _answer(self, sink: FrameSink, *, framed: bool) -> list[Event]:

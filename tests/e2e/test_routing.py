@@ -79,6 +79,7 @@ def gateway(gateway_server: StartGateway, tmp_path: Path) -> RunningGateway:
             "lengths": {"models": ["short", "second"]},
             "alone": {"models": ["first", "second"], "fallback": False},
             "dead": {"models": ["first"]},
+            "neither": {"models": ["first", "short"]},
         },
         "routers": {"own": {"models": ["unknown", "first", "second"]}},
     }
@@ -197,6 +198,16 @@ def test_if_no_model_answers_the_failure_is_an_http_status(
         assert answer.status_code == 500
     answer = post(gateway, "/chat/completions", model="alone", stream=stream, **body_of("", "fail"))
     assert answer.status_code == 500
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_if_the_next_model_refuses_what_the_first_has_not_begun_the_refusal_is_an_http_status(
+    gateway: RunningGateway, stream: bool
+) -> None:
+    for path in PATHS:
+        body = body_of(path, "fail " + "and many words " * 20)
+        answer = post(gateway, path, model="neither", stream=stream, **body)
+        assert (answer.status_code, "leaves no room" in answer.text) == (400, True)
 
 
 def test_a_background_response_keeps_its_id_and_one_dense_stream(gateway: RunningGateway) -> None:
