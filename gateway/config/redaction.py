@@ -20,20 +20,31 @@ HIDDEN: Final = "[hidden]"
 _SHORTEST: Final = 6
 """Minimum length of a configured secret to search for. Shorter ones also occur as ordinary words."""
 
-_SECRET_KEY: Final = re.compile(
-    r"(?:api_?key|token|secret|password|passwd|credential|authorization|reasoning_keys)s?\Z", re.IGNORECASE
-)  # fmt: skip
-_SECRET_TABLES: Final = frozenset(("headers", "env", "environment"))
+_WORD: Final = (
+    r"(?:(?:api|access|private|secret|account|signing|encryption|master|subscription|shared)[-_]?key"
+    r"|token|secret|password|passwd|pwd|passphrase|credential|authorization|cookie)s?"
+)
+"""What names a secret, at the end of a key, a parameter or an option."""
+_SECRET_KEY: Final = re.compile(rf"(?:{_WORD}|reasoning_keys)\Z", re.IGNORECASE)
+_SECRET_TABLE: Final = re.compile(r"(?:[a-z0-9_-]*headers|env|environment)\Z", re.IGNORECASE)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ANY: Final = re.compile(
-    r"""(?ix)
+    rf"""(?ix)
     \b(?P<scheme>bearer|basic)\s+[^\s'",;<>]+
-    | (?P<header>\b(?:proxy-)?authorization|\bx-api-key|\b(?:set-)?cookie|\bx-[a-z-]*token|\bapi[-_]?key(?=['"=]))
+    | (?P<header>\b(?:proxy-)?authorization|\bx-api-key|\b(?:set-)?cookie|\bx-[a-z-]{{0,40}}token|\bapi[-_]?key(?=['"=]))
       (?P<middle>['"]?\s*[:=,]\s*(?:b(?=['"]))?['"]?)(?!\s)(?:(?:bearer|basic)\s+)?[^\s'",;<>)]+
     | (?P<illegal>illegal\ header\ value)\s+.*
-    | (?P<url>[a-z][a-z0-9+.-]*://)[^\s/'"@]*@
-    | (?P<query>[?&](?:api[-_]?key|key|token|access[-_]?token|password|secret)=)[^&\s'"#]+
+    | (?P<url>://)[^\s/'"]*@
+    | (?P<query>[?&](?:key|sig|signature|apikey|[a-z0-9_-]{{0,40}}{_WORD})=)[^&\s'"#]+
     """
 )
+"""Every repetition is bounded, or begins where few things begin: the time is linear in the length of the text."""
+_ARGUMENT: Final = re.compile(
+    rf"(?i)((?<![a-z0-9_-])[a-z0-9_-]{{0,60}}{_WORD}\s*=\s*)(?:'[^']*'|\"[^\"]*\"|[^\s'\"&]+)"
+)
+"""`--token=...`, `PGPASSWORD=...`, `password=...` of a connection string."""
+_OPTION: Final = re.compile(rf"(?i)--?[a-z0-9_-]{{0,60}}{_WORD}\Z")
+"""An option whose value is the next argument."""
 
 
 class Redactor:
@@ -54,58 +65,90 @@ class Redactor:
 def secrets_of(config: Config, environ: Mapping[str, str]) -> set[str]:
     """The keys, tokens and passwords in a configuration, and in the environment variables that it names."""
     tables = msgspec.to_builtins((config.server, config.models, config.tools, config.stores, config.apis, config.resources, config.authenticators, config.policies, config.routers))  # fmt: skip
-    return {secret for table in tables for secret in _within(table, environ, secret=False)}
+    return {secret for table in tables for secret in _within("", table, environ, within=False)}
 
 
 def shown_value(path: KeyPath, value: Any, redactor: Redactor) -> Any:
     """The value of the setting `path` without secrets. What is one by its name is hidden whole, however short it is."""
     secret = False
-    for key in path:
-        secret = _is_secret(key, within=secret)
-    return _shown(value, redactor, secret=secret)
+    for key in path[:-1]:
+        secret = _is_secret(key, None, within=secret)
+    return _shown(path[-1], value, redactor, within=secret)
 
 
-def _shown(value: Any, redactor: Redactor, *, secret: bool) -> Any:
+def is_variable(name: str) -> bool:
+    """Whether `name` can be that of an environment variable. What is not may be a secret, set in place of its name."""
+    return _VARIABLE.match(name) is not None
+
+
+def _shown(key: str, value: Any, redactor: Redactor, *, within: bool) -> Any:
+    secret = _is_secret(key, value, within=within)
     match value:
         case list():
-            return [_shown(each, redactor, secret=secret) for each in value]
+            return [
+                HIDDEN
+                if number and _is_option(value[number - 1]) and isinstance(each, str)
+                else _shown("", each, redactor, within=secret)
+                for number, each in enumerate(value)
+            ]
         case dict():
             return {
-                key: _shown(
-                    each, redactor, secret=key == "sha256" or _is_secret(key, within=secret)
-                )
-                for key, each in value.items()
+                redactor.clean(name): _shown(name, each, redactor, within=secret)
+                for name, each in value.items()
             }
         case bool() | None | "":
             return value
-        case _ if secret:
+        case _ if secret or key == "sha256":
+            return HIDDEN
+        case str() if key.endswith("_env") and not is_variable(value):
             return HIDDEN
         case str():
-            return redactor.clean(value)
+            return _ARGUMENT.sub(rf"\1{HIDDEN}", redactor.clean(value))
         case _:
             return value
 
 
-def _is_secret(key: str, *, within: bool) -> bool:
-    """Whether what is under `key` is secret, within what is or is not. `[[server.api_keys]]` has names, limits and hashes."""
-    found = within or key in _SECRET_TABLES or bool(_SECRET_KEY.search(key))
-    return found and key not in ("api_keys", "name")
+def _is_option(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and _OPTION.match(value) is not None
+        and not value.lower().endswith("tokens")  # a number of tokens
+    )
 
 
-def _within(value: Any, environ: Mapping[str, str], *, secret: bool) -> Iterator[str]:
+def _is_secret(key: str, value: Any, *, within: bool) -> bool:
+    """Whether `value` under `key` is secret, within what is or is not."""
+    if within or _SECRET_TABLE.match(key):
+        return True
+    if not _SECRET_KEY.search(key):
+        return False
+    if isinstance(value, int | float) and key.lower().endswith("tokens"):  # a number of tokens
+        return False
+    # `[[server.api_keys]]` has names, limits and hashes.
+    return not (key == "api_keys" and isinstance(value, list) and all(map(_is_key_table, value)))
+
+
+def _is_key_table(value: Any) -> bool:
+    return isinstance(value, dict) and "sha256" in value
+
+
+def _within(key: str, value: Any, environ: Mapping[str, str], *, within: bool) -> Iterator[str]:
+    secret = _is_secret(key, value, within=within)
     match value:
         case str():
             if secret:
                 yield value
+            if key.endswith("_env"):
+                yield environ.get(value, "")
             yield from _of_url(value)
         case list():
-            for each in value:
-                yield from _within(each, environ, secret=secret)
+            for number, each in enumerate(value):
+                if number and _is_option(value[number - 1]) and isinstance(each, str):
+                    yield each
+                yield from _within("", each, environ, within=secret)
         case dict():
-            for key, each in value.items():
-                if key.endswith("_env") and isinstance(each, str):
-                    yield environ.get(each, "")
-                yield from _within(each, environ, secret=_is_secret(key, within=secret))
+            for name, each in value.items():
+                yield from _within(name, each, environ, within=secret)
 
 
 def _of_url(text: str) -> Iterator[str]:

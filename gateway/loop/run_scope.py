@@ -164,12 +164,15 @@ class RunScope:
             if self._task is not None:
                 self._task.cancel()
 
-    def revoke(self) -> None:
+    def revoke(self) -> bool:
         """End the work because an administrator cancels it: as cancelled, if its API has a word for that, or else with an error,
-        which clients do not send again by themselves. Does nothing if the work has ended, or is cancelled or stopped already.
+        which clients do not send again by themselves. Does nothing if the work is cancelled or stopped already. Returns
+        whether it ends early; False if it has ended.
         """
-        if self._task is None or self.cancelled or self._stopped_by is not None:
-            return
+        if self._task is None:
+            return False
+        if self.cancelled or self._stopped_by is not None:
+            return True
         self.revoked = True
         logger.info("%s: cancelled by an administrator", self._name)
         if self._shows_cancelled:
@@ -181,6 +184,7 @@ class RunScope:
                     code="request_cancelled",
                 )
             )
+        return True
 
     def registered(self) -> _Registered:
         """Within the context, a shutdown waits for the run, and then stops it."""

@@ -15,7 +15,7 @@ from litestar import get
 from litestar.types import ASGIApp
 
 from gateway.config import Config
-from gateway.config.redaction import Redactor, secrets_of, shown_value
+from gateway.config.redaction import Redactor, is_variable, secrets_of, shown_value
 from gateway.config.tables import dotted
 from gateway.protocols import MeasuredEngine, UsageCount
 from gateway.routes.answers import json_answer
@@ -38,6 +38,8 @@ _MOST_KEYS: Final = 1000
 """Names in one answer."""
 _MOST_MEASURED: Final = 40
 """Figures of one engine in one answer."""
+_LONGEST_FAILURE: Final = 10_000
+"""Characters of the text why a model cannot be loaded."""
 _SECTIONS: Final = ("server", "media", "documents")
 """Sections whose defaults are shown."""
 
@@ -80,6 +82,8 @@ def _values(config: Config) -> Iterator[tuple[tuple[str, str], Any]]:
 def _note(key: str, value: Any, environ: Mapping[str, str]) -> str:
     if not (key.endswith("_env") and isinstance(value, str)):
         return ""
+    if not is_variable(value):
+        return "this is not the name of an environment variable"
     return f"{value} is set" if environ.get(value) else f"{value} is not set"
 
 
@@ -139,10 +143,16 @@ async def list_model_queues(request: HttpRequest) -> ASGIApp:
     """Each model's state, limits, queue over the last hour, and what its engine says of its memory, for administrators."""
     services = _administrated(request)
     queues = (await all_activity(services)).queues
-    redactor = Redactor(secrets_of(services.config, os.environ))
+    failures = {
+        slot.name: str(slot.failure)
+        for slot in services.slots.slots.values()
+        if slot.state == "failed" and slot.failure is not None
+    }
+    if failures:  # as above
+        failures = await asyncio.to_thread(_redacted, failures, services.config)
     data = []
     for slot in services.slots.slots.values():
-        config, failure = slot.config, slot.failure if slot.state == "failed" else None
+        config = slot.config
         running, waiting, minutes = queues.get(slot.name, (0, 0, []))
         data.append(
             ListedModel(
@@ -155,12 +165,17 @@ async def list_model_queues(request: HttpRequest) -> ASGIApp:
                 max_waiting=config.max_waiting,
                 load=config.load,
                 idle_unload=config.idle_unload,
-                failure=None if failure is None else redactor.clean(str(failure)),
+                failure=failures.get(slot.name),
                 measured=_measured(slot),
                 queue=minutes,
             )
         )
     return json_answer(ModelQueues(data=data))
+
+
+def _redacted(texts: Mapping[str, str], config: Config) -> dict[str, str]:
+    redactor = Redactor(secrets_of(config, os.environ))
+    return {name: redactor.clean(text)[:_LONGEST_FAILURE] for name, text in texts.items()}
 
 
 def _measured(slot: ModelSlot) -> dict[str, float]:

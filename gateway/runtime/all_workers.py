@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,8 @@ from gateway.runtime.queue_history import MINUTES
 from gateway.runtime.run_history import listed_run, run_id
 from gateway.runtime.services import Services
 from gateway.wire.inventory import ListedRun, QueueMinute, RunList
+
+logger = logging.getLogger("gateway.runtime.all_workers")
 
 MOST_RUNNING: Final = 500
 """Runs in progress in one answer."""
@@ -39,10 +42,10 @@ class Activity(Struct, frozen=True, kw_only=True):
 
 async def all_activity(services: Services) -> Activity:
     """The activity of all workers."""
-    others = await _ask(services, Question(what="activity"))
+    others: list[Activity] = await _ask(services, Question(what="activity"), Activity)
     made = _activity_here(services)
     for each in others:
-        made = added(made, msgspec.msgpack.decode(each, type=Activity))
+        made = added(made, each)
     return made
 
 
@@ -87,8 +90,8 @@ def _both(one: Sequence[QueueMinute], other: Sequence[QueueMinute]) -> list[Queu
 
 async def all_runs(services: Services) -> RunList:
     """The runs of all workers."""
-    others = await _ask(services, Question(what="runs"))
-    lists = [runs_here(services), *(msgspec.msgpack.decode(each, type=RunList) for each in others)]
+    others: list[RunList] = await _ask(services, Question(what="runs"), RunList)
+    lists = [runs_here(services), *others]
     history = services.run_history
     return merged(
         lists,
@@ -98,11 +101,12 @@ async def all_runs(services: Services) -> RunList:
 
 
 async def cancel_run(services: Services, run: str) -> ListedRun | None:
-    """Cancel a run, whichever worker it is in; None if none has it."""
+    """Cancel a run, whichever worker it is in; None if none has it, or its work has ended."""
     found = _cancel_here(services, run)
     if found is None:
-        for each in await _ask(services, Question(what="cancel", run=run)):
-            found = found or msgspec.msgpack.decode(each, type=ListedRun | None)
+        question = Question(what="cancel", run=run)
+        others: list[ListedRun | None] = await _ask(services, question, ListedRun | None)
+        found = next((each for each in others if each is not None), None)
     return found
 
 
@@ -118,10 +122,18 @@ def answer(services: Services, question: bytes) -> bytes:
             return msgspec.msgpack.encode(_activity_here(services))
 
 
-async def _ask(services: Services, question: Question) -> Sequence[bytes]:
+async def _ask(services: Services, question: Question, kind: Any) -> list[Any]:
+    """What the others answer, each of type `kind`. What is not is left out: a worker that was started after an update of the
+    packages may answer in another form."""
     if services.workers is None:
-        return ()
-    return await services.workers.ask(msgspec.msgpack.encode(question))
+        return []
+    made = []
+    for each in await services.workers.ask(msgspec.msgpack.encode(question)):
+        try:
+            made.append(msgspec.msgpack.decode(each, type=kind))
+        except msgspec.MsgspecError as error:
+            logger.warning("another worker answers in another form; restart the server: %s", error)
+    return made
 
 
 def runs_here(services: Services) -> RunList:
@@ -155,6 +167,5 @@ def merged(lists: Sequence[RunList], *, workers: int, most_ended: int) -> RunLis
 def _cancel_here(services: Services, run: str) -> ListedRun | None:
     for each in services.runs:
         if run_id(each.stats) == run:
-            each.revoke()
-            return listed_run(each.stats, each.principal)
+            return listed_run(each.stats, each.principal) if each.revoke() else None
     return None

@@ -81,8 +81,8 @@ class Run(Protocol):
         """End the response with `error`, which its terminal event reports."""
         ...
 
-    def revoke(self) -> None:
-        """End the response because an administrator cancels it."""
+    def revoke(self) -> bool:
+        """End the response because an administrator cancels it; False if its work has ended."""
         ...
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.engine_process.frames import HEAD, framed, is_own
+from gateway.engine_process.frames import HEAD, framed, is_own, require_own
 from gateway.errors import ConfigurationError
 from gateway.runtime.all_workers import answer
 from gateway.runtime.services import Services
@@ -66,12 +66,18 @@ class WorkerSockets:
             async with asyncio.timeout(ANSWER_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(str(path))
                 try:
+                    require_own(writer.get_extra_info("socket"))
                     writer.write(framed(question))
-                    return await _received(reader, _MOST_ANSWER)
+                    answered = await _received(reader, _MOST_ANSWER)
+                    if answered is None:
+                        logger.warning("another worker's answer is too large")
+                    return answered
                 finally:
                     writer.close()
         except ConnectionRefusedError:  # the worker was killed
             _remove(path)
+        except FileNotFoundError:  # it has ended since
+            pass
         except (OSError, EOFError, TimeoutError) as error:
             logger.warning("another worker does not answer: %s", error or "it takes too long")
         return None

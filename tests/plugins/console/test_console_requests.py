@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from gateway import hookimpl
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
@@ -58,7 +60,12 @@ class Plugin:
 
 def config(**more: Any) -> dict[str, Any]:
     model = {"engine": "scripted", "max_running": 1, "scripted": {"rules": RULES}}
-    return {"models": {"m": model}, "tools": {"looking": {}}, **more}
+    slow = {"rules": [{"when": "go on forever", "delay_ms": 3_600_000}]}
+    pooled = {
+        name: {"engine": "scripted", "scripted": {**slow, "task": task}}
+        for name, task in (("e", "embed"), ("r", "rerank"))
+    }
+    return {"models": {"m": model, **pooled}, "tools": {"looking": {}}, **more}
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +220,59 @@ def test_a_background_response_and_a_stream_are_cancelled(url: str) -> None:
         cancelled(url, listed(url)["running"][0]["id"])
         answer.read()
     assert '"request_cancelled"' in answer.text
+
+
+POOLED: dict[str, dict[str, Any]] = {
+    "embeddings": {"model": "e", "input": "go on forever"},
+    "rerank": {"model": "r", "query": "x", "documents": ["y", "go on forever"]},
+    "score": {"model": "r", "text_1": "x", "text_2": "go on forever"},
+}
+
+
+@pytest.mark.parametrize("path", POOLED)
+def test_an_administrator_cancels_embeddings_and_scores(url: str, path: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(httpx.post, f"{url}/{path}", json=POOLED[path], timeout=TIMEOUT)
+        wait_until(lambda: states(url) == ["working"])
+        run = listed(url)["running"][0]["id"]
+        assert cancelled(url, run).status_code == 200
+        got = made.result()
+    assert (got.status_code, got.json()["error"]["code"]) == (403, "request_cancelled")
+    wait_until(lambda: not listed(url)["total"])
+    assert (listed(url)["ended"][0]["id"], listed(url)["ended"][0]["state"]) == (run, "cancelled")
+    assert cancelled(url, run).status_code == 404
+
+
+def test_a_response_of_a_websocket_is_cancelled_and_the_connection_goes_on(url: str) -> None:
+    with connect(f"{url.replace('http', 'ws', 1)}/responses") as socket:
+
+        def ends(text: str) -> dict[str, Any]:
+            socket.send(json.dumps({"type": "response.create", "model": "m", "input": text}))
+            if text == "go on forever":
+                wait_until(lambda: states(url) == ["decoding"])
+                assert cancelled(url, listed(url)["running"][0]["id"]).status_code == 200
+            while True:
+                event: dict[str, Any] = json.loads(socket.recv(TIMEOUT))
+                if "response" in event and event["response"]["status"] not in (
+                    "queued",
+                    "in_progress",
+                ):
+                    return event
+
+        assert ends("go on forever")["response"]["status"] == "cancelled"
+        assert ends("Hello")["response"]["status"] == "completed"
+
+
+def test_several_choices_are_cancelled_at_once(url: str) -> None:
+    body = {**BODIES["chat/completions"], "n": 3, "stream": True}
+    with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=TIMEOUT) as answer:
+        wait_until(lambda: states(url) == ["decoding"])
+        run = listed(url)["running"][0]["id"]
+        with ThreadPoolExecutor(3) as pool:
+            codes = {each.status_code for each in pool.map(lambda _: cancelled(url, run), range(3))}
+        answer.read()
+    assert 200 in codes <= {200, 404}
+    assert answer.text.count('"request_cancelled"') == 1
 
 
 @pytest.mark.parametrize("run", ["run_x_1", "1", "%00", "a" * 5000, "run_%2e%2e", "<script>"])
