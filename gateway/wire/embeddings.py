@@ -66,7 +66,7 @@ _NOTHING: tuple[Any, ...] = (None, [], {}, "")
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (None, False, True),
     "continue_final_message": (None, False),
-    "padding": (None, "do_not_pad"),
+    "padding": (None, False, "do_not_pad"),
 }
 _NOT_OF_THE_API = ("inputs", "several", "unknown")
 _KNOWN = {

@@ -78,6 +78,11 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
 
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 
+_SAME_AS: Mapping[str, tuple[str, ...]] = {
+    "n_predict": ("max_tokens", "max_completion_tokens", "max_output_tokens"),
+}
+"""Names under which some clients (SillyTavern) send the same value too. It is then accepted."""
+
 
 def unknown_names(raw: Mapping[str, Any], known: Collection[str]) -> list[str]:
     """The names in the body `raw` that are not in `known`, sorted. Raises `Unsupported` for those that are refused."""
@@ -87,6 +92,9 @@ def unknown_names(raw: Mapping[str, Any], known: Collection[str]) -> list[str]:
         if message is None:
             continue
         value = raw[name]
-        if value is not None and value not in _HARMLESS.get(name, _NOTHING):
-            raise Unsupported(message, param=name)
+        if value is None or value in _HARMLESS.get(name, _NOTHING):
+            continue
+        if any(other in known and raw.get(other) == value for other in _SAME_AS.get(name, ())):
+            continue
+        raise Unsupported(message, param=name)
     return names

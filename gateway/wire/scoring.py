@@ -93,7 +93,7 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "apply_softmax": (None, False),
     "item_first": (None, False),
     "return_pooled_hidden_states": (None, False),
-    "padding": (None, "do_not_pad"),
+    "padding": (None, False, "do_not_pad"),
     "truncation_side": (None, "right"),
 }
 _COMMON = {*_REFUSED, *(each.encode_name for each in msgspec.structs.fields(ScoringParameters))}

@@ -70,7 +70,7 @@ def test_what_is_neutral_is_accepted(raw: httpx.Client) -> None:
         "instruction": None,
         "user": "u",
         "truncation_side": "right",
-        "padding": "do_not_pad",
+        "padding": False,
         "item_first": False,
     }
     assert raw.post("/v1/rerank", json={**RERANK, **neutral}).status_code == 200

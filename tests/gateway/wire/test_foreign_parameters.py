@@ -45,3 +45,14 @@ def test_what_would_change_the_answer_is_refused_by_name(name: str, value: Any) 
 
 def test_what_an_api_has_itself_is_not_foreign_to_it() -> None:
     assert unknown_names({"regex": "a+"}, {"regex"}) == []
+
+
+def test_a_limit_that_is_sent_under_both_names_is_accepted() -> None:
+    """As SillyTavern does."""
+    body = {"max_tokens": 153, "n_predict": 153}
+    assert unknown_names(body, {"max_tokens"}) == ["n_predict"]
+    for other in ({**body, "n_predict": 5}, {**body, "max_tokens": None}):
+        with pytest.raises(Unsupported):
+            unknown_names(other, {"max_tokens"})
+    with pytest.raises(Unsupported):  # what the API does not have limits nothing
+        unknown_names(body, {"max_output_tokens"})
