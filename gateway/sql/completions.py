@@ -40,7 +40,7 @@ def put(record: StoredCompletion, metadata: bytes, cut: Cut, now: float) -> Oper
             len(cut.parts),
         ),
     )
-    yield from parts.hold(owner_key(record.owner), OF_COMPLETION, made[0][0], cut.parts)
+    yield from parts.hold(owner_key(record.owner), OF_COMPLETION, made[0][0], {"": cut.parts})
 
 
 def _leave(gone: Rows) -> Operation[None]:

@@ -119,8 +119,8 @@ def append(
             each=True,
         )
     if uses:
-        for name, packed in new.items():
-            yield from parts.hold(owner_key(owner), OF_CONVERSATION, num, packed.parts, item=name)
+        held = {name: packed.parts for name, packed in new.items()}
+        yield from parts.hold(owner_key(owner), OF_CONVERSATION, num, held)
     yield Statement(
         "UPDATE conversations SET number = number + $2, bytes = bytes + $3, size = size + $5, next = next + $2, "
         "used = $4, parts = parts + $6 WHERE num = $1",

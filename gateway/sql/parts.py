@@ -12,15 +12,17 @@ logger = logging.getLogger("gateway.stores")
 
 
 def hold(
-    owner: str, kind: int, holder: int, parts: Mapping[str, bytes], *, item: str = ""
+    owner: str, kind: int, holder: int, items: Mapping[str, Mapping[str, bytes]]
 ) -> Operation[None]:
-    """Store `parts` of `owner` that are not stored, and record that the row `holder` uses them. In the same transaction as the row."""
+    """Store the parts of `items` that `owner` has not stored, and record that the row `holder` uses them. In the same
+    transaction as the row, and at most once in it: two transactions that store the same parts must do so in the same order."""
+    parts = {name: data for each in items.values() for name, data in each.items()}
     if not parts:
         return
     names = sorted(parts)
-    # Locked, they are not removed before this transaction has ended.
+    # Locked, they are not removed before this transaction has ended. Others may use them at the same time.
     rows = yield Statement(
-        "SELECT hash, num FROM parts WHERE owner = $1 AND hash = ANY($2::text[]) ORDER BY hash FOR UPDATE",
+        "SELECT hash, num FROM parts WHERE owner = $1 AND hash = ANY($2::text[]) ORDER BY hash FOR SHARE",
         (owner, names),
     )
     nums = {str(name): int(num) for name, num in rows}
@@ -33,7 +35,7 @@ def hold(
             )
             found = made or (
                 yield Statement(
-                    "SELECT num FROM parts WHERE owner = $1 AND hash = $2 FOR UPDATE", (owner, name)
+                    "SELECT num FROM parts WHERE owner = $1 AND hash = $2 FOR SHARE", (owner, name)
                 )
             )
             if found:
@@ -41,7 +43,7 @@ def hold(
     yield Statement(
         "INSERT INTO part_uses (kind, holder, item, part) VALUES ($1, $2, $3, $4) ON CONFLICT (kind, holder, item, part) "
         "DO NOTHING",
-        [(kind, holder, item, nums[name]) for name in names],
+        [(kind, holder, item, nums[name]) for item, each in items.items() for name in each],
         each=True,
     )
 
@@ -71,11 +73,11 @@ def restored(owner: str, values: Sequence[bytes | None]) -> Operation[list[bytes
 
 
 def remove_unused(limit: int) -> Operation[int]:
-    """Remove parts that nothing uses. Returns how many were found, at most `limit`."""
-    # The second statement sees what was stored while the first one waited for its locks.
+    """Remove parts that nothing uses, but for those that others lock. Returns how many were found, at most `limit`."""
+    # The second statement sees uses that were stored before the first one had its locks.
     rows = yield Statement(
         "SELECT num FROM parts WHERE NOT EXISTS (SELECT 1 FROM part_uses WHERE part = parts.num) "
-        "ORDER BY hash LIMIT $1 FOR UPDATE",
+        "LIMIT $1 FOR UPDATE SKIP LOCKED",
         (limit,),
     )
     if rows:

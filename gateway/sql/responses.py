@@ -99,7 +99,9 @@ def put(
             (name, *_columns(written, parent, broken, now=now)),
         )
         if made:
-            yield from parts.hold(owner_key(record.owner), OF_RESPONSE, made[0][0], written.parts)
+            yield from parts.hold(
+                owner_key(record.owner), OF_RESPONSE, made[0][0], {"": written.parts}
+            )
             yield from _index(made[0][0], record)
             return True
 
@@ -143,7 +145,7 @@ def _update(
     )
     if uses:
         yield from parts.leave(OF_RESPONSE, [num])
-    yield from parts.hold(owner_key(record.owner), OF_RESPONSE, num, written.parts)
+    yield from parts.hold(owner_key(record.owner), OF_RESPONSE, num, {"": written.parts})
     items = sorted({key(item.id) for item in _items(record)})
     yield Statement(
         "DELETE FROM items WHERE response = $1 AND (owner <> $2 OR NOT item = ANY($3::text[]))",

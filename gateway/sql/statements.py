@@ -13,7 +13,7 @@ class Statement(NamedTuple):
     """One SQL statement in PostgreSQL's dialect.
 
     The store uses a subset that needs few changes for other databases: parameters `$1`, casts `$1::bigint`,
-    `= ANY($1::text[])`, `FOR UPDATE` at the end, `ON CONFLICT`, `RETURNING`, recursive queries. Conditions are integers.
+    `= ANY($1::text[])`, `FOR UPDATE` or `FOR SHARE` at the end, `ON CONFLICT`, `RETURNING`, recursive queries. Conditions are integers.
     """
 
     sql: str

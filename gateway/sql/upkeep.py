@@ -128,7 +128,8 @@ class Upkeep:
 
     async def _remove_unused_parts(self) -> None:
         while await self._database.read(parts.any_unused):
-            await self._database.write(lambda: parts.remove_unused(_AT_ONCE))
+            if not await self._database.write(lambda: parts.remove_unused(_AT_ONCE)):
+                break  # others lock them: they are being used, or removed
 
     async def make_room(self) -> None:
         """Evict the least recently used entries of the owners with the highest usage until the bounds hold. Owners

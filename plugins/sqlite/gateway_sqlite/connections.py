@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _CAST = re.compile(r"::(?:double precision|\w+)(?:\[\])?")
 _ANY = re.compile(r"= ANY\((\$\d+)\)")
-_LOCK = re.compile(r" FOR UPDATE(?: SKIP LOCKED)?\b")
+_LOCK = re.compile(r" FOR (?:UPDATE|SHARE)(?: SKIP LOCKED)?\b")
 PAGE_CACHE: Final = -8192
 """Page cache of each connection: 8 MiB."""
 WAL_BYTES: Final = 64 << 20

@@ -17,8 +17,11 @@ from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
 from gateway.testing import check_plugin
 from gateway.testing.postgres_process import PostgresProcess
+from gateway.testing.store_part_contract import image_url, seeing
 from gateway.testing.store_records import message, record
+from gateway.wire.response import Conversation
 from gateway_postgres import PostgresConfig, open_postgres
+from gateway_postgres.failures import is_temporary
 from gateway_postgres.schema import prepare
 from tests.waiting import wait_until_async
 
@@ -94,6 +97,35 @@ async def test_the_schema_of_a_release_that_did_not_count_usage(
         assert isinstance(store, UsageCounters)
         await store.add_usage("b", [UsageCount(bucket=1, api="chat", principal=None, model="m")])
         assert len(await store.read_usage(1, 1)) == 1
+
+
+async def test_writers_of_the_same_images_do_not_lock_each_other_out(
+    config: PostgresConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two conversations with the same images in another order, while unused ones are removed: each deadlock would cost a second."""
+    deadlocks: list[BaseException] = []
+
+    def seen(error: BaseException) -> bool:
+        if isinstance(error, asyncpg.DeadlockDetectedError):
+            deadlocks.append(error)
+        return is_temporary(error)
+
+    monkeypatch.setattr("gateway_postgres.database.is_temporary", seen)
+    urls = [image_url() for _ in range(6)]
+    async with open_postgres(config) as store:
+
+        async def live(number: int) -> None:
+            made = Conversation(id=f"conv_{number}_{uuid.uuid4().hex}", created_at=1)
+            await store.put_conversation(made)
+            for turn in range(4):
+                seen_first = urls if (number + turn) % 2 else urls[::-1]
+                assert await store.append_items(made.id, [seeing(url) for url in seen_first])
+            await store.delete_conversation(made.id)
+
+        for _ in range(2):
+            await asyncio.gather(*(live(number) for number in range(8)))
+            await store._upkeep.make_room()
+    assert not deadlocks
 
 
 async def test_a_migration_that_fails_changes_nothing(

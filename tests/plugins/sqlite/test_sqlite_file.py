@@ -203,3 +203,4 @@ def test_statements_are_translated() -> None:
         )
         == "SELECT a FROM b WHERE c IN (SELECT value FROM json_each(?1)) AND d = ?2"
     )
+    assert translated("SELECT a FROM b WHERE c = $1 FOR SHARE") == "SELECT a FROM b WHERE c = ?1"
