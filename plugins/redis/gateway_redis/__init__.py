@@ -15,7 +15,8 @@ cluster, so that one script can write them.
 `litegate:{resp_…}:children`, a set: the responses that continue this one.
     While there are any, deleting the response keeps i, u, r, p and a in the record; they are removed with the last child.
 `litegate:part:{SHA-256=owner}`, a hash: an image, sound or file in base64 that an owner's responses have. d data, b the response
-    with which it is counted. `…:uses`, a set: the responses that have it, each with the token of the write.
+    with which it is counted. `…:uses`, a sorted set: the responses that have it, each with the token of the write, by the
+    time of the write, or when they were last seen to be there (ms). Those that have expired are removed as others are added.
 `litegate:item:{msg_…}:=owner`, a sorted set: the owner's newest responses that contain an item, by time.
 `litegate:{ledger}:…`: usage per owner; see `lua/ledger.lua`. `r` are finished responses, `c` completions, `v` conversations.
     `r`, a sorted set: all, by time; `r:=owner`: those of one owner; `r:n`: owners by number of entries; `c` and `v` likewise.

@@ -16,6 +16,8 @@ from gateway_redis.server import RedisServer
 _REMEMBERED = 10_000
 """Number of parts whose expiry a process remembers."""
 _ABSENT = -1
+_WRITTEN = 600_000
+"""Milliseconds within which a record is written whose parts were stored, beside the time of an outage."""
 
 
 class Uses(NamedTuple):
@@ -40,12 +42,15 @@ class PartTable:
     """Parts expire like the responses that use them, half a lifetime later: if a process dies before it has extended the lives of
     parts with those of their responses, there is time for the next."""
 
-    def __init__(self, server: RedisServer, keys: Keys, ledger: Ledger, *, ttl: int) -> None:
-        """`ttl` is the lifetime of responses in milliseconds."""
+    def __init__(
+        self, server: RedisServer, keys: Keys, ledger: Ledger, *, ttl: int, outage: float
+    ) -> None:
+        """`ttl` is the lifetime of responses in milliseconds, `outage` the seconds for which a write is repeated."""
         self._server = server
         self._keys = keys
         self._ledger = ledger
         self._spare = ttl // 2 + 1000
+        self._old = ttl + int(outage * 1000) + _WRITTEN
         self._lives: dict[tuple[bytes, str], float] = {}
         """Earliest expiry of each part (`time.monotonic`, ms), as far as this process has set it."""
 
@@ -65,16 +70,27 @@ class PartTable:
         self, owner: bytes, response_id: str, token: str, name: str, data: bytes, live: int
     ) -> int:
         keys = self._keys.part(name, owner)
-        charged, was_kept = _ABSENT, 0
+        charged, was_kept, old = _ABSENT, 0, []
         for content in (b"", data):
-            charged, was_kept = await self._server.run(
-                scripts.PART_HOLD, keys, [response_id, token, content, live + self._spare]
+            charged, was_kept, old = await self._server.run(
+                scripts.PART_HOLD,
+                keys,
+                [response_id, token, content, live + self._spare, self._old],
             )
             if charged != _ABSENT:
                 break
         if was_kept:
             self._ledger.drop("p", _counted(name, owner))
+        for use in old:
+            await self._leave_if_expired(owner, name, use.decode())
         return charged
+
+    async def _leave_if_expired(self, owner: bytes, name: str, use: str) -> None:
+        """Give up a use whose response has expired, or was written again by a process that then died."""
+        response_id, _, token = use.rpartition(" ")
+        noted = await self._server.command("HGET", self._keys.record(response_id), "x")
+        if noted is None or Uses.unpacked(noted).token != token:
+            await self.leave(owner, response_id, Uses(token, 0, [name]), gone=noted is None)
 
     async def leave(self, owner: bytes, response_id: str, uses: Uses, *, gone: bool) -> None:
         """Give up the uses of an earlier write; `gone`: the response was removed. Parts without uses are removed."""

@@ -59,7 +59,7 @@ class ResponseRecords:
         self._lives: dict[str, float] = {}
         """Earliest expiry of each response (`time.monotonic`, ms), as far as this process has set it."""
         self._ledger = ledger
-        self._parts = PartTable(server, keys, ledger, ttl=self._ttl)
+        self._parts = PartTable(server, keys, ledger, ttl=self._ttl, outage=config.outage)
         ledger.evicts("r", self._evict)
 
     async def put(self, record: StoredResponse) -> None:

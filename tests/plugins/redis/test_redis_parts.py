@@ -72,7 +72,7 @@ async def test_a_part_is_stored_once_and_removed_with_its_last_response(
         assert await store.advance(done, expected=("in_progress",))
         made.append(last := done.id)
     [uses] = await client.keys(f"{prefix}:part:*:uses")
-    assert await client.scard(uses) == 3
+    assert await client.zcard(uses) == 3
     stored = [await client.memory_usage(key) for key in await client.keys(f"{prefix}:*")]
     assert 100_000 < sum(stored) < 200_000
     for each in made:
@@ -104,6 +104,37 @@ async def test_a_part_lives_longer_than_each_response_that_has_it(
     assert all(
         [await client.pttl(key) > 1_000_000 for key in await client.keys(f"{prefix}:part:*")]
     )
+
+
+async def test_uses_of_expired_responses_are_given_up_while_others_use_the_part(
+    open_store: Open, client: Redis, prefix: str
+) -> None:
+    """Otherwise an image that comes with every request would never lose a use, and be counted with none of its responses."""
+    store = await open_store()
+    image = seeing(image_url(100_000))
+    total = f"{prefix}:{{ledger}}:total"
+
+    async def put() -> str:
+        kept = record(input_=[image], owner="ada")
+        await store.put(kept)
+        return f"{prefix}:{{{kept.id}}}"
+
+    first, alive, *more = [await put() for _ in range(6)]
+    [uses] = await client.keys(f"{prefix}:part:*:uses")
+    await client.delete(first, *more)  # as if they had expired
+    for use in await client.zrange(uses, 0, -1):
+        await client.zadd(uses, {use: 0})
+    made = [await put() for _ in range(3)]
+
+    async def left() -> bool:
+        found = {use.decode().partition(" ")[0] for use in await client.zrange(uses, 0, -1)}
+        return {f"{prefix}:{{{each}}}" for each in found} == {alive, *made}
+
+    await wait_until_async(left, "those that are there remain")
+    [part] = await client.keys(f"{prefix}:part:*}}")
+    assert f"{prefix}:{{{(await client.hget(part, 'b')).decode()}}}" in made, "it is counted"
+    await store._ledger.close()
+    assert 100_000 < int(await client.get(total)) < 250_000
 
 
 async def test_a_response_whose_part_is_lost_is_not_there(

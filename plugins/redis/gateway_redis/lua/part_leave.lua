@@ -2,7 +2,7 @@
 -- KEYS: part, uses
 -- ARGV: response, token, whether the response was removed (1 or 0)
 -- Returns whether the part was removed (1 or 0), and the bytes that are counted without a response from now on.
-redis.call('SREM', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])
+redis.call('ZREM', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])
 if redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('DEL', KEYS[1])
   return { 1, 0 }
