@@ -70,7 +70,8 @@ except MemoryError: print('no memory')
 # next
 print('the last', 6 * 7)
 """
-NOBODY = "65534"
+# A user that runs nothing else: the limit of processes counts all those of a user, a test's PostgreSQL among them.
+USER = str(40_000 + os.getpid() % 20_000)
 
 
 def probe(folder: Path, *words: str, before: str = "", wrapper: tuple[str, ...] = ()) -> str:
@@ -91,7 +92,7 @@ def probe(folder: Path, *words: str, before: str = "", wrapper: tuple[str, ...] 
     temporary.chmod(0o1777)
     # This interpreter may lie where only root reads. The right to read is all that the user is given.
     command = [
-        *wrapper, "setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups",
+        *wrapper, "setpriv", "--reuid", USER, "--regid", USER, "--clear-groups",
         "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "-all,+dac_read_search", "--bounding-set", "-all,+dac_read_search",
         sys.executable, "-c", before + PROBE, str(cells), *words,
     ]  # fmt: skip
