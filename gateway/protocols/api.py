@@ -327,6 +327,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """The type of its body, for `/openapi.json`: any that msgspec describes. The docstring of `handle` is its text there."""
     answers: Any = None
     """The type of its JSON answer, for `/openapi.json`."""
+    streams: Any = None
+    """The type of the events that it answers with instead, if the request has `stream`; for `/openapi.json`."""
 
 
 class Api(Protocol):

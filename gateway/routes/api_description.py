@@ -224,7 +224,7 @@ def _routes(app: Litestar) -> Iterator[tuple[str, str, Operation, _Facts]]:
 
 
 def _offered(route: Route) -> Operation:
-    return Operation(takes=route.takes, answers=route.answers)
+    return Operation(takes=route.takes, answers=route.answers, streams=route.streams)
 
 
 def _facts(name: str, route: Route) -> _Facts:

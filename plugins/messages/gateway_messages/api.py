@@ -26,6 +26,7 @@ from gateway_messages.request import (
     decode_request,
 )
 from gateway_messages.signatures import DigestSigner, SealingSigner
+from gateway_messages.stream_events import MessageEvent
 
 VERSION_HEADER = "anthropic-version"
 """A header that clients of this API send. It distinguishes them on a path that two APIs share."""
@@ -48,6 +49,7 @@ class MessagesApi:
                 handle=self._create,
                 takes=MessagesRequest,
                 answers=Message,
+                streams=MessageEvent,
             ),
             Route(
                 method="POST",

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from anthropic.types.beta import BetaRawMessageStreamEvent
 from hypothesis import given
@@ -37,6 +38,7 @@ from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import MessageEventWriter
 from gateway_messages.message import MessageBodyWriter
 from gateway_messages.signatures import DigestSigner
+from gateway_messages.stream_events import MessageEvent
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
@@ -147,6 +149,7 @@ def test_a_stream_of_any_cutting_is_by_the_grammar_and_adds_up_to_the_plain_answ
     for event in events:
         if event["type"] != "ping":
             SDK_EVENT.validate_python(event)
+        assert msgspec.to_builtins(msgspec.convert(event, MessageEvent, strict=True)) == event
     folded = fold_events(events)
     whole = answered(MessageBodyWriter(begun()), turns, results, 1000, cut=cut)
     assert folded == json.loads(whole)
