@@ -120,7 +120,7 @@ class LiveStream:
 
     def _read(self, url: str, body: Mapping[str, Any]) -> None:
         try:
-            with httpx.stream("POST", url, json=body) as answer:
+            with httpx.stream("POST", url, json=body, timeout=60) as answer:
                 for part in answer.iter_bytes():
                     self.got.append(part)
         except Exception as error:
