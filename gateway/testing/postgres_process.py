@@ -33,8 +33,8 @@ def postgres_programs() -> Path:
 class PostgresProcess:
     """A PostgreSQL that can be killed and restarted on the same port. Clients are trusted."""
 
-    def __init__(self, *options: str) -> None:
-        """`options` are settings, `name=value`."""
+    def __init__(self, *options: str, address: str = "127.0.0.1") -> None:
+        """`options` are settings, `name=value`. `address` is the IPv4 address to listen on, for clients of its /24 network."""
         self._programs = postgres_programs()
         self._options = [word for option in options for word in ("-c", option)]
         # Not in a folder of pytest: another user cannot enter those.
@@ -45,11 +45,14 @@ class PostgresProcess:
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         self.port = free_port()
-        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        self.url = f"postgresql://postgres@{address}:{self.port}/postgres"
+        self._address = address
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._run("initdb", "--pgdata", str(self._folder / "data"), "--auth", "trust", "--username", "postgres",
                       "--encoding", "UTF8", "--locale", "C", "--no-sync")  # fmt: skip
+            with (self._folder / "data" / "pg_hba.conf").open("a") as clients:
+                clients.write(f"host all all {address}/24 trust\n")
             self.start()
         except BaseException:
             self.close()
@@ -61,7 +64,7 @@ class PostgresProcess:
         while time.monotonic() < end:
             self._process = subprocess.Popen(  # noqa: S603  # a test's own words
                 [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port), "-k", self._folder,
-                 "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200", *self._options],
+                 "-c", f"listen_addresses={self._address}", "-c", "fsync=off", "-c", "max_connections=200", *self._options],
                 cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
                 **self._as,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Two gateways, their Redis and an engine on a network that loses, delays and reorders packets.
+"""Two gateways, their store and an engine on a network that loses, delays and reorders packets.
 
 Every run has one end, nothing is doubled, no stream is stuck, and all is well again when the network is.
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import redis_server
-from tests.e2e.virtual_network import Network, missing
+from tests.e2e.virtual_network import Network, Node, missing
 
 pytestmark = pytest.mark.slow
 PORT = 8000
@@ -40,10 +44,10 @@ GATEWAY = """
 host = "{address}"
 port = 8000
 allow_anonymous = true
-store = "redis"
+store = "{store}"
 lease_seconds = 4
-[stores.redis]
-url = "redis://{redis}:6379/0"
+[stores.{store}]
+url = "{url}"
 connect_timeout = 1
 timeout = 1
 outage = 1
@@ -61,41 +65,62 @@ LONG = {"model": "m", "input": "at length", "background": True, "stream": True}
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+def network(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Network]:
+    """With the store that the parameter names."""
     if reason := missing():
         pytest.skip(reason)
-    made = Network("client", "redis", "engine", "one", "two")
     folder = tmp_path_factory.mktemp("partitions")
-    logs = (folder / "log").open("wb")
-    processes = []
-    try:
+    with ExitStack() as stack:
+        logs = stack.enter_context((folder / "log").open("wb"))
+        made = stack.enter_context(closing(Network("client", "store", "engine", "one", "two")))
+        nodes = made.nodes
         scenario = folder / "said.json"
         scenario.write_text(json.dumps(RULES))
-        nodes = made.nodes
-        redis = [redis_server(), "--bind", nodes["redis"].address, "--protected-mode", "no"]
-        options = ["--save", "", "--dir", str(folder), "--port", "6379"]
-        processes.append(nodes["redis"].popen(*redis, *options, stdout=logs, stderr=logs))
+
+        def start(name: str, *command: str | Path) -> None:
+            process = nodes[name].popen(*command, stdout=logs, stderr=logs)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+
+        if request.param == "redis":
+            url = f"redis://{nodes['store'].address}:6379/0"
+            options = ["--bind", nodes["store"].address, "--protected-mode", "no", "--save", ""]
+            start("store", redis_server(), *options, "--dir", folder, "--port", "6379")
+        else:
+            postgres = started_postgres(nodes["store"])
+            stack.callback(postgres.close)
+            url = postgres.url
         for name in ("engine", "one", "two"):
             text = ENGINE if name == "engine" else GATEWAY
             for key, value in (
                 ("address", nodes[name].address),
                 ("scenario", str(scenario)),
-                ("redis", nodes["redis"].address),
+                ("store", request.param),
+                ("url", url),
                 ("engine", nodes["engine"].address),
             ):
                 text = text.replace(f"{{{key}}}", value)
             file = folder / f"{name}.toml"
             file.write_text(text)
-            command = [sys.executable, "-m", "gateway", "serve", "--config", str(file)]
-            processes.append(nodes[name].popen(*command, stdout=logs, stderr=logs))
+            start(name, sys.executable, "-m", "gateway", "serve", "--config", file)
             nodes["client"].run(lambda name=name: ready(url_of(made, name)))
         yield made
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        made.close()
-        logs.close()
+
+
+def started_postgres(node: Node) -> PostgresProcess:
+    """A PostgreSQL in the node's namespace: the thread that starts it is in there."""
+
+    async def start() -> PostgresProcess:
+        return PostgresProcess(address=node.address)
+
+    try:
+        return node.run(start)
+    except FileNotFoundError as error:
+        if "LITEGATE_NEED_POSTGRES" in os.environ:
+            raise
+        pytest.skip(str(error))
 
 
 def url_of(network: Network, name: str) -> str:
@@ -175,18 +200,33 @@ def reordered(network: Network, one: str, other: str) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Network], None], float]] = {
-    "a gateway loses the store": (lambda n: both(n, "one", "redis"), 6.0),
-    "the store's answers are lost": (lambda n: n.lose("redis", "one"), 3.0),
-    "what is sent to the store is lost": (lambda n: n.lose("one", "redis"), 3.0),
-    "the store is slow and out of order": (lambda n: reordered(n, "one", "redis"), 5.0),
+    "a gateway loses the store": (lambda n: both(n, "one", "store"), 6.0),
+    "the store's answers are lost": (lambda n: n.lose("store", "one"), 3.0),
+    "what is sent to the store is lost": (lambda n: n.lose("one", "store"), 3.0),
+    "the store is slow and out of order": (lambda n: reordered(n, "one", "store"), 5.0),
     "a gateway loses the engine": (lambda n: both(n, "one", "engine"), 5.0),
     "the engine's answers are out of order": (lambda n: reordered(n, "engine", "one"), 3.0),
-    "the store is lost for a moment": (lambda n: both(n, "redis", "one"), 1.0),
+    "the store is lost for a moment": (lambda n: both(n, "store", "one"), 1.0),
 }
 
 
+AT_POSTGRES = (
+    "a gateway loses the store",
+    "the store's answers are lost",
+    "the store is slow and out of order",
+)
+"""A part of the faults, for time: those in which the store's driver has the most to do."""
+
+
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("network", ["redis"], indirect=True)
 def test_each_run_has_one_end_whatever_is_lost(network: Network, fault: str) -> None:
+    network.nodes["client"].run(lambda: play(network, *FAULTS[fault]))
+
+
+@pytest.mark.parametrize("fault", AT_POSTGRES)
+@pytest.mark.parametrize("network", ["postgres"], indirect=True)
+def test_each_run_has_one_end_with_postgres(network: Network, fault: str) -> None:
     network.nodes["client"].run(lambda: play(network, *FAULTS[fault]))
 
 
