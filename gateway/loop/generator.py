@@ -33,7 +33,7 @@ from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import turn_starts, without_oldest
-from gateway.loop.usage import PromptCount, TokenCounter
+from gateway.loop.usage import PromptCount, TokenCounter, TurnTokens
 from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
 from gateway.protocols import (
@@ -418,6 +418,7 @@ class Generator:
             generated = count.output or generated
             self.context = count.prompt + generated
             tokens.output += generated
+            tokens.turns.append(TurnTokens(count.prompt, count.cached, generated))
             if self.stats is not None:
                 self.stats.generated(live, generated)
             tokens.reasoning += min(count.reasoning or parser.reasoning_tokens, generated)

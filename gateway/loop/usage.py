@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
+
+
+class TurnTokens(NamedTuple):
+    """The tokens of one generation."""
+
+    input: int
+    cached: int
+    output: int
 
 
 class TokenCounter:
@@ -18,19 +29,38 @@ class TokenCounter:
         self.cached = 0
         self.output = 0
         self.reasoning = 0
+        self.turns: list[TurnTokens] = []
+        """Each generation that has ended."""
 
-    def usage(self) -> Usage:
+    def usage(self, turns: Sequence[TurnTokens] = ()) -> Usage:
+        """With the counts of each of `turns`, if there are two or more."""
+        input_details = InputTokensDetails(cached_tokens=self.cached)
+        output_details = OutputTokensDetails(reasoning_tokens=self.reasoning)
+        if len(turns) > 1:
+            # A shorter prompt than the last turn left, as after a compaction, is not counted.
+            added = [0, *(max(0, b.input - a.input - a.output) for a, b in pairwise(turns))]
+            input_details = replace(
+                input_details,
+                input_tokens_per_turn=[turn.input for turn in turns],
+                cached_tokens_per_turn=[turn.cached for turn in turns],
+            )
+            output_details = replace(
+                output_details,
+                tool_output_tokens=sum(added),
+                output_tokens_per_turn=[turn.output for turn in turns],
+                tool_output_tokens_per_turn=added,
+            )
         return Usage(
             input_tokens=self.input,
-            input_tokens_details=InputTokensDetails(cached_tokens=self.cached),
+            input_tokens_details=input_details,
             output_tokens=self.output,
-            output_tokens_details=OutputTokensDetails(reasoning_tokens=self.reasoning),
+            output_tokens_details=output_details,
             total_tokens=self.input + self.output,
         )
 
 
 def total(counts: Iterable[TokenCounter]) -> TokenCounter:
-    """The sum of all counts."""
+    """The sum of all counts, without their turns."""
     whole = TokenCounter()
     for count in counts:
         whole.input += count.input

@@ -339,11 +339,11 @@ class ResponseRun:
             return assembler.finish(self._usage())
 
     def _usage(self) -> Usage:
-        """So far; a compaction is a part of it."""
+        """So far; a compaction is a part of it, but not a turn."""
         counts = [self._generator.tokens]
         if self._compactor is not None:
             counts.append(self._compactor.tokens)
-        return total(counts).usage()
+        return total(counts).usage(self._generator.tokens.turns)
 
     def _turns(self, writer: ResponseWriter) -> ResponseTurns:
         plan = self.plan

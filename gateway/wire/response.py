@@ -52,10 +52,18 @@ class InputTokensDetails(Value, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     """Required by the SDK. Self-hosted prefix caches do not charge for writing."""
+    input_tokens_per_turn: list[int] | UnsetType = UNSET
+    """This and what follows, here and in the output's details, is vLLM's: one number for each generation, if the response
+    has more than one."""
+    cached_tokens_per_turn: list[int] | UnsetType = UNSET
 
 
 class OutputTokensDetails(Value, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
+    tool_output_tokens: int | UnsetType = UNSET
+    """Tokens that prompts had between the previous output and their own: results of the gateway's tools."""
+    output_tokens_per_turn: list[int] | UnsetType = UNSET
+    tool_output_tokens_per_turn: list[int] | UnsetType = UNSET
 
 
 class Usage(Value, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Several generations of one answer: what is counted (the limit of tokens, the places of log probabilities), and what goes on."""
+"""Several generations of one answer: what is counted (the limit of tokens, the usage, the places of log
+probabilities), and what goes on."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from gateway import hookimpl
+from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
 
@@ -59,6 +61,37 @@ def test_a_tool_loop_never_writes_more_tokens_than_it_may(gateway: RunningGatewa
             written = [item for item in made["output"] if item["type"] == "message"]
             spent_between += bool(called and called[0]["output"]) and not written
     assert spent_between, "some limit ends just where the first turn does"
+
+
+def test_usage_tells_the_turns_apart(gateway: RunningGateway) -> None:
+    url = f"{gateway.base_url}/responses"
+    made = httpx.post(url, json={"model": "m", "input": "look"}, timeout=60).json()
+    streamed = httpx.post(url, json={"model": "m", "input": "look", "stream": True}, timeout=60)
+    usage, read, written = parts_of(made["usage"])
+    assert fold(parse_sse(streamed.content))["usage"] == usage
+    assert httpx.get(f"{url}/{made['id']}", timeout=60).json()["usage"] == usage
+    for turns, total in (
+        (read["input_tokens_per_turn"], usage["input_tokens"]),
+        (read["cached_tokens_per_turn"], read["cached_tokens"]),
+        (written["output_tokens_per_turn"], usage["output_tokens"]),
+        (written["tool_output_tokens_per_turn"], written["tool_output_tokens"]),
+    ):
+        assert (len(turns), sum(turns)) == (2, total)
+    (before, after), (called, _) = read["input_tokens_per_turn"], written["output_tokens_per_turn"]
+    assert written["tool_output_tokens"] == after - before - called > 0
+
+
+def test_usage_of_one_turn_has_openais_fields_only(gateway: RunningGateway) -> None:
+    body = {"model": "m", "input": "probed"}
+    made = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=60).json()
+    _, read, written = parts_of(made["usage"])
+    assert set(read) == {"cached_tokens", "cache_write_tokens"}
+    assert set(written) == {"reasoning_tokens"}
+
+
+def parts_of(usage: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """It, and its details of the input and of the output."""
+    return usage, usage["input_tokens_details"], usage["output_tokens_details"]
 
 
 @pytest.mark.parametrize("url", ["responses", "chat/completions"])
