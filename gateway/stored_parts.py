@@ -96,7 +96,7 @@ def _remainder(data: bytes | None) -> _Remainder | None:
         return None
     try:
         found = _DECODER.decode(memoryview(data)[1:])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if len(found.between) == len(found.hashes) + 1 > 1 else None
 

@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.packing import pack, pack_json
+from gateway.packing import pack, pack_json, unpack_items
 from gateway.stored_parts import LARGE, cut, named_parts, restore, whole_size
 
 _run = st.builds(
@@ -61,3 +61,13 @@ def test_what_another_version_has_written_stays_as_it_is(data: bytes) -> None:
         assert named_parts(each) == ()
         assert restore(each, {}) == each
         assert whole_size(each, {}) == len(each)
+
+
+def test_what_a_disk_has_damaged_is_a_miss() -> None:
+    """Also where text is not UTF-8 any more."""
+    whole = pack([{"a": "\u00e9" * 10}])
+    data, parts = cut(pack(["A" * LARGE, "\u00e9"]))
+    for packed in (whole, data):
+        for at in range(1, len(packed)):
+            damaged = packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
+            unpack_items(restore(damaged, parts) or b"", of="it")

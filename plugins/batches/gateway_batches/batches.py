@@ -334,7 +334,7 @@ def _errors(stored: object) -> list[BatchError]:
     """The errors that are stored; one that says so if they cannot be read."""
     try:
         return msgspec.json.decode(_encoded(stored), type=list[BatchError])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return [_UNREADABLE]
 
 
@@ -344,7 +344,7 @@ def _metadata(stored: object) -> dict[str, str] | None:
         return None
     try:
         return msgspec.json.decode(_encoded(stored), type=dict[str, str])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -217,8 +217,8 @@ def _is_full(error: BaseException) -> bool:
         return any(map(_is_full, error.exceptions))
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    cause = error.__cause__
-    return isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_FULL
+    # Errors of Python's module itself have no code.
+    return getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _standing(connection: sqlite3.Connection, job: batches.BatchJob) -> Status | None:

@@ -31,9 +31,14 @@ def translated(sql: str) -> str:
 
 
 def connect(path: Path, *, timeout: float, synchronous: str, read_only: bool) -> sqlite3.Connection:
-    """A connection that any thread may use, one at a time."""
+    """A connection that any thread may use, one at a time. The file must exist: it is not made."""
     connection = sqlite3.connect(
-        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     try:
         connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway import usage_table
-from gateway.protocols import WIDTH_SECONDS, Principal, UsageCount
+from gateway.protocols import WIDTH_SECONDS, Principal, UsageCount, UsageWidth
 from gateway.request_stats import RunStats
 from gateway.runtime import usage_meter
 from gateway.runtime.usage_meter import OTHERS, UsageMeter
@@ -85,3 +85,16 @@ async def test_a_process_forgets_the_oldest_minutes_first(monkeypatch: pytest.Mo
     kept = [each.bucket for each in await table.read_usage(0, 1000, width="1m")]
     assert kept == [*range(900, 1000)]
     assert len(await table.read_usage(0, 1000)) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("width", WIDTH_SECONDS)
+async def test_a_clock_that_was_far_ahead_does_not_end_the_counting(width: UsageWidth) -> None:
+    table = UsageTable()
+    for number, bucket in enumerate((20_000, 9_000_000, 20_001, 20_001, 20_002)):
+        count = UsageCount(
+            width=width, bucket=bucket, api="chat", principal=None, model="m", requests=1
+        )
+        await table.add_usage(f"batch {number}", [count])
+    counts = await table.read_usage(20_001, 20_002, width=width)
+    assert sorted((each.bucket, each.requests) for each in counts) == [(20_001, 2), (20_002, 1)]

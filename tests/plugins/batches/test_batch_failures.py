@@ -55,7 +55,7 @@ def test_a_delegation_that_cannot_be_read_fails_its_batch_and_no_other(
             assert "API key" in ended.errors.data[0].message
 
 
-@pytest.mark.parametrize("stored", [b"\xff", "{", "7", b"", "[{}]", "text"])
+@pytest.mark.parametrize("stored", [b'[{"code": "\xff"}]', "{", "7", b"", "[{}]", "text"])
 def test_errors_and_metadata_that_cannot_be_read_are_no_failure_of_the_server(
     tmp_path: Path, stored: object
 ) -> None:

@@ -16,7 +16,7 @@ from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
 from gateway.testing.store_records import message, record
 from gateway_sqlite import SqliteConfig, open_sqlite
-from gateway_sqlite.connections import translated
+from gateway_sqlite.connections import connect, translated
 from gateway_sqlite.schema import prepare
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +140,18 @@ async def test_a_file_that_is_removed_is_not_made_anew(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable):
             await store.health()
         assert not path.exists()
+
+
+def test_connections_make_no_file(tmp_path: Path) -> None:
+    """Also not where it is removed after a look whether it is there. Names of files have any characters."""
+    for name in ("gone.sqlite", "a ?b=c#d%20\u00e9.sqlite"):
+        path = tmp_path / name
+        with pytest.raises(sqlite3.OperationalError):
+            connect(path, timeout=1, synchronous="full", read_only=False)
+        assert not path.exists()
+        path.touch()
+        connect(path, timeout=1, synchronous="full", read_only=False).close()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 async def test_a_backup_is_made_while_it_is_used(tmp_path: Path) -> None:
