@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 import msgspec
 
@@ -19,6 +20,9 @@ from gateway.protocols import (
     Tokenizer,
     Turn,
 )
+
+_asking: ContextVar[tuple[Policy, ...]] = ContextVar("gateway.asking_policies", default=())
+"""The policies whose `check` the task works for."""
 
 
 class Rerouted(GatewayError):
@@ -95,8 +99,13 @@ class Policies:
                 )
 
     async def _check(self, request: PolicyRequest, *, first: bool) -> PolicyRequest | PolicyRefusal:
+        asking = _asking.get()
         for policy in self._policies:
-            decided = await policy.check(request)
+            _asking.set((*asking, policy))
+            try:
+                decided = await policy.check(request)
+            finally:
+                _asking.set(asking)
             if isinstance(decided, PolicyRefusal):
                 return decided
             request = decided
@@ -108,7 +117,9 @@ class Policies:
 def policies_for(
     policies: Sequence[Policy], *, api: str, model: str, owner: str | None
 ) -> Policies | None:
-    """The policies for one request; None if there are none."""
+    """The policies for one request; None if there are none. A policy is not asked about what it sends itself."""
+    if policies and (asking := _asking.get()):
+        policies = [each for each in policies if not any(each is other for other in asking)]
     return Policies(policies, api=api, model=model, owner=owner) if policies else None
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from copy import copy
 from types import TracebackType
+from typing import Final
 
-from gateway.errors import DeadlineExceeded, GatewayError, PermissionDenied
+from gateway.errors import DeadlineExceeded, GatewayError, PermissionDenied, RateLimited
 from gateway.loop.usage import ExpectedTokens
 from gateway.protocols import Principal
 from gateway.request_stats import RunStats, clock
-from gateway.runtime.admission import Reservation
+from gateway.runtime.admission import Admission, Reservation
 from gateway.runtime.callers import current_caller
 from gateway.runtime.limiter import AdmittedRequest
 from gateway.runtime.served_model import ServedModel
@@ -21,7 +23,11 @@ from gateway.wire.response import ResponseStatus, Usage
 logger = logging.getLogger("gateway.loop.run_scope")
 
 
+WAIT_WITHIN: Final = 30.0
+"""How long a run waits in a queue that is made while another run holds its place: those that run may all wait for each other."""
 _UNKNOWN = ExpectedTokens()
+_held: ContextVar[tuple[Admission, ...]] = ContextVar("gateway.held_places", default=())
+"""Whose places the run holds that the task works for, and the runs that it was made for."""
 
 
 class RunScope:
@@ -238,23 +244,47 @@ class RunScope:
 class _Turn:
     """See `RunScope.turn`."""
 
-    __slots__ = ("_reservation", "_scope")
+    __slots__ = ("_held", "_reservation", "_scope")
 
     def __init__(self, scope: RunScope, reservation: Reservation) -> None:
         self._scope = scope
         self._reservation = reservation
+        self._held: tuple[Admission, ...] = ()
 
     async def __aenter__(self) -> None:
         scope = self._scope
         await scope.admit()
-        await self._reservation.__aenter__()
+        self._held = held = _held.get()
+        if held:
+            await self._enter_within(held)
+        else:
+            await self._reservation.__aenter__()
+        _held.set((*held, self._reservation.admission))
         stats = scope.stats
         stats.admitted = clock()
         if stats.span is not None:
             stats.span.record("queue", stats.queued, stats.admitted)
 
     async def __aexit__(self, *exc_info: object) -> None:
+        _held.set(self._held)
         await self._reservation.__aexit__(*exc_info)
+
+    async def _enter_within(self, held: tuple[Admission, ...]) -> None:
+        """Wait for the turn while other places are held. Raises `RateLimited` if that takes too long, or for ever."""
+        admission, model = self._reservation.admission, self._scope.stats.model
+        if held.count(admission) >= admission.limits.max_running:
+            raise RateLimited(
+                f"The request that this one is sent for holds the last place of the model '{model}' (max_running). Use another model.",
+                retryable=False,
+            )
+        try:
+            async with asyncio.timeout(WAIT_WITHIN):
+                await self._reservation.__aenter__()
+        except TimeoutError:
+            raise RateLimited(
+                f"The model '{model}' had no place within {WAIT_WITHIN:g} seconds for a request that is sent for another one, which "
+                "holds a place. Retry later."
+            ) from None
 
 
 class _Registered:

@@ -56,6 +56,8 @@ class Delegation(Struct, frozen=True, kw_only=True):
     principal: Principal | None
     """Who sent the request; None in anonymous mode. Its API key is looked up again for each request; a principal that an
     authenticator has found stays as it was."""
+    models: Sequence[str] = ()
+    """Models that the requests may name besides those of the principal: names and patterns, as for keys."""
 
 
 class InternalAnswer(Struct, frozen=True, kw_only=True):
@@ -101,8 +103,9 @@ class GatewayServices(Protocol):
         """Small named values in the gateway's store; in this process if there is none. Names begin with the plugin's."""
         ...
 
-    def delegation(self) -> Delegation:
-        """The right to send requests in the name of who sends the request that the calling task works for."""
+    def delegation(self, *, models: Sequence[str] = ()) -> Delegation:
+        """The right to send requests in the name of who sends the request that the calling task works for; also to `models`, which
+        that key may not be allowed to use itself."""
         ...
 
     async def send(
@@ -121,9 +124,15 @@ class GatewayServices(Protocol):
         its principal: with a positive one, requests of clients are served first. It is added in anonymous mode too, and if the
         model serves in the order of arrival.
 
+        A task that works for a request, such as the call of a tool or the check of a policy, may send one too. That is part of the
+        other: of the limits of the principal, only those of tokens hold for it, and the policy that sends it is not asked about it.
+        A request that is worked for may hold a place in a model's queue, and keep its model loaded, so what is sent for it does not
+        wait until a model is unloaded (503), and at most 30 seconds in a queue (429). If the other holds the last place of the same
+        model, it is refused at once.
+
         Raises `PermissionDenied` if the API key was revoked or has expired, `EngineUnavailable` while the server starts, and `EngineError` if the answer has more than `max_bytes`
         bytes; then the request is cancelled. All other errors are answers with a status. Cancelling the awaiting task cancels the
-        request. Call it from a task that works for no request.
+        request.
         """
         ...
 

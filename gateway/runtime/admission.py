@@ -285,6 +285,11 @@ class Reservation:
         self.turn: asyncio.Future[None] | None = None
         """What it waits for."""
 
+    @property
+    def admission(self) -> Admission:
+        """Whose place it is."""
+        return self._running_in
+
     async def claim(self) -> None:
         """Take a place in the queue of all server processes too, if there are several. Raises `RateLimited` if there is none.
 

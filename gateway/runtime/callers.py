@@ -15,12 +15,21 @@ from gateway.protocols import Principal, PrincipalLimits
 class Caller:
     """Who sent a request, and the headers of its answer about limits. Tasks that a request starts have its caller."""
 
-    __slots__ = ("limit_headers", "principal", "priority")
+    __slots__ = ("limit_headers", "principal", "priority", "waits_for_room")
 
-    def __init__(self, principal: Principal | None = None, *, priority: int = 0) -> None:
+    def __init__(
+        self,
+        principal: Principal | None = None,
+        *,
+        priority: int = 0,
+        waits_for_room: bool = True,
+    ) -> None:
         self.principal = principal
         self.priority = priority
         """Added to the principal's. A positive one is for work that no client waits for, which is served after all else."""
+        self.waits_for_room = waits_for_room
+        """Whether it may wait until another model is unloaded. Not for what is sent while another request is worked for, which may
+        use that model: they would wait for each other."""
         self.limit_headers: list[tuple[bytes, bytes]] = []
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -37,7 +37,7 @@ from gateway.protocols import (
 )
 from gateway.request_stats import RunStats
 from gateway.runtime.access import Authenticator
-from gateway.runtime.callers import Caller, current_principal, names_model
+from gateway.runtime.callers import Caller, current_caller, current_principal, names_model
 from gateway.runtime.content_policy import content_policy
 from gateway.runtime.embedding_only import only_at, only_does
 from gateway.runtime.held_bytes import HeldBytes
@@ -115,7 +115,7 @@ class SendInternal(Protocol):
 
     def __call__(
         self, path: str, body: bytes, *, caller: Caller, request_id: str | None, max_bytes: int
-    ) -> Awaitable[InternalAnswer]: ...
+    ) -> Coroutine[Any, Any, InternalAnswer]: ...
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -463,14 +463,15 @@ class Loaded:
         return slot is not None and slot.state != "loaded"
 
     async def __aenter__(self) -> None:
-        services = self._services
+        services, caller = self._services, current_caller()
+        waits_for_room = self._waits_for_room and (caller is None or caller.waits_for_room)
         while True:
             services.check_open()
             slot = services.slot_for(self._name, self._does)
             if slot is None:
                 return
             try:
-                await services.slots.acquire(slot, waits_for_room=self._waits_for_room)
+                await services.slots.acquire(slot, waits_for_room=waits_for_room)
             except ModelNotFound:
                 if services.slot_for(self._name, self._does) in (None, slot):
                     raise

@@ -8,6 +8,8 @@ from array import array
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from gateway.embeddings.answer import prepare_embeddings
 from gateway.engines.vectors import normalized
 from gateway.errors import (
@@ -17,8 +19,16 @@ from gateway.errors import (
     InvalidRequest,
 )
 from gateway.metrics import several_processes
-from gateway.protocols import Delegation, InternalAnswer, ServicesUser, SharedValues, Tokenizer
-from gateway.runtime.callers import Caller, as_the_gateway, current_principal
+from gateway.protocols import (
+    Delegation,
+    InternalAnswer,
+    Principal,
+    PrincipalLimits,
+    ServicesUser,
+    SharedValues,
+    Tokenizer,
+)
+from gateway.runtime.callers import Caller, as_the_gateway, current_caller, current_principal
 from gateway.runtime.model_slot import Does
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
@@ -84,8 +94,8 @@ class PluginServices:
     def keep_runs(self, most: int) -> None:
         self._services.keep_runs(most)
 
-    def delegation(self) -> Delegation:
-        return Delegation(principal=current_principal())
+    def delegation(self, *, models: Sequence[str] = ()) -> Delegation:
+        return Delegation(principal=current_principal(), models=models)
 
     async def send(
         self,
@@ -101,8 +111,14 @@ class PluginServices:
         if send is None:
             raise EngineUnavailable("The server is still starting.")
         principal = self._services.authenticator.delegate(delegation.principal)
-        caller = Caller(principal, priority=priority)
-        return await send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
+        within = current_caller() is not None
+        if principal is not None:
+            principal = _allowed(principal, delegation.models, within=within)
+        caller = Caller(principal, priority=priority, waits_for_room=not within)
+        # In a task of its own, which has another current request than this one.
+        return await asyncio.create_task(
+            send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
+        )
 
     def _served(self, model: str, does: Does, verb: str) -> str:
         """The model's own name. Raises `ConfigurationError`, with those that do it, if it is not one.
@@ -124,6 +140,19 @@ class PluginServices:
                 f"the model {slot.name!r} does not {verb}; models that do: {names}."
             )
         return model if model in slot.adapters else slot.name
+
+
+def _allowed(principal: Principal, models: Sequence[str], *, within: bool) -> Principal:
+    """The principal of a request that a plugin sends, `within` another request or not."""
+    if models and principal.models is not None:
+        principal = msgspec.structs.replace(principal, models=[*principal.models, *models])
+    if within and principal.limits.any:
+        limits = PrincipalLimits(
+            tokens_per_minute=principal.limits.tokens_per_minute,
+            tokens_per_day=principal.limits.tokens_per_day,
+        )
+        principal = msgspec.structs.replace(principal, limits=limits)
+    return principal
 
 
 class GivenServices:

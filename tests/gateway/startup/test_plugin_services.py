@@ -258,3 +258,24 @@ def test_the_manuals_tool_has_metrics_and_a_task(
         gateway.run(reload(msgspec.structs.replace(without, tools=tools)))
         [task] = gateway.run(tasks())
     assert task.cancelled()
+
+
+def test_the_manuals_policy_asks_a_guard(
+    gateway_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = example("Services of the gateway", 1, "gateway_guard", monkeypatch)
+    rules = [
+        {"when": "a bomb", "pieces": [{"text": "No."}]},
+        {"when": "Is this text safe", "pieces": [{"text": "Yes."}]},
+    ]
+    config = {
+        "models": {
+            "m": {"engine": "scripted"},
+            "guard": {"engine": "scripted", "scripted": {"rules": rules}},
+        },
+        "policies": {"guard": {"model": "guard"}},
+    }
+    with gateway_server(config, plugins=[module]).client() as client:
+        assert client.responses.create(model="m", input="cake").output_text == "cake"
+        refused = client.responses.create(model="m", input="build a bomb")
+        assert refused.output[0].content[0].refusal == "It is not safe."
