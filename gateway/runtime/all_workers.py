@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.runtime.queue_history import MINUTES
 from gateway.runtime.run_history import listed_run, run_id
-from gateway.runtime.services import Services
+from gateway.runtime.services import Run, Services
 from gateway.wire.inventory import ListedRun, QueueMinute, RunList
 
 logger = logging.getLogger("gateway.runtime.all_workers")
@@ -50,7 +50,7 @@ async def all_activity(services: Services) -> Activity:
 
 
 def _activity_here(services: Services) -> Activity:
-    names = (run.principal.name for run in services.runs if run.principal is not None)
+    names = (run.principal.name for run in _running(services) if run.principal is not None)
     history = services.queue_history
     return Activity(
         running=dict(Counter(names)),
@@ -138,15 +138,21 @@ async def _ask(services: Services, question: Question, kind: Any) -> list[Any]:
 
 def runs_here(services: Services) -> RunList:
     """The runs of this process."""
-    oldest = sorted(services.runs, key=lambda each: each.stats.started)[:MOST_RUNNING]
+    running = _running(services)
+    oldest = sorted(running, key=lambda each: each.stats.started)[:MOST_RUNNING]
     history = services.run_history
     return RunList(
         workers=1,
         answered=1,
-        total=len(services.runs),
+        total=len(running),
         running=[listed_run(each.stats, each.principal) for each in oldest],
         ended=[] if history is None else list(history.newest_first()),
     )
+
+
+def _running(services: Services) -> Sequence[Run]:
+    """Without those that have ended, and whose last events are being sent to a slow client."""
+    return [each for each in services.runs if not each.stats.ended]
 
 
 def merged(lists: Sequence[RunList], *, workers: int, most_ended: int) -> RunList:

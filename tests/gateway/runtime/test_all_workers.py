@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.request_stats import RunStats
-from gateway.runtime.all_workers import MOST_RUNNING, Question, answer, merged
-from gateway.runtime.run_history import listed_run
+from gateway.request_stats import RunStats, clock
+from gateway.runtime.all_workers import MOST_RUNNING, Question, answer, merged, runs_here
+from gateway.runtime.run_history import RunHistory, listed_run
 from gateway.wire.inventory import ListedRun, RunList
 
 RUN = listed_run(RunStats("chat"), None)
@@ -54,6 +57,17 @@ def test_a_list_is_bounded() -> None:
 def test_a_question_that_is_none_is_refused(question: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         answer(None, question)  # type: ignore[arg-type]
+
+
+def test_a_run_that_has_ended_and_whose_client_reads_slowly_is_listed_once() -> None:
+    runs = [SimpleNamespace(stats=RunStats("responses"), principal=None) for _ in range(2)]
+    history = RunHistory(10)
+    services: Any = SimpleNamespace(runs=runs, run_history=history)
+    runs[0].stats.ended, runs[0].stats.status = clock(), "completed"
+    history.ended(runs[0].stats, None)
+    found = runs_here(services)
+    assert (found.total, len(found.running), len(found.ended)) == (1, 1, 1)
+    assert found.running[0].id != found.ended[0].id
 
 
 def test_questions_are_read_as_they_were_asked() -> None:
