@@ -296,7 +296,7 @@ def _open(
     # The HTTP routes are only for this process: a private socket if available, and a secret key.
     params.api_keys = [key]
     # With a projector, each completion takes a thread.
-    params.n_threads_http = 2 if projector is None else config.n_parallel + 2
+    params.n_threads_http = 3 if projector is None else config.n_parallel + 3
     if hasattr(socket, "AF_UNIX") and os.name == "posix":
         params.hostnames = [f"{address}.sock"]
     try:

@@ -15,6 +15,8 @@ from gateway.sdk import AddedToken, EngineUnavailable, InvalidRequest
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _TIMEOUT = 30.0
+_LONG = 100_000
+"""Bytes of a request above which it uses the connection for long texts. A megabyte takes about a second."""
 
 
 class _Tokens(msgspec.Struct):
@@ -45,14 +47,12 @@ class LocalConnection(http.client.HTTPConnection):
 class LlamaCppTokenizer:
     """Encodes with llama.cpp, so that no tokenizer is reimplemented, and decodes from the vocabulary.
 
-    xllamacpp offers `/tokenize` only as an HTTP route; a round trip takes 0.2 ms. Uses one connection, by one caller at
-    a time.
+    xllamacpp offers `/tokenize` only as an HTTP route; a round trip takes 0.2 ms. Uses two connections, each by one caller at
+    a time: one is for long texts, so that an event loop with a short one does not wait for them.
     """
 
     def __init__(self, address: str, key: str, vocabulary: Vocabulary) -> None:
-        self._connection = LocalConnection(address)
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._lock = threading.Lock()
+        self._short, self._long = _Route(address, key), _Route(address, key)
         self._vocabulary = vocabulary
         self.added_tokens = dict(vocabulary.added_tokens)
         self._decode = msgspec.json.Decoder(_Tokens).decode
@@ -110,6 +110,25 @@ class LlamaCppTokenizer:
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
         """Call one of llama.cpp's HTTP routes. Raises `EngineUnavailable` if it fails."""
         data = msgspec.json.encode(body) if body is not None else None
+        route = self._long if data is not None and len(data) > _LONG else self._short
+        return route.request(method, path, data)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._short.close()
+        self._long.close()
+
+
+class _Route:
+    """One connection, which is opened when it is used."""
+
+    def __init__(self, address: str, key: str) -> None:
+        self._connection = LocalConnection(address)
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._lock = threading.Lock()
+
+    def request(self, method: str, path: str, data: bytes | None) -> bytes:
+        """Send a request when the one before is answered. Raises `EngineUnavailable` if it fails."""
         with self._lock:
             try:
                 return self._exchange(method, path, data)
@@ -123,7 +142,6 @@ class LlamaCppTokenizer:
                 raise EngineUnavailable(f"llama.cpp does not answer on {path}: {error}") from error
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             self._connection.close()
 

@@ -56,8 +56,19 @@ async def test_many_threads_may_encode_at_once(engine):
 async def test_encoding_goes_on_after_the_connection_was_idle(engine):
     """llama.cpp closes an idle connection after some seconds; here it is closed under the tokenizer's hands."""
     engine.tokenizer.encode("a")
-    engine.tokenizer._connection.sock.shutdown(2)
+    engine.tokenizer._short._connection.sock.shutdown(2)
     assert engine.tokenizer.decode(engine.tokenizer.encode("again")) == "again"
+
+
+async def test_a_short_text_does_not_wait_for_a_long_one(engine):
+    """An event loop encodes it, and all streams would wait with it."""
+    with engine.tokenizer._long._lock:  # as while a thread encodes a long one
+        assert engine.tokenizer.encode("short")
+    assert not engine.tokenizer._short._lock.locked()
+    long = "word " * 30_000
+    engine.tokenizer._max_bytes = None
+    with engine.tokenizer._short._lock:
+        assert engine.tokenizer.decode(engine.tokenizer.encode(long)) == long
 
 
 async def test_text_is_encoded_while_requests_run(engine, make_request):
