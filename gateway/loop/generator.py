@@ -32,7 +32,7 @@ from gateway.loop.span_attributes import generation_attributes, span_name
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
-from gateway.loop.truncation import turn_starts, without_oldest
+from gateway.loop.truncation import moved_preamble, turn_starts, without_oldest
 from gateway.loop.usage import PromptCount, TokenCounter, TurnTokens
 from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
@@ -192,6 +192,8 @@ class Generator:
         decided = await self._decided(turn)
         if isinstance(decided, PolicyRefusal):
             return refused_generation(turn, decided, self._settings.sampling)
+        if truncate:
+            preamble = moved_preamble(turn.items, decided.items, preamble)
         turn, generation = decided, None
         try:
             generation = await self._prepare(turn)

@@ -36,3 +36,13 @@ def without_oldest(items: Sequence[Item], turns: int, *, preamble: int = 0) -> l
     lost = items[starts[0] : starts[turns]] if turns < len(starts) else ()
     pinned = [i for i in lost if isinstance(i, Message) and i.role in ("system", "developer")]
     return [*head, *pinned, *kept]
+
+
+def moved_preamble(before: Sequence[Item], after: Sequence[Item], preamble: int) -> int:
+    """How many items at the beginning of `after` are not of the conversation. `after` is what policies have made of `before`,
+    whose first `preamble` items are those of a stored prompt."""
+    if not preamble or len(after) == len(before):
+        return preamble
+    conversation = {item.id for item in before[preamble:] if item.id}
+    places = (index for index, item in enumerate(after) if item.id in conversation)
+    return next(places, preamble)

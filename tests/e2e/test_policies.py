@@ -21,12 +21,18 @@ from gateway.sdk.policies import texts_of
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
+from gateway.wire.content import InputText
+from gateway.wire.items import Message
 
 CARD = "4111 1111 1111 1111"
 SCENARIO = [
     {"when": "tell", "pieces": [{"reasoning": f"it is {CARD}."}, {"text": f"It is {CARD}, I think."}]},
     {"when": "forbidden", "pieces": [{"text": "one two STOP three"}], "repeat": 50},
 ]  # fmt: skip
+EXAMPLE = [
+    {"role": "user", "content": "An example."},
+    {"role": "assistant", "content": "Its answer."},
+]
 PATHS = ("/responses", "/chat/completions", "/completions", "/messages")
 
 
@@ -63,6 +69,10 @@ class Guard:
             return PolicyRefusal("I must not.")
         if any("route me" in text for text in texts):
             return replace(request, model="other")
+        if request.turn is not None and any("rules first" in text for text in texts):
+            rule = Message(role="developer", content=[InputText(text="A rule.")])
+            turn = replace(request.turn, items=[rule, rule, *request.turn.items])
+            return replace(request, turn=turn)
         if any("circle" in text for text in texts):
             return replace(request, model="other" if request.model == "first" else "first")
         return request
@@ -92,7 +102,8 @@ def gateway(gateway_server: StartGateway, tmp_path: Path) -> RunningGateway:
     (tmp_path / "scenario.json").write_text(json.dumps(SCENARIO))
     model = {"engine": "scripted", "path": "scenario.json"}
     config = {
-        "models": {"first": model, "other": model},
+        "models": {"first": model, "other": model, "small": {**model, "max_model_len": 200}},
+        "prompts": {"shop": {"text": "Help.", "messages": EXAMPLE}},
         "policies": {"redact": {"patterns": [r"\d{4}(?: ?\d{4}){3}"]}, "guard": {}},
     }
     return gateway_server(config, plugins=[plugin()], folder=tmp_path)
@@ -118,6 +129,21 @@ def prompts(gateway: RunningGateway, model: str = "first") -> list[str]:
     """The prompts that the engine got."""
     engine: Any = gateway.services.models[model].engine
     return [engine.tokenizer.decode(each.prompt.token_ids) for each in engine.requests]
+
+
+def test_a_shortened_conversation_keeps_its_prompts_example_after_items_of_a_policy(
+    gateway: RunningGateway,
+) -> None:
+    turns = [{"role": "user", "content": f"question {n}, rules first"} for n in range(20)]
+    answers = [{"role": "assistant", "content": f"answer {n}"} for n in range(20)]
+    sent = [item for pair in zip(turns, answers, strict=True) for item in pair] + turns[:1]
+    body = {"model": "small", "input": sent, "prompt": {"id": "shop"}, "truncation": "auto"}
+    answer = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=30)
+    assert answer.status_code == 200, answer.text
+    [prompt] = prompts(gateway, "small")
+    assert "An example." in prompt
+    assert prompt.count("A rule.") == 2
+    assert "question 1," not in prompt
 
 
 @pytest.mark.parametrize("path", PATHS)

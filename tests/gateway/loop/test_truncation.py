@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.loop.truncation import turn_starts, without_oldest
+from gateway.loop.truncation import moved_preamble, turn_starts, without_oldest
 from gateway.wire.content import InputText
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Item, Message
 
@@ -52,3 +52,22 @@ def test_the_items_of_a_stored_prompt_are_kept(
 @given(conversations())
 def test_nothing_goes_where_nothing_has_to(items: list[Item]) -> None:
     assert without_oldest(items, 0) == items
+
+
+def named(*names: str) -> list[Item]:
+    return [Message(id=name, role="user", content=[InputText(text=name)]) for name in names]
+
+
+def test_a_stored_prompts_items_are_found_again_where_a_policy_has_changed_their_number() -> None:
+    before = named("p1", "p2", "c1", "c2", "c3")
+    for after, preamble in (
+        (before, 2),
+        (named("new", "p1", "p2", "c1", "c2", "c3"), 3),
+        (named("p1", "p2", "c1", "c2", "c3", "new"), 2),
+        (named("p2", "c1", "c2", "c3"), 1),
+        (named("p1", "p2", "c2", "c3"), 2),
+        (named("c3"), 0),
+        (named("p1", "p2", "", "new", "c3", "x"), 4),
+    ):
+        assert moved_preamble(before, after, 2) == preamble
+        assert moved_preamble(before[2:], after, 0) == 0
