@@ -33,6 +33,9 @@ _LONGEST_RUN = 3600
 _REMEMBERED = 10_000
 """Number of responses whose expiry a process remembers."""
 
+_READS = 3
+"""How often a record is read whose large parts are gone: it may have been written again, with others, in between."""
+
 _BROKEN = b"1"
 
 _RECORD = ("m", "i", "u", "r")
@@ -131,10 +134,16 @@ class ResponseRecords:
         self._ledger.put("r", record.id, _owner(record.owner), size, log=log)
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
-        found = await self._server.run(
-            scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), *_RECORD]
-        )
-        return None if found is None else await self._record(response_id, _owner(owner), *found)
+        for _ in range(_READS):
+            found = await self._server.run(
+                scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), *_RECORD]
+            )
+            if found is None:
+                return None
+            record = await self._record(response_id, _owner(owner), *found)
+            if record is not None:
+                return record
+        return None
 
     async def any(self, response_id: str) -> StoredResponse | None:
         """A record, regardless of its owner."""

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from gateway.testing.store_part_contract import image_url, seeing
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
+from gateway_redis.parts import PartTable
 from gateway_redis.store import RedisStore
 from tests.waiting import wait_until_async
 
@@ -131,6 +132,7 @@ async def test_uses_of_expired_responses_are_given_up_while_others_use_the_part(
         return {f"{prefix}:{{{each}}}" for each in found} == {alive, *made}
 
     await wait_until_async(left, "those that are there remain")
+    made.append(await put())
     [part] = await client.keys(f"{prefix}:part:*}}")
     assert f"{prefix}:{{{(await client.hget(part, 'b')).decode()}}}" in made, "it is counted"
     await store._ledger.close()
@@ -149,3 +151,24 @@ async def test_a_response_whose_part_is_lost_is_not_there(
     assert await store.get(kept.id, owner="ada") is None
     assert await store.history(kept.id, owner="ada") is None
     assert await store.delete(kept.id, owner="ada")
+
+
+async def test_a_response_that_ends_while_it_is_read_is_there(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is read, then it ends and gives up the part that only its request had, and then the parts are read."""
+    store = await open_store()
+    running = record(status="in_progress", request=image_url().encode(), owner="ada")
+    ended = record(response_id=running.id, output=[message("assistant", "a cat")], owner="ada")
+    await store.put(running)
+    restored = PartTable.restored
+
+    async def ends_first(*arguments: Any) -> Any:
+        monkeypatch.setattr(PartTable, "restored", restored)
+        assert await store.advance(ended, expected=("in_progress",))
+        return await restored(*arguments)
+
+    monkeypatch.setattr(PartTable, "restored", ends_first)
+    found = await store.get(running.id, owner="ada")
+    assert found is not None
+    assert found.response.status == "completed"
