@@ -27,7 +27,7 @@ CONFIG = """
 [server]
 port = {port}
 store = "STORE"
-lease_seconds = 2
+lease_seconds = 10
 grace_period = {grace}
 {server}
 
@@ -81,7 +81,12 @@ def test_every_kind_of_run_has_one_end(start_server: Any, config: str) -> None:
         )
         socket.send(json.dumps({"type": "response.create", **bodies["websocket"]}))
         ids["websocket"] = json.loads(socket.recv(60))["response"]["id"]
-        wait_until(lambda: running_requests(http) == len(KINDS), "all of them run")
+
+        def all_run() -> bool:
+            assert running_requests(http) == len(KINDS), server.log
+            return True
+
+        wait_until(all_run, "all of them run")
         server.stop(signal.SIGKILL)
         assert isinstance(plain.outcome(), httpx.TransportError)
 
