@@ -39,7 +39,7 @@ path = "SCENARIO"
 max_running = 100
 """
 RULES = [
-    {"when": "at length", "delay_ms": 20, "repeat": 100000, "pieces": [{"text": "slow words "}]},
+    {"when": "at length", "delay_ms": 100, "repeat": 4000, "pieces": [{"text": "slow words "}]},
     {"when": "briefly", "pieces": [{"text": "brief words"}]},
 ]
 KINDS = ("plain", "stream", "background", "background stream", "websocket")
