@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -94,7 +94,8 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
     names = services.authenticator.listed()
     today = int(time.time() // _DAY)
     counts = await services.usage.read(today - _DAYS + 1, today)
-    sums, sums_today = _sums(counts), _sums(each for each in counts if each.bucket == today)
+    # Authenticators may have found any number of principals: adding up takes longer than a token may wait.
+    sums, sums_today = await asyncio.to_thread(_both_sums, counts, names, today)
     activity = await all_activity(services)
     data = []
     for name, keys in list(names.items())[:_MOST_KEYS]:
@@ -128,14 +129,23 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
     )
 
 
-def _sums(counts: Any) -> Counter[tuple[str, str]]:
-    sums: Counter[tuple[str, str]] = Counter()
-    count: UsageCount
+_Sums = Counter[tuple[str, str]]
+"""Requests and tokens, by the name of the key."""
+
+
+def _both_sums(
+    counts: Iterable[UsageCount], names: Collection[str], today: int
+) -> tuple[_Sums, _Sums]:
+    """The sums of all days, and of today, of these names."""
+    sums, sums_today = _Sums(), _Sums()
     for count in counts:
-        if count.principal is not None:
-            sums[count.principal, "requests"] += count.requests
-            sums[count.principal, "tokens"] += count.input_tokens + count.output_tokens
-    return sums
+        name = count.principal
+        if name is None or name not in names:
+            continue
+        for each in (sums, sums_today) if count.bucket == today else (sums,):
+            each[name, "requests"] += count.requests
+            each[name, "tokens"] += count.input_tokens + count.output_tokens
+    return sums, sums_today
 
 
 @get("/v1/gateway/models")

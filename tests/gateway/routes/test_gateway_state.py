@@ -78,6 +78,13 @@ def test_keys_with_their_limits_and_use(url: str) -> None:
     assert after["tokens_30_days"] - before["ada"]["tokens_30_days"] == tokens
     assert after["last_used"] is not None
     assert after["running"] == 0
+    assert after["requests_today"] <= after["requests_30_days"]
+    assert (
+        next(each for each in shown(url, "keys")["data"] if each["name"] == "root")[
+            "requests_30_days"
+        ]
+        == 0
+    )
 
 
 def test_models_with_their_queues(url: str) -> None:
