@@ -141,7 +141,7 @@ class Sleeping(Transcript):
 
 class Quadratic(Transcript):
     def encode(self, text: str) -> list[int]:
-        for end in range(0, len(text), 40):
+        for end in range(0, len(text), 4):
             assert text[:end].count("\0") == 0
         return super().encode(text)
 
