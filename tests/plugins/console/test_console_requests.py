@@ -21,7 +21,7 @@ from gateway.testing.server import run_gateway
 from tests.waiting import wait_until
 
 RULES = [
-    {"when": "go on forever", "delay_ms": 25, "repeat": 1_000_000, "pieces": [{"text": "more words "}]},
+    {"when": "go on forever", "delay_ms": 50, "repeat": 10_000, "pieces": [{"text": "more words "}]},
     {"when": "look it up", "pieces": [{"text": "I look. "}, {"call": {"name": "look", "arguments": {}}}]},
     {"when": "was found", "pieces": [{"text": "Found."}]},
 ]  # fmt: skip
