@@ -25,15 +25,18 @@ from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
 from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
-from gateway.plugins import PluginSet
+from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.model_slot import Does, ModelSlot
 from gateway.runtime.services import Services
 from gateway.server.banner import banner
+from gateway.server.descriptors import close_all_on_exec
+from gateway.server.engine_control import SupervisorStarter
 from gateway.server.event_loop import new_event_loop
 from gateway.server.logs import set_up_logging
 from gateway.server.memory import memory_trimmer
+from gateway.server.parent_watch import end_with_parent
 from gateway.server.service_manager import notify
-from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
+from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, ignore_further
 from gateway.server.worker_sockets import WorkerSockets
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
@@ -226,7 +229,7 @@ def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) 
         source = None
     with bound(config) as listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
-            return run_workers(config, plugins, listening, source)
+            return run_workers(config, plugins, listening, source, serve_as_worker)
         return serve(config, plugins, listening, source, announce=True)
 
 
@@ -246,6 +249,38 @@ def serve(
         return runner.run(
             _serve(config, plugins, listening, source, announce, starter, worker_folder)
         )
+
+
+def serve_as_worker(
+    config: Config,
+    listening: socket.socket,
+    source: ConfigSource | None,
+    announce: bool,
+    control: str,
+) -> None:
+    """Serve in a process that the supervisor has started (`gateway.server.workers`), and leave the process."""
+    end_with_parent()
+    leave_hangup()
+    close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
+    set_up_logging(
+        config.server.log_level,
+        secrets_of(config, os.environ),
+        log_format=config.server.log_format,
+    )
+    try:
+        code = serve(
+            config,
+            load_plugins(config.plugins),
+            listening,
+            source,
+            announce=announce,
+            starter=SupervisorStarter(control),
+            worker_folder=Path(control).parent,
+        )
+    except ConfigurationError as error:
+        logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
+        code = 2
+    raise SystemExit(code)
 
 
 async def _serve(

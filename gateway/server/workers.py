@@ -11,8 +11,8 @@ import socket
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 from gateway.config import Config
 from gateway.config.redaction import secrets_of
@@ -20,10 +20,8 @@ from gateway.config.reloading import ConfigSource, reloaded
 from gateway.engine_process.starting import EngineProcesses, HostSettings
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet
-from gateway.server.descriptors import close_all_on_exec
-from gateway.server.engine_control import EngineControl, SupervisorStarter
-from gateway.server.parent_watch import end_with_parent
-from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
+from gateway.server.engine_control import EngineControl
+from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
 
@@ -36,11 +34,19 @@ SPARE_SECONDS = 1.0
 RESTART_SECONDS = 1.0
 """A worker that dies within this time after its start is not restarted, because it would keep dying."""
 
+Worker: TypeAlias = Callable[[Config, socket.socket, ConfigSource | None, bool, str], None]
+"""What each process runs, a function of a module: the configuration, the bound socket, what SIGHUP reads again, whether to
+announce the server, and the path of the supervisor's socket for engines."""
+
 
 def run_workers(
-    config: Config, plugins: PluginSet, listening: socket.socket, source: ConfigSource | None
+    config: Config,
+    plugins: PluginSet,
+    listening: socket.socket,
+    source: ConfigSource | None,
+    worker: Worker,
 ) -> int:
-    """Run `config.server.workers` processes until a signal, and restart those that die. Returns the exit code.
+    """Run `worker` in `config.server.workers` processes until a signal, and restart those that die. Returns the exit code.
 
     If there is a `source`, SIGHUP makes them read it again.
 
@@ -58,7 +64,9 @@ def run_workers(
         EngineControl(processes) as control,
     ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
-        return _Supervisor(config, plugins, listening, source, processes, control.path).run()
+        return _Supervisor(
+            config, plugins, listening, source, processes, control.path, worker
+        ).run()
 
 
 def host_settings(config: Config) -> HostSettings:
@@ -72,41 +80,6 @@ def host_settings(config: Config) -> HostSettings:
     )
 
 
-def _worker(
-    config: Config,
-    listening: socket.socket,
-    source: ConfigSource | None,
-    announce: bool,
-    control: str,
-) -> None:
-    from gateway.plugins import load_plugins
-    from gateway.server.logs import set_up_logging
-    from gateway.server.server import serve
-
-    end_with_parent()
-    leave_hangup()
-    close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
-    set_up_logging(
-        config.server.log_level,
-        secrets_of(config, os.environ),
-        log_format=config.server.log_format,
-    )
-    try:
-        code = serve(
-            config,
-            load_plugins(config.plugins),
-            listening,
-            source,
-            announce=announce,
-            starter=SupervisorStarter(control),
-            worker_folder=Path(control).parent,
-        )
-    except ConfigurationError as error:
-        logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
-        code = 2
-    raise SystemExit(code)
-
-
 class _Supervisor:
     def __init__(
         self,
@@ -116,8 +89,10 @@ class _Supervisor:
         source: ConfigSource | None,
         processes: EngineProcesses,
         control: str,
+        worker: Worker,
     ) -> None:
         self._config = config
+        self._worker = worker
         self._processes = processes
         self._control = control
         self._plugins = plugins
@@ -152,7 +127,7 @@ class _Supervisor:
 
     def _start(self, *, announce: bool = False) -> None:
         process = self._context.Process(
-            target=_worker,
+            target=self._worker,
             args=(self._config, self._listening, self._source, announce, self._control),
         )
         process.start()
