@@ -229,6 +229,13 @@ def test_branches(page: Page) -> None:
     page.wait("document.querySelector('.bubble').innerText === 'Hello one'")
     page.reload()
     assert "2/3" in page.text(".pager")
+    for _ in range(5):  # what was chosen is kept although the page is left at once
+        page.run("document.querySelector(\"[aria-label='Previous branch']\").click()")
+        page.reload()
+        assert "1/3" in page.text(".pager")
+        page.run("document.querySelector(\"[aria-label='Next branch']\").click()")
+        page.reload()
+        assert "2/3" in page.text(".pager")
     assert page.messages == []
 
 

@@ -24,6 +24,8 @@ async function act(mode, operation, fallback) {
   return new Promise((resolve, reject) => {
     const transaction = base.transaction("conversations", mode);
     const request = operation(transaction.objectStore("conversations"));
+    // Without it the commit waits for this page to hear of the request, and is lost if the page is left before.
+    if (mode === "readwrite") transaction.commit();
     transaction.oncomplete = () => resolve(request.result);
     transaction.onerror = () => reject(transaction.error);
   });
