@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { drawn, fill, h } from "./dom.js";
-import { badge, shown, table, view } from "./look.js";
+import { badge, shown, table, view } from "./views.js";
 
 const count = (value) => (value === null ? "" : value.toLocaleString());
 const date = (unix, none) => (unix ? new Date(unix * 1000).toLocaleString() : none);

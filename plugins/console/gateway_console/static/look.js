@@ -1,38 +1,17 @@
 // Looking into the gateway: models, stored responses and conversations, and how it does.
 
 import { get, getBlob, post, remove } from "./api.js";
-import { append, fill, h, icon } from "./dom.js";
+import { append, h, icon } from "./dom.js";
 import { itemView } from "./items.js";
 import { codeBlock } from "./markdown.js";
 import { modelDetails } from "./admin.js";
 import { reference } from "./reference.js";
 import { timeline } from "./requests.js";
+import { badge, facts, shown, table, view } from "./views.js";
 
 const path = encodeURIComponent;
 
-export async function shown(element, work) {
-  fill(element, h("p", { class: "hint", role: "status" }, "Loading…"));
-  try {
-    const nodes = await work();
-    fill(element, nodes);
-  } catch (error) {
-    const more = error.status === 403 ? " This needs an API key with more rights." : "";
-    fill(element, h("div", { class: "notice bad", role: "alert" }, h("p", {}, error.message + more)));
-  }
-}
-
-export const view = (title, intro, ...children) => h("div", { class: "view" }, h("h1", {}, title), h("p", { class: "intro" }, intro), children);
-
-export function table(label, head, rows) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
-    h("thead", {}, h("tr", {}, head.map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))))));
-}
-
 const time = (unix) => (unix ? new Date(unix * 1000).toLocaleString() : "");
-/** `good` is true, false, or null for neither. */
-export const badge = (text, good) => h("span", { class: `badge ${good === null ? "" : good ? "good" : "bad"}` }, text);
-export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 
 const KNOWN = new Set(["id", "object", "created", "owned_by", "root", "parent", "max_model_len", "capabilities", "state", "aliases", "description"]);
 

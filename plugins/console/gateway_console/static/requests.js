@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { announce, drawn, fill, h, icon } from "./dom.js";
-import { badge, facts, table, view } from "./look.js";
+import { badge, facts, table, view } from "./views.js";
 
 const INTERVAL = 2000;
 const GOOD = { completed: true, failed: false };
