@@ -6,18 +6,20 @@ import asyncio
 import logging
 from collections import OrderedDict
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
 from gateway.engine_process.frames import FrameReader, FrameTooLarge, framed
 from gateway.engine_process.messages import (
     Cancel,
+    Description,
     Failed,
     FromEngine,
     FromServer,
     MethodCall,
     MethodResult,
+    Opened,
     Outputs,
     Piece,
     PlaceRequest,
@@ -37,6 +39,7 @@ from gateway.protocols import (
     CountingEngine,
     EmbeddingEngine,
     EmbeddingRequest,
+    Engine,
     MeasuredEngine,
     Principal,
     RefreshedEngine,
@@ -44,10 +47,7 @@ from gateway.protocols import (
     ScoringEngine,
     TokensPrompt,
 )
-from gateway.runtime.admission import Reservation
-
-if TYPE_CHECKING:
-    from gateway.server.engine_host import EngineHost
+from gateway.runtime.admission import Admission, Reservation
 
 logger = logging.getLogger("gateway.server.engine_connection")
 
@@ -57,10 +57,47 @@ _KEPT_PLACES: Final = 4096
 """Maximum number of ended places whose use the server process has not reported yet."""
 
 
+class ConnectionHost(Protocol):
+    """What the connections of one engine share."""
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine."""
+
+    @property
+    def admission(self) -> Admission | None:
+        """The queue of all server processes, if there are several."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether any server process needs the engine."""
+
+    def joined(self, connection: ServerConnection) -> None:
+        """A server process has connected."""
+
+    def left(self, connection: ServerConnection) -> None:
+        """A server process needs the engine no longer."""
+
+    def closed(self, connection: ServerConnection) -> None:
+        """The connection has ended."""
+
+    async def opened(self, limits: QueueLimits | None) -> Opened:
+        """Open the engine, unless it is open; and use these limits."""
+
+    def describe(self) -> Description:
+        """The engine's description for server processes."""
+
+    def resize(self, limits: QueueLimits) -> None:
+        """Use these limits for new requests."""
+
+    def several_principals(self, several: bool) -> None:
+        """Whether there is more than one principal, as a server process says."""
+
+
 class ServerConnection(asyncio.Protocol):
     """One server process's connection. Its requests and places in the queue end with it; those of others do not."""
 
-    def __init__(self, host: EngineHost) -> None:
+    def __init__(self, host: ConnectionHost) -> None:
         self._host = host
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None

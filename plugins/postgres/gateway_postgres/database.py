@@ -11,13 +11,12 @@ import asyncpg  # type: ignore[import-untyped]
 
 from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
+from gateway_postgres.connection_settings import connection_settings
 from gateway_postgres.failures import FAILURES, is_away, is_temporary, shown, unavailable
 from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
 
-_IDLE_MILLISECONDS: Final = "3000"
-"""Time after which the server ends a transaction whose gateway is silent."""
 _TRIES: Final = 5
 """How often a transaction is run that others have made impossible."""
 
@@ -45,7 +44,7 @@ class PostgresDatabase:
         )
 
     async def listen(self, on_announcement: Callable[[Collection[str]], None]) -> None:
-        """Call `heard` with the names that other gateways announce; an empty collection means any."""
+        """Call `on_announcement` with the names that other gateways announce; an empty collection means any."""
         self._notifications = Notifications(self._config, on_announcement, self._notify)
         await self._notifications.start()
 
@@ -117,25 +116,6 @@ class PostgresDatabase:
         before = time.monotonic()
         there = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
         self._offset = there - (before + time.monotonic()) / 2
-
-
-def connection_settings(config: PostgresConfig) -> dict[str, Any]:
-    """Arguments of asyncpg for each connection."""
-    settings: dict[str, Any] = {
-        "dsn": config.url,
-        "timeout": config.connect_timeout,
-        "server_settings": {
-            "search_path": f'"{config.schema}"',
-            "application_name": "litegate",
-            # A process that is stopped in a transaction must not lock its responses for the others.
-            "idle_in_transaction_session_timeout": _IDLE_MILLISECONDS,
-        },
-    }
-    if config.username is not None:
-        settings["user"] = config.username
-    if config.password is not None:
-        settings["password"] = config.password
-    return settings
 
 
 async def _drive(connection: Any, operation: Operation[T]) -> T:

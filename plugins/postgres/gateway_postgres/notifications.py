@@ -13,6 +13,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from gateway.sdk import StoreUnavailable
 from gateway_postgres.config import PostgresConfig
+from gateway_postgres.connection_settings import connection_settings
 from gateway_postgres.failures import FAILURES, reason_of
 
 logger = logging.getLogger("gateway_postgres")
@@ -89,8 +90,6 @@ class Notifications:
             self._on_announcement(frozenset(text.split(_SEPARATOR)) if text else ())
 
     async def _listen(self, ready: asyncio.Future[None]) -> None:
-        from gateway_postgres.database import connection_settings
-
         away = False
         while True:
             connection: asyncpg.Connection | None = None

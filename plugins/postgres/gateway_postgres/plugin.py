@@ -22,7 +22,8 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
     import asyncpg  # type: ignore[import-untyped]
 
     from gateway.sdk.sql import SqlStore, StoreLimits
-    from gateway_postgres.database import PostgresDatabase, connection_settings
+    from gateway_postgres.connection_settings import connection_settings
+    from gateway_postgres.database import PostgresDatabase
     from gateway_postgres.failures import FAILURES, reason_of, shown
     from gateway_postgres.schema import prepare
 
