@@ -38,14 +38,14 @@ the keyword argument of its name when they are opened:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 import pluggy
 from msgspec import Struct
 
-from gateway.errors import GatewayError
+from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import (
     AnswerUsage,
     Api,
@@ -71,6 +71,63 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
+class Registry(Protocol):
+    """The engines, renderers and parsers of all plugins, for one that is made of others, such as a parser that wraps another.
+
+    `options` is the table of the one that is asked for, as it would stand in `gateway.toml`. The methods raise
+    `ConfigurationError` for a name that no plugin offers, wrong options, one that cannot be made, and one that would be a part
+    of itself.
+    """
+
+    def names(self, kind: Literal["engine", "renderer", "parser"]) -> Sequence[str]:
+        """All names of a kind, in alphabetic order, aliases included."""
+        ...
+
+    def engine(
+        self, name: str, context: EngineContext, options: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[Engine]:
+        """Open the engine with that name for the model of `context`, in this process. It is closed when the context manager is
+        left. Raises on entering."""
+        ...
+
+    def renderer(
+        self, name: str, context: ModelContext, options: Mapping[str, Any] | None = None
+    ) -> PromptRenderer:
+        """The renderer with that name, for the model of `context`."""
+        ...
+
+    def parser(
+        self, name: str, context: ModelContext, options: Mapping[str, Any] | None = None
+    ) -> OutputFormat:
+        """The output format with that name, for the model of `context`."""
+        ...
+
+
+class _NoRegistry:
+    """The registry of a context that the gateway has not made, as in a test."""
+
+    def names(self, kind: Literal["engine", "renderer", "parser"]) -> Sequence[str]:
+        return ()
+
+    def engine(self, name: str, *_: object) -> NoReturn:
+        self._refuse("engine", name)
+
+    def renderer(self, name: str, *_: object) -> NoReturn:
+        self._refuse("renderer", name)
+
+    def parser(self, name: str, *_: object) -> NoReturn:
+        self._refuse("parser", name)
+
+    def _refuse(self, kind: str, name: str) -> NoReturn:
+        raise ConfigurationError(
+            f"the context of this model has no registry in which to find the {kind} {name!r}; a test makes one with "
+            "gateway.testing.PluginRegistry(load_plugins())."
+        )
+
+
+_NO_REGISTRY: Final = _NoRegistry()
+
+
 class EngineContext(Struct, frozen=True, kw_only=True):
     """The model that an engine serves, as configured."""
 
@@ -83,6 +140,8 @@ class EngineContext(Struct, frozen=True, kw_only=True):
     """Configured limit on prompt and output together."""
     compile_seconds: float = 10.0
     """Time limit for compiling the constraints of one request, in seconds (`[server.schemas]`)."""
+    registry: Registry = _NO_REGISTRY
+    """For an engine that is made of others."""
 
 
 class ModelContext(Struct, frozen=True, kw_only=True):
@@ -91,6 +150,8 @@ class ModelContext(Struct, frozen=True, kw_only=True):
     info: ModelInfo
     tokenizer: Tokenizer | None
     trust_request_chat_template: bool = False
+    registry: Registry = _NO_REGISTRY
+    """For a renderer or a format that is made of others."""
 
 
 OpenEngine: TypeAlias = Callable[[Any, EngineContext], AbstractAsyncContextManager[Engine]]

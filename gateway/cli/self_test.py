@@ -14,6 +14,7 @@ from gateway.cli.common import configuration
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import load_plugins
 from gateway.protocols import Engine
+from gateway.startup.model_opening import engine_of
 from gateway.startup.model_plan import ModelPlan, resolve_model
 
 Result: TypeAlias = Literal["ok", "failed", "not offered"]
@@ -69,7 +70,7 @@ async def _test(plan: ModelPlan) -> bool:
     counts: dict[Result, int] = {"ok": 0, "failed": 0, "not offered": 0}
     begun = time.monotonic()
     try:
-        async with plan.engine.make(plan.engine_config, plan.context) as engine:
+        async with engine_of(plan) as engine:
             print(CheckLine("opens", "ok", seconds=time.monotonic() - begun), flush=True)
             async for line in _lines(engine):
                 print(line, flush=True)

@@ -59,6 +59,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
     Register,
+    Registry,
     hookimpl,
     hookspec,
 )
@@ -344,6 +345,7 @@ __all__ = [
     "RefreshedEngine",
     "RefusalDelta",
     "Register",
+    "Registry",
     "RenderedPrompt",
     "Reply",
     "RequestAuthenticator",

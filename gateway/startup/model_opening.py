@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from gateway.config import ModelConfig
 from gateway.config.tables import dotted
-from gateway.errors import ConfigurationError, GatewayError
+from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
     MakeFormat,
     MakeRenderer,
@@ -37,8 +36,7 @@ from gateway.startup.model_plan import (
     configured_parser,
     role_config,
 )
-
-logger = logging.getLogger("gateway.startup.model_opening")
+from gateway.startup.registry import PluginRegistry, naming_plugin
 
 
 class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
@@ -71,10 +69,18 @@ async def open_model(plan: ModelPlan, stack: AsyncExitStack) -> OpenedModel:
 async def open_engine(plan: ModelPlan, stack: AsyncExitStack) -> Engine:
     """Open the engine inside `stack`, in this process. Raises `ConfigurationError`, as `open_model` does."""
     where = dotted(("models", plan.name))
-    with _naming_plugin(where, f"the engine {plan.engine.name!r} cannot open the model"):
-        engine = await stack.enter_async_context(plan.engine.make(plan.engine_config, plan.context))
+    with naming_plugin(where, f"the engine {plan.engine.name!r} cannot open the model"):
+        engine = await stack.enter_async_context(engine_of(plan))
     check_engine(engine, plan.engine.name, where)
     return engine
+
+
+def engine_of(plan: ModelPlan) -> AbstractAsyncContextManager[Engine]:
+    """The engine, to be opened in this process. May raise any exception of the plugin."""
+    registry = PluginRegistry(plan.plugins, [plan.engine])
+    return plan.engine.make(
+        plan.engine_config, msgspec.structs.replace(plan.context, registry=registry)
+    )
 
 
 def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
@@ -98,10 +104,10 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
     )
     renderer_config = role_config(renderer, selected, where, config, plugins)
     parser_config = role_config(parser, selected, where, config, plugins, **halves)
-    with _naming_plugin(where, f"the renderer {renderer.name!r} cannot be created"):
-        made_renderer = renderer.make(renderer_config, context)
-    with _naming_plugin(where, f"the parser {parser.name!r} cannot be created"):
-        made_format = parser.make(parser_config, context)
+    with naming_plugin(where, f"the renderer {renderer.name!r} cannot be created"):
+        made_renderer = renderer.make(renderer_config, _given(context, renderer, plugins))
+    with naming_plugin(where, f"the parser {parser.name!r} cannot be created"):
+        made_format = parser.make(parser_config, _given(context, parser, plugins))
     return OpenedModel(
         name=plan.name,
         config=config,
@@ -113,6 +119,11 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
         profile=profile,
         why=_selection_reason(plan, renderer, parser, halves, profile),
     )
+
+
+def _given(context: ModelContext, offer: Offer[Any], plugins: PluginSet) -> ModelContext:
+    """The context that `offer` receives."""
+    return msgspec.structs.replace(context, registry=PluginRegistry(plugins, [offer]))
 
 
 def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
@@ -137,21 +148,6 @@ def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
     )
 
 
-@contextmanager
-def _naming_plugin(where: str, what: str) -> Iterator[None]:
-    """Convert any exception of a plugin into a `ConfigurationError` that names the plugin."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-    except GatewayError as error:
-        raise ConfigurationError(f"{where}: {what}: {error.message}") from error
-    except Exception as error:  # plugins may raise anything; users should not see a traceback
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
-        logger.debug("%s: %s", where, what, exc_info=error)
-        raise ConfigurationError(f"{where}: {what}: {reason}") from error
-
-
 def _leaves_open(config: ModelConfig) -> bool:
     """Whether the configuration leaves something open that a profile can answer."""
     whole = config.parser is not None
@@ -171,7 +167,7 @@ def _profile(info: ModelInfo, plan: ModelPlan) -> ModelProfile | None:
         for each in hooks:
             if group != ("tryfirst" if each.tryfirst else "trylast" if each.trylast else ""):
                 continue
-            with _naming_plugin(
+            with naming_plugin(
                 where, f"the gateway_model_profile hook of {each.plugin_name!r} failed"
             ):
                 profile = each.function(*(info for _ in each.argnames))

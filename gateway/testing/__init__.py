@@ -3,7 +3,7 @@
 `ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`ApiContract`, `EngineContract`, `EmbeddingContract`, `ScoreContract`,
 `LimitCountersContract`, `OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`,
 `ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
-one and provide its fixture, and the inherited tests check your plugin. `check_plugin` checks its installation. The kits
+one and provide its fixture, and the inherited tests check your plugin. `PluginRegistry` is the `registry` of a context. `check_plugin` checks its installation. The kits
 need `pip install litegate[testing]`, and `ApiContract` and `RendererContract` need `litegate-scripted` too.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.plugins import load_plugins
+    from gateway.startup.registry import PluginRegistry
     from gateway.testing.api_contract import ApiContract
     from gateway.testing.authenticator_contract import RequestAuthenticatorContract
     from gateway.testing.embedding_contract import EmbeddingContract
@@ -43,6 +44,7 @@ __all__ = [
     "EngineContract",
     "LimitCountersContract",
     "OutputParserContract",
+    "PluginRegistry",
     "PolicyContract",
     "RendererContract",
     "RequestAuthenticatorContract",
@@ -68,6 +70,7 @@ _ORIGINS = {
     "EngineContract": "gateway.testing.engine_contract",
     "LimitCountersContract": "gateway.testing.limit_contract",
     "OutputParserContract": "gateway.testing.output_contract",
+    "PluginRegistry": "gateway.startup.registry",
     "PolicyContract": "gateway.testing.policy_contract",
     "RendererContract": "gateway.testing.renderer_contract",
     "RequestAuthenticatorContract": "gateway.testing.authenticator_contract",
