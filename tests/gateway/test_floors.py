@@ -1,9 +1,12 @@
-"""Imports run downwards: the floors of the core, and what plugins may import."""
+"""Imports run downwards: the floors of the core, what plugins may import, and no circles between files."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -56,9 +59,16 @@ PLUGINS = sorted(
 )
 
 
+@cache
+def import_statements(file: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Those on the file's top level, in its functions, and for type checking."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports(file: Path) -> Iterator[str]:
     """The modules of the core that a file imports, those for type checking too."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in import_statements(file):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             if node.module == "gateway":
                 yield from (f"gateway.{name.name}" for name in node.names)
@@ -128,3 +138,96 @@ def test_the_running_gateway_does_not_import_the_kits(name: str) -> None:
         if package(module) == "testing"
     ]
     assert not wrong
+
+
+# No circles between files.
+
+SCRIPTS = sorted(ROOT.glob("plugins/*/gateway_*/**/*.js"))
+_SCRIPT_IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.[^"']+)["']""")
+
+
+def module_name(file: Path) -> str:
+    """The name under which a file of the core or of a plugin is imported."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    start = next(at for at, part in enumerate(parts) if part.startswith("gateway"))
+    return ".".join(parts[start:]).removesuffix(".__init__")
+
+
+def imported_names(file: Path, module: str) -> Iterator[str]:
+    """What a file imports, as `module` or `module.name`: on its top level, in functions, and for type checking."""
+    parents = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    for node in import_statements(file):
+        if isinstance(node, ast.ImportFrom):
+            start = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            yield from (f"{base}.{each.name}" for each in node.names)
+        else:
+            yield from (each.name for each in node.names)
+
+
+def import_graph(files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """By module, those of `files` that it imports."""
+    graph: dict[str, set[str]] = {}
+    for module, file in files.items():
+        # A name that is no module is taken from the module before the last dot.
+        found = {
+            name if name in files else name.rpartition(".")[0]
+            for name in imported_names(file, module)
+        }
+        graph[module] = (found & files.keys()) - {module}
+    return graph
+
+
+def circle_of(graph: Mapping[str, set[str]]) -> str:
+    """Files that import each other, as `a -> b -> a`; empty if there are none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # The error names each file after one that it imports.
+        return " -> ".join(reversed(error.args[1]))
+    return ""
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    """Neither when it is imported, nor later in a function, nor for its types."""
+    files = {module_name(file): file for file in (*MODULES, *PLUGINS)}
+    assert len(files) == len(MODULES) + len(PLUGINS)
+    graph = import_graph(files)
+    assert sum(map(len, graph.values())) > 3 * len(files), "imports are found"
+    assert not circle_of(graph)
+
+
+def test_no_script_imports_itself_through_others() -> None:
+    graph = {
+        str(file.relative_to(ROOT)): {
+            str((file.parent / name).relative_to(ROOT))
+            for name in _SCRIPT_IMPORT.findall(file.read_text(encoding="utf-8"))
+        }
+        for file in SCRIPTS
+    }
+    assert any(graph.values()), "imports are found"
+    assert not circle_of(graph)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from gateway_x.first import A",
+        "import gateway_x.first",
+        "from gateway_x import first",
+        "from . import first",
+        "from .first import A",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from gateway_x.first import A",
+        "def later():\n    from gateway_x.first import A",
+    ],
+)
+def test_a_circle_is_found_however_it_is_imported(planted: str, tmp_path: Path) -> None:
+    files = {f"gateway_x.{name}": tmp_path / f"{name}.py" for name in ("first", "second", "third")}
+    for file, text in zip(
+        files.values(), ("from gateway_x.second import B", planted, planted), strict=True
+    ):
+        file.write_text(f"{text}\n", encoding="utf-8")
+    graph = import_graph(files)
+    assert set(circle_of(graph).split(" -> ")) == {"gateway_x.first", "gateway_x.second"}
+    del graph["gateway_x.first"]
+    assert not circle_of(graph)
