@@ -171,13 +171,17 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
         raise not_among((*param, "role"), role, _ROLES)
     if cls is AssistantMessage:
         calls = raw.get("tool_calls")
-        if isinstance(calls, list) and any(
-            isinstance(c, dict) and not c.get("type") for c in calls
-        ):
+        if isinstance(calls, list) and any(map(_is_untyped, calls)):
             raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
     message: Message = convert(raw, cls, param)
     return message
 
 
+def _is_untyped(call: Any) -> bool:
+    return isinstance(call, dict) and call.get("type") in (None, "")
+
+
 def _typed(call: Any) -> Any:
-    return {**call, "type": "function"} if isinstance(call, dict) and not call.get("type") else call
+    if not _is_untyped(call):
+        return call
+    return {**call, "type": "custom" if "custom" in call else "function"}

@@ -47,9 +47,12 @@ def _tool(raw: Any, param: ParamPath) -> Tool:
     if kind == "function":
         return _function(inner, (*param, "function"))
     format_ = inner.get("format")
-    if isinstance(format_, dict) and isinstance(grammar := format_.get("grammar"), dict):
+    grammar = format_.get("grammar") if isinstance(format_, dict) else None
+    if isinstance(format_, dict) and grammar is not None:
+        place = (*param, "custom", "format", "grammar")
+        if not isinstance(grammar, dict):
+            raise wrong_type(place, "an object", grammar)
         if format_.get("type") == "grammar":  # checked here, where it has its place in the request
-            place = (*param, "custom", "format", "grammar")
             convert({**grammar, "type": "grammar"}, CustomGrammarFormat, place)
         inner = {**inner, "format": {"type": format_.get("type"), **grammar}}
     return convert({**inner, "type": "custom"}, CustomTool, (*param, "custom"))
@@ -94,6 +97,8 @@ def decode_chat_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolCho
             param=param,
             code="invalid_value",
         )
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "a string or an object", raw)
     kind, inner = _nested(raw, _CHOICES, param)
     where = (*param, kind)
     match kind:
@@ -113,8 +118,10 @@ def decode_chat_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolCho
 def _allowed_name(raw: JsonObject, param: ParamPath) -> str:
     kind, inner = _nested(raw, _KINDS, param)
     name = inner.get("name")
-    if not isinstance(name, str):
+    if name is None:
         raise missing((*param, kind, "name"))
+    if not isinstance(name, str):
+        raise wrong_type((*param, kind, "name"), "a string", name)
     return name
 
 

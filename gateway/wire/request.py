@@ -235,7 +235,7 @@ def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str
 class ConversationRequest(Wire, kw_only=True):
     """The body of `POST /v1/conversations`, `POST /v1/conversations/{id}` and `POST …/items`.
 
-    None means that the field was missing or null.
+    None means that the field was missing, and for items also that it was null.
     """
 
     items: list[Item] | None = None
@@ -245,15 +245,16 @@ class ConversationRequest(Wire, kw_only=True):
 def decode_conversation_request(
     body: bytes, *, require: Literal["items", "metadata"] | None = None
 ) -> ConversationRequest:
-    """Decode the request, which must have the field `require`. An empty body is an empty request."""
+    """Decode the request, which must have the field `require`; null are no metadata, but not a list of items. An empty
+    body is an empty request."""
     raw = decode_object(body) if body.strip() else {}
     request = ConversationRequest()
     if raw.get("items") is not None:
         if not isinstance(raw["items"], list):
             raise wrong_type("items", "an array of items", raw["items"])
         request.items = decode_items(raw["items"], ("items",))
-    if raw.get("metadata") is not None:
-        request.metadata = decode_metadata(raw["metadata"])
+    if "metadata" in raw:
+        request.metadata = {} if raw["metadata"] is None else decode_metadata(raw["metadata"])
     if require is not None and getattr(request, require) is None:
         raise missing(require)
     return request

@@ -11,7 +11,7 @@ from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
 from gateway.wire.decoding import convert, members, one_of
-from gateway.wire.field_errors import check_length, missing, shortened, wrong_type
+from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
 
 ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
 """OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into
@@ -381,9 +381,26 @@ def decode_tool_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolCho
             param=param,
             code="invalid_value",
         )
+    if not isinstance(raw, dict):
+        raise wrong_type(param, "a string or an object", raw)
     cls = one_of(CHOICES, raw, param)
     _refuse_chat_form(raw, param)
-    return convert(raw, cls, param)
+    choice = convert(raw, cls, param)
+    if isinstance(choice, AllowedToolsChoice):
+        for index, entry in enumerate(choice.tools):
+            _check_allowed(entry, (*param, "tools", index))
+    return choice
+
+
+def _check_allowed(entry: JsonObject, param: ParamPath) -> None:
+    """Check the type of an allowed tool. It may be left out: a name says enough."""
+    kind = entry.get("type")
+    if kind is None:
+        return
+    if not isinstance(kind, str):
+        raise wrong_type((*param, "type"), "a string", kind)
+    if kind not in TOOLS and kind not in CHOICES:
+        raise not_among((*param, "type"), kind, TOOLS)
 
 
 def _refuse_chat_form(raw: JsonObject, param: ParamPath) -> None:

@@ -71,6 +71,7 @@ def test_metadata_changes_and_deletion_forgets(client: OpenAI, http: httpx.Clien
     changed = client.conversations.update(made.id, metadata={"b": "2"})
     assert changed.metadata == {"b": "2"}
     assert client.conversations.retrieve(made.id).metadata == {"b": "2"}
+    assert client.conversations.update(made.id, metadata=None).metadata == {}
     assert client.conversations.delete(made.id).deleted
     assert http.get(f"/v1/conversations/{made.id}").status_code == 404
 

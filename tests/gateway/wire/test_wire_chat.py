@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import completion_create_params
@@ -17,7 +18,13 @@ from openai.types.completion import Completion as SdkCompletion
 from gateway.errors import InvalidRequest
 from gateway.wire import chat, completions
 from gateway.wire.chat import ChatRequest, decode_chat_request
-from gateway.wire.chat_messages import AssistantMessage, CalledCustom, CalledFunction
+from gateway.wire.chat_messages import (
+    AssistantMessage,
+    CalledCustom,
+    CalledFunction,
+    ChatCustomToolCall,
+    FunctionToolCall,
+)
 from gateway.wire.common import encode
 from gateway.wire.completions import CompletionRequest, decode_completion_request
 from gateway.wire.content import Logprob, TopLogprob
@@ -133,6 +140,18 @@ def test_tools_become_those_of_responses() -> None:
     legacy = request(functions=[FUNCTION], function_call={"name": "f"})
     assert legacy.legacy
     assert legacy.tools == [FunctionTool(name="f", description="d", parameters={"type": "object"})]
+
+
+@pytest.mark.parametrize("untyped", [{}, {"type": None}, {"type": ""}])
+def test_a_call_without_its_type_is_what_it_contains(untyped: dict[str, Any]) -> None:
+    calls = [
+        {"id": "1", **untyped, "function": {"name": "f", "arguments": "{}"}},
+        {"id": "2", **untyped, "custom": {"name": "c", "input": "x"}},
+    ]
+    message = request(messages=[{"role": "assistant", "tool_calls": calls}]).messages[0]
+    assert isinstance(message, AssistantMessage)
+    kinds = [type(call) for call in message.tool_calls or ()]
+    assert kinds == [FunctionToolCall, ChatCustomToolCall]
 
 
 def test_a_schemas_own_nulls_are_kept() -> None:

@@ -252,6 +252,28 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "tool_choice.tools[0]",
         TYPE,
     ),
+    (
+        {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": 1, "name": "f"}],
+            }
+        },
+        "tool_choice.tools[0].type",
+        TYPE,
+    ),
+    (
+        {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": "tool", "name": "f"}],
+            }
+        },
+        "tool_choice.tools[0].type",
+        VALUE,
+    ),
 ]
 
 
