@@ -144,8 +144,12 @@ class GatewayApp(Litestar):
             await super().__call__(scope, receive, send)
             return
         request_id = _request_id(scope)
-        scope[REQUEST_ID] = request_id
         stats = RequestStats(request_id.decode(), method=scope["method"])
+        if (
+            stats.method == "HEAD"
+        ):  # answered as a GET; the server, which has a scope of its own, omits the body
+            scope = {**scope, "method": "GET"}
+        scope[REQUEST_ID] = request_id
         stats.enter()
         if scope["http_version"] == "1.0":
             send = unchunked(send)

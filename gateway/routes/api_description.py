@@ -211,7 +211,7 @@ def _routes(app: Litestar) -> Iterator[tuple[str, str, Operation, _Facts]]:
             continue
         path = _plain(route.path)
         for method, (handler, _) in route.route_handler_map.items():
-            if method in ("OPTIONS", "HEAD"):
+            if method == "OPTIONS":
                 continue
             key = (str(method), path)
             if key in plugged:

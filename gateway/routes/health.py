@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from litestar import HttpMethod, get, route
+from litestar import get
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError, PermissionDenied, ServerShuttingDown
 from gateway.routes.answers import error_answer
 from gateway.routes.state import HttpRequest, may_see_details, owner_of, services_of
-
-_GET_OR_HEAD = (HttpMethod.GET, HttpMethod.HEAD)
-"""Some monitors use HEAD; the server omits the body."""
 
 
 class NotReady(GatewayError):
@@ -28,13 +25,13 @@ class NotReady(GatewayError):
 _NOT_READY = NotReady("This server is not ready. An API key with admin = true is told why.")
 
 
-@route("/health", http_method=_GET_OR_HEAD)
+@get("/health")
 async def health(request: HttpRequest) -> ASGIApp:
     """200 while the process is running."""
     return ASGIResponse(body=b'{"status":"ok"}', media_type="application/json")
 
 
-@route("/ready", http_method=_GET_OR_HEAD)
+@get("/ready")
 async def ready(request: HttpRequest) -> ASGIApp:
     """200 while every engine and the store can serve; otherwise 503 with the reason of the first that cannot.
 

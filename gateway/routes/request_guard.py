@@ -18,7 +18,6 @@ from gateway.errors import GatewayError, InvalidRequest, PermissionDenied, Unsup
 LOOPBACK: Final = ("localhost", "127.0.0.0/8", "::1")
 _CACHED: Final = 256
 """Number of `Host` values whose check is cached. Only accepted values are cached."""
-_PLAIN: Final = frozenset(("GET", "HEAD"))
 _PROBES: Final = frozenset(("/health", "/ready"))
 """Load balancers and orchestrators request these by address; the answers contain nothing private."""
 _FORM_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencoded"))
@@ -51,7 +50,7 @@ class RequestGuard:
         if coding is not None:
             _check_coding(scope, coding)
         method = scope["method"]
-        if method in _PLAIN:
+        if method == "GET":
             return
         if self._keyless:
             self._check_origin(headers, host)

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from gateway.uvicorn_internals.http_protocol import MAX_HEAD
@@ -105,3 +106,20 @@ def test_requests_in_a_row_on_one_connection_are_counted_each_by_itself(server: 
                 name, _, value = line.decode().partition(": ")
                 length = int(value) if name.lower() == "content-length" else length
             file.read(length)
+
+
+def test_head_is_get_without_the_body(server: Any, http: httpx.Client) -> None:
+    """On one connection, so that a body would be read as the next answer."""
+    stored = http.post("/v1/responses", json={"model": "scripted", "input": "hello"}).json()["id"]
+    for path in (
+        "/v1/models",
+        "/v1/models/scripted",
+        f"/v1/responses/{stored}",
+        "/v1/none",
+        "/v1/responses",
+    ):
+        head, full = http.head(path), http.get(path)
+        assert (head.status_code, head.content) == (full.status_code, b"")
+        for name in ("content-type", "content-length", "allow"):
+            assert head.headers.get(name) == full.headers.get(name)
+        assert head.headers["x-request-id"]
