@@ -61,6 +61,7 @@ from gateway.routes.cross_origin import cors_config, is_preflight, refusal_heade
 from gateway.routes.embeddings import create_embeddings
 from gateway.routes.gateway_info import cancel_listed_run, describe_gateway, list_runs
 from gateway.routes.gateway_state import list_config, list_keys, list_model_queues
+from gateway.routes.gateway_tools import list_tool_servers, probe_tool_servers
 from gateway.routes.health import health, metrics, ready
 from gateway.routes.internal import INTERNAL_CALLER, InternalRequests
 from gateway.routes.models import change_model, delete_model, list_models, retrieve_model
@@ -304,7 +305,7 @@ def _app(
         completions_usage, embeddings_usage, costs, change_model, delete_model,
         load_lora_adapter, unload_lora_adapter,
         health, ready, openapi, describe_gateway, list_runs, cancel_listed_run,
-        list_config, list_keys, list_model_queues,
+        list_config, list_keys, list_model_queues, list_tool_servers, probe_tool_servers,
     ]  # fmt: skip
     if config.server.metrics:
         handlers.append(metrics)

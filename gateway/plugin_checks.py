@@ -91,6 +91,8 @@ _SERVER_NAMES: Final = (
     "request_type",
     "tools",
     "offered",
+    "configured",
+    "probe",
     "check",
     "session",
     "call",
@@ -104,7 +106,8 @@ _RENAMED: Final = {
     "session_after": "session",
 }
 """Earlier names of a tool server's methods."""
-_ASYNC: Final = ("tools", "call")
+_ASYNC: Final = ("tools", "probe", "call")
+_WITHOUT_ARGUMENTS: Final = ("tools", "offered", "configured", "probe")
 _NEAR: Final = 0.8
 """Similarity from which a name counts as another one misspelt."""
 
@@ -137,7 +140,7 @@ def tool_server_mistake(server: Any) -> str | None:
             return f"{kind.__name__}.{name} must {'' if wanted else 'not '}be asynchronous"
         if inspect.isasyncgenfunction(method):
             return f"{kind.__name__}.{name} must be decorated with contextlib.asynccontextmanager"
-        arguments = [] if name in ("tools", "offered") else [None]
+        arguments = [] if name in _WITHOUT_ARGUMENTS else [None]
         try:
             inspect.signature(getattr(server, name)).bind(*arguments)
         except TypeError:

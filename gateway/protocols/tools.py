@@ -115,6 +115,20 @@ class ToolServer:
         their `tools` must respond quickly."""
         return ()
 
+    def configured(self) -> Sequence[ToolServer]:
+        """For servers with a `request_type`: all servers that the configuration names, which administrators see and may
+        probe. Default: those that are offered."""
+        return self.offered()
+
+    async def probe(self) -> Sequence[ServerTool] | None:
+        """Ask what this server depends on, as an MCP server, whether it is there, and return its tools as they are now.
+        None, the default: there is nothing to ask.
+
+        Called when an administrator asks for it, not by requests. Any exception means that it cannot be reached; its
+        text is the reason that administrators read. Cancelled after ten seconds. Must not make requests wait.
+        """
+        return None
+
     def check(self, context: SessionContext) -> ToolServer | None:
         """Check a request that has tools of this server, before its response begins.
 

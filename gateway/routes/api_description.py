@@ -42,6 +42,7 @@ from gateway.wire.inventory import (
     ModelQueues,
     RunList,
     SettingList,
+    ToolServerList,
 )
 from gateway.wire.items import Item
 from gateway.wire.listing import Deleted, Listing
@@ -137,6 +138,8 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/gateway/config"): Operation(answers=SettingList),
     ("GET", "/v1/gateway/keys"): Operation(answers=KeyList),
     ("GET", "/v1/gateway/models"): Operation(answers=ModelQueues),
+    ("GET", "/v1/gateway/tools"): Operation(answers=ToolServerList),
+    ("POST", "/v1/gateway/tools/probe"): Operation(answers=ToolServerList),
     ("GET", "/v1/gateway/runs"): Operation(answers=RunList),
     ("POST", "/v1/gateway/runs/{run_id}/cancel"): Operation(answers=ListedRun),
     ("GET", "/health"): Operation(answers=dict[str, Any]),

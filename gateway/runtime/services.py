@@ -50,6 +50,7 @@ from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.run_history import RunHistory
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
+from gateway.runtime.tool_probes import ToolProbes
 from gateway.runtime.unknown_parameters import UnknownParameters
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
@@ -200,6 +201,8 @@ class Services:
         """The runs that have ended last; None if they are not kept."""
         self.queue_history: QueueHistory | None = None
         """The queues of the last hour; None if they are not kept."""
+        self.tool_probes = ToolProbes()
+        """What administrators found out of the tool servers."""
         self.workers: Workers | None = None
         """The other worker processes; None if there are none."""
         self.in_progress = RequestsInProgress()

@@ -106,6 +106,13 @@ class ToolServerContract:
                 details = (await session.call(ToolCall(*call))).details
                 assert details is None or type(details) is _DETAILS.get(tools[call[0]].item_type)
 
+    async def test_a_probe_lists_the_tools(self, tool_server: ToolServer) -> None:
+        """Of a server that has one, and of those that requests choose among."""
+        async with asyncio.timeout(self.time_limit):
+            for server in (tool_server, *tool_server.configured()):
+                found = await server.probe()
+                assert found is None or all(isinstance(each, ServerTool) for each in found)
+
     async def test_a_session_accepts_the_earlier_calls_of_other_tools(
         self, tool_server: ToolServer
     ) -> None:

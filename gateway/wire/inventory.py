@@ -32,6 +32,47 @@ class ListedTools(Value, frozen=True, kw_only=True):
     """The names of those that requests need not ask for."""
 
 
+class ListedTool(Value, frozen=True, kw_only=True):
+    """One tool of a tool server. Its texts are cut to a few hundred characters."""
+
+    name: str
+    description: str | None
+    needs_approval: bool
+    """Whether clients approve each call, if the request does not say."""
+
+
+class ListedToolServer(Value, frozen=True, kw_only=True):
+    """A tool server of the configuration, and what the last probe of it found."""
+
+    table: str
+    """Its table is `[tools.<table>]`."""
+    label: str
+    types: list[str]
+    """The types by which requests ask for its tools, such as `web_search`."""
+    offered: bool
+    """Whether requests have tools of it without asking."""
+    state: Literal["reachable", "unreachable", "unknown", "no_probe"]
+    """`unknown`: not probed by this process since it started; `no_probe`: there is nothing to ask."""
+    probed: float | None
+    """Unix time of the last probe."""
+    seconds: float | None
+    """How long the answer to the last probe took, with connecting if that was needed; null if there was none."""
+    error: str | None
+    """Why it is unreachable."""
+    total: int | None
+    """Number of its tools; null if they are not known. `tools` has the first of them."""
+    tools: list[ListedTool]
+
+
+class ToolServerList(Value, frozen=True, kw_only=True):
+    """The answer of `/v1/gateway/tools`."""
+
+    object: Literal["gateway.tools"] = "gateway.tools"
+    total: int
+    """Number of tool servers; `data` has the first of them."""
+    data: list[ListedToolServer]
+
+
 RunState: TypeAlias = Literal[
     "queued",
     "prompt",

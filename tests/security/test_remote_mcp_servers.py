@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -423,3 +423,42 @@ def test_values_are_counted_outside_of_strings() -> None:
     assert count_values(b"{}" * MAX_VALUES * 2) > MAX_VALUES
     assert count_values(b'"\\"' + b"," * MAX_VALUES * 2 + b'"') <= MAX_VALUES
     assert count_values(b'"\\\\"' + b"," * MAX_VALUES * 2) > MAX_VALUES
+
+
+HTML = "<img src=x onerror=alert(1)>\u202e"
+SECRET = "secret-of-the-gateway"
+ANY = {"type": "object"}
+LISTINGS: dict[str, tuple[Any, str]] = {
+    "html": ({"tools": [{"name": HTML, "description": HTML + SECRET, "inputSchema": ANY}]}, ""),
+    "large": (
+        {"tools": [{"name": f"t{n}", "description": "d" * 900, "inputSchema": ANY} for n in range(900)]},
+        "its tools' descriptions and schemas are too large",
+    ),
+    "endless": ({"tools": [], "nextCursor": "again"}, "its list of tools does not end"),
+    "wrong": ({"tools": [{"name": 1}] * 1000}, "it does not hold to the protocol"),
+    "text": (SECRET, "Failed to parse"),
+}  # fmt: skip
+"""What servers answer to `tools/list`, and how the reason begins why that is refused."""
+
+
+def test_a_probe_of_hostile_servers(gateway_server: Any) -> None:
+    """Their texts are shown as they are, as JSON; what is wrong is one sentence; the gateway's key for them is not shown."""
+    with ExitStack() as stack:
+        servers = {}
+        for label, (listing, _) in LISTINGS.items():
+            hostile = HostileServer()
+            stack.callback(hostile.close)
+            hostile.list_result = lambda listing=listing: listing  # type: ignore[misc]
+            servers[label] = {"url": hostile.url, "headers": {"x-key": SECRET}}
+        models = {"m": {"engine": "scripted"}}
+        url = gateway_server({"models": models, "tools": {"mcp": {"servers": servers}}}).base_url
+        answer = httpx.post(f"{url}/gateway/tools/probe", timeout=60)
+    assert answer.headers["content-type"] == "application/json"
+    assert SECRET not in answer.text
+    found = {each["label"]: each for each in answer.json()["data"]}
+    assert [each["name"] for each in found["html"]["tools"]] == [HTML]
+    assert found["html"]["tools"][0]["description"] == f"{HTML}[hidden]"
+    for label, (_, reason) in LISTINGS.items():
+        if reason:
+            assert found[label]["state"] == "unreachable"
+            assert found[label]["error"].startswith(reason), found[label]

@@ -37,6 +37,10 @@ class ConfiguredServer(ToolServer):
     async def tools(self) -> Sequence[ServerTool]:
         return await self._tool_list.get()
 
+    async def probe(self) -> Sequence[ServerTool]:
+        # Past the cached list, and without its lock: requests do not wait for a probe.
+        return await self._list()
+
     def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
         if self._shared:
             return nullcontext(LinkSession(self._shared, self._output))

@@ -86,6 +86,9 @@ class McpServers(ToolServer):
     def offered(self) -> Sequence[ToolServer]:
         return self._offered
 
+    def configured(self) -> Sequence[ToolServer]:
+        return list(self._configured.values())
+
     def check(self, context: SessionContext) -> ToolServer:
         tool = context.entry
         assert isinstance(tool, McpTool), "the request type is mcp"

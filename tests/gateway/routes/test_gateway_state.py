@@ -24,7 +24,7 @@ from gateway.wire.inventory import QueueMinute
 from tests.waiting import wait_until
 
 TIMEOUT = 60
-PATHS = ("config", "keys", "models")
+PATHS = ("config", "keys", "models", "tools")
 KEYS = [
     {"name": "ada", "sha256": hash_key("key-ada"), "tokens_per_day": 1000, "models": ["m*"]},
     {"name": "root", "sha256": hash_key("key-root"), "admin": True},

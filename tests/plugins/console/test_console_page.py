@@ -16,7 +16,7 @@ from gateway.runtime.access import hash_key
 from gateway.testing.server import run_gateway
 from tests.waiting import wait_until
 
-from ..mcp.conftest import configuration, http_server
+from ..mcp.conftest import COMMAND, configuration, http_server
 from .chromium import Chromium, Page
 from .conftest import address
 
@@ -342,6 +342,32 @@ def test_administrators_see_keys_settings_and_queues(chromium: Chromium, tmp_pat
         assert [each for each in page.messages if "403" not in each and "401" not in each] == []
 
 
+def test_mcp_servers_are_asked_only_on_demand(chromium: Chromium, tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    servers: dict[str, Any] = {
+        "ex": {"command": COMMAND},
+        "gone": {"command": [str(tmp_path / "no-such-program")]},
+    }
+    config = configuration(tmp_path, servers=servers)
+    view = "document.querySelector('.view')"
+    with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        page.open(f"{address(running)}/#/tools")
+        page.wait(f"{view}?.querySelectorAll('.tile').length === 2")
+        assert page.text(".view").count("not asked yet") == 2
+        button(page, "Ask the servers")
+        page.wait(f"{view}.querySelector('.badge.good') && {view}.querySelector('.badge.bad')")
+        assert "its program could not be started" in page.text(".view")
+        page.click(".view details summary")
+        page.wait(f"{view}.innerText.includes('Add two numbers')")
+        for width, name in ((1280, "console-tools"), (390, "console-tools-narrow")):
+            page.resize(width, 800)
+            assert page.run("document.documentElement.scrollWidth") <= width
+            shot(page, name)
+        page.reload()
+        page.wait(f"{view}?.querySelector('.badge.good')")  # what the last probe found
+        assert page.messages == []
+
+
 def test_requests_are_shown_live_with_their_timeline(page: Page) -> None:
     running = "document.querySelectorAll('.runs')[0]"
     ended = "document.querySelectorAll('.runs')[1]"
@@ -573,7 +599,7 @@ def test_axe_finds_nothing_serious(page: Page, dark: bool) -> None:
     finished(page, 2)
     button(page, "Events")
     assert page.run(AXE) == []
-    for view in ("stored", "models", "requests", "keys", "server", "config", "api"):
+    for view in ("stored", "models", "tools", "requests", "keys", "server", "config", "api"):
         page.run(f"location.hash = '#/{view}'")
         page.wait("document.querySelector('.view :is(table, .tile, .operation, .run, .hint)')")
         assert page.run(AXE) == []

@@ -158,7 +158,7 @@ export function serverView() {
       return inventory(await get("/v1/gateway"));
     } catch (error) {
       if (error.status !== 403) throw error;
-      return h("p", { class: "hint" }, `Plugins and tools need an admin key. ${error.message}`);
+      return h("p", { class: "hint" }, `Plugins need an admin key. ${error.message}`);
     }
   });
   return view("Server", "Whether it can serve, what runs now, and what it consists of.", health, h("h2", {}, "Requests, responses and tokens since the start"), load, parts);
@@ -167,8 +167,6 @@ export function serverView() {
 function inventory(info) {
   const bad = info.plugins.filter((each) => each.state === "failed");
   return [
-    h("h2", {}, "Tools"),
-    info.tools.length ? table("Tools", ["Table", "Asked for as", "Offered to all"], info.tools.map((each) => [each.name, each.types.join(", "), each.offered.join(", ")])) : h("p", { class: "hint" }, "No tools are configured."),
     h("h2", {}, "Plugins"),
     table("Plugins", ["Kind", "Name", "Package", "Version", "State", ""], [...bad, ...info.plugins.filter((each) => !bad.includes(each))].map((each) => [each.kind, each.name, each.distribution, each.version, badge(each.state, ["selected", "active"].includes(each.state) || (each.state === "failed" ? false : null)), each.note])),
   ];

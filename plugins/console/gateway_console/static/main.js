@@ -12,6 +12,7 @@ import { Session } from "./session.js";
 import { Settings } from "./settings.js";
 import { preferences } from "./store.js";
 import { Thread, textOf } from "./thread.js";
+import { toolsView } from "./tools.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 const session = new Session();
@@ -57,7 +58,7 @@ function replaced(input, text) {
 
 // The frame.
 
-const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/requests": "Requests", "#/keys": "Keys", "#/server": "Server", "#/config": "Configuration", "#/api": "API" };
+const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/tools": "Tools", "#/requests": "Requests", "#/keys": "Keys", "#/server": "Server", "#/config": "Configuration", "#/api": "API" };
 const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: address }, name));
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
@@ -117,6 +118,7 @@ function route() {
   else if (name === "stored") fill(main, storedView(session, safelyDecoded(id)));
   else if (name === "api") fill(main, referenceView());
   else if (name === "requests") fill(main, requestsView());
+  else if (name === "tools") fill(main, toolsView());
   else if (name === "keys") fill(main, keysView());
   else if (name === "config") fill(main, configView());
   else if (name === "server") fill(main, serverView());
