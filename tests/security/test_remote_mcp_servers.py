@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.runtime.tool_probes import ToolProbes
 from gateway_mcp.screening import MAX_VALUES, count_values
 
 LONGEST_SILENCE = 15.0
@@ -451,8 +452,9 @@ def test_a_probe_of_hostile_servers(gateway_server: Any) -> None:
             hostile.list_result = lambda listing=listing: listing  # type: ignore[misc]
             servers[label] = {"url": hostile.url, "headers": {"x-key": SECRET}}
         models = {"m": {"engine": "scripted"}}
-        url = gateway_server({"models": models, "tools": {"mcp": {"servers": servers}}}).base_url
-        answer = httpx.post(f"{url}/gateway/tools/probe", timeout=60)
+        gateway = gateway_server({"models": models, "tools": {"mcp": {"servers": servers}}})
+        gateway.services.tool_probes = ToolProbes(seconds=60, all_seconds=60)  # for slow machines
+        answer = httpx.post(f"{gateway.base_url}/gateway/tools/probe", timeout=120)
     assert answer.headers["content-type"] == "application/json"
     assert SECRET not in answer.text
     found = {each["label"]: each for each in answer.json()["data"]}

@@ -73,7 +73,9 @@ def tables(*servers: ToolServer) -> dict[str, AvailableTools]:
 async def probed(
     *servers: ToolServer, probes: ToolProbes | None = None
 ) -> dict[str, ListedToolServer]:
-    answer = await (probes or ToolProbes()).probe(tables(*servers), CONFIG)
+    answer = await (probes or ToolProbes(seconds=60, all_seconds=60)).probe(
+        tables(*servers), CONFIG
+    )
     return {each.label: each for each in answer.data}
 
 
@@ -118,7 +120,7 @@ async def test_one_that_hangs_does_not_keep_the_answer(does: str) -> None:
 
 async def test_nothing_is_asked_without_being_asked_for() -> None:
     server = Asked("there", [tool("add")])
-    probes = ToolProbes()
+    probes = ToolProbes(seconds=60, all_seconds=60)
     before = probes.listed(tables(server)).data[0]
     assert (before.state, before.total, server.probes) == ("unknown", None, 0)
     await probed(server, probes=probes)
@@ -129,7 +131,7 @@ async def test_nothing_is_asked_without_being_asked_for() -> None:
 
 async def test_requests_that_wait_share_a_probe() -> None:
     server = Asked("late", "wait")
-    probes = ToolProbes(seconds=60)
+    probes = ToolProbes(seconds=60, all_seconds=60)
     first = asyncio.create_task(probed(server, probes=probes))
     await wait_until_async(lambda: server.probes == 1)
     more = [asyncio.create_task(probed(server, probes=probes)) for _ in range(20)]
@@ -160,7 +162,7 @@ async def test_a_table_of_tools_and_too_many_servers() -> None:
         "shell": AvailableTools(by_type={"shell": entries}),
         **tables(*(Asked(f"s{number}", []) for number in range(200))),
     }
-    answer = await ToolProbes().probe(own, CONFIG)
+    answer = await ToolProbes(seconds=60, all_seconds=60).probe(own, CONFIG)
     assert (answer.total, len(answer.data)) == (203, MOST_SERVERS)
     dice, none, shell, first, *_ = answer.data
     assert (dice.state, dice.offered, [each.name for each in dice.tools]) == ("no_probe", True, ["roll"])  # fmt: skip

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.runtime.access import hash_key
+from gateway.runtime.tool_probes import ToolProbes
 from gateway.testing.server import run_gateway
 from tests.waiting import wait_until
 
@@ -351,6 +352,7 @@ def test_mcp_servers_are_asked_only_on_demand(chromium: Chromium, tmp_path: Path
     config = configuration(tmp_path, servers=servers)
     view = "document.querySelector('.view')"
     with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        running.services.tool_probes = ToolProbes(seconds=60, all_seconds=60)  # for slow machines
         page.open(f"{address(running)}/#/tools")
         page.wait(f"{view}?.querySelectorAll('.tile').length === 2")
         assert page.text(".view").count("not asked yet") == 2
