@@ -32,7 +32,7 @@ from gateway.loop.span_attributes import generation_attributes, span_name
 from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
-from gateway.loop.truncation import moved_preamble, turn_starts, without_oldest
+from gateway.loop.truncation import droppable, moved_preamble, without_oldest
 from gateway.loop.usage import PromptCount, TokenCounter, TurnTokens
 from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
@@ -210,8 +210,8 @@ class Generator:
                         settings.tool_params,
                     )
                 raise
-            # Find the smallest number of turns to leave out by bisection; each attempt renders the whole prompt.
-            low, high = 1, len(turn_starts(turn.items[preamble:])) - 1
+            # Find the smallest number of parts to leave out by bisection; each attempt renders the whole prompt.
+            low, high = 1, len(droppable(turn.items[preamble:]))
             found: Generation | None = None
             while low <= high:
                 middle = (low + high) // 2

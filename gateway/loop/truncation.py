@@ -1,10 +1,27 @@
-"""`truncation: auto`: dropping the oldest whole turns of a conversation that exceeds the model's context."""
+"""`truncation: auto`: dropping the oldest parts of a conversation that exceeds the model's context."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
 
+from gateway.wire import items as wire
 from gateway.wire.items import Item, Message
+
+_ANSWERS: Final = (
+    wire.FunctionCallOutput,
+    wire.CustomToolCallOutput,
+    wire.LocalShellCallOutput,
+    wire.ShellCallOutput,
+    wire.ApplyPatchCallOutput,
+    wire.ToolSearchOutput,
+    wire.McpCall,
+    wire.WebSearchCall,
+    wire.FileSearchCall,
+    wire.CodeInterpreterCall,
+)
+"""Outputs of calls, and calls that hold their own output."""
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
@@ -16,26 +33,65 @@ def turn_starts(items: Sequence[Item]) -> list[int]:
     starts: list[int] = []
     inside_user = False
     for index, item in enumerate(items):
-        of_user = isinstance(item, Message) and item.role == "user"
+        of_user = _is_of_user(item)
         if of_user and not inside_user:
             starts.append(index)
         inside_user = of_user
     return starts
 
 
-def without_oldest(items: Sequence[Item], turns: int, *, preamble: int = 0) -> list[Item]:
-    """`items` without the oldest `turns` turns. Items before the first turn (system messages) are kept.
+def droppable(items: Sequence[Item]) -> list[range]:
+    """The parts of a conversation that can be left out, as indices, in the order in which they go: the turns before the last;
+    of the last turn, the user's messages but the last, then the model's steps (calls with their outputs) but the last.
+    """
+    starts = turn_starts(items)
+    if not starts:
+        return []
+    end = starts[-1]
+    while end < len(items) and _is_of_user(items[end]):
+        end += 1
+    said = [range(index, index + 1) for index in range(starts[-1], end - 1)]
+    return [*(range(*pair) for pair in pairwise(starts)), *said, *_steps(items, end)[:-1]]
+
+
+def without_oldest(items: Sequence[Item], count: int, *, preamble: int = 0) -> list[Item]:
+    """`items` without the first `count` parts that can be left out. System and developer messages are kept.
 
     The first `preamble` items, those of a stored prompt, are kept too, and are not part of any turn.
     """
     if preamble:
-        return [*items[:preamble], *without_oldest(items[preamble:], turns)]
-    starts = turn_starts(items)
-    head = items[: starts[0]] if starts else items
-    kept = items[starts[turns] :] if turns < len(starts) else ()
-    lost = items[starts[0] : starts[turns]] if turns < len(starts) else ()
-    pinned = [i for i in lost if isinstance(i, Message) and i.role in ("system", "developer")]
-    return [*head, *pinned, *kept]
+        return [*items[:preamble], *without_oldest(items[preamble:], count)]
+    lost = {index for part in droppable(items)[:count] for index in part}
+    return [item for index, item in enumerate(items) if index not in lost or _is_pinned(item)]
+
+
+def _steps(items: Sequence[Item], begin: int) -> list[range]:
+    """What the model did from `begin` on, cut where all its calls have been answered."""
+    steps: list[range] = []
+    waiting: set[str] = set()
+    for index in range(begin, len(items)):
+        item = items[index]
+        if (
+            not waiting
+            and isinstance(items[index - 1], _ANSWERS)
+            and not isinstance(item, _ANSWERS)
+        ):
+            steps.append(range(begin, index))
+            begin = index
+        call_id = getattr(item, "call_id", None)
+        if isinstance(item, _ANSWERS):
+            waiting.discard(call_id or "")
+        elif isinstance(call_id, str):
+            waiting.add(call_id)
+    return [*steps, range(begin, len(items))]
+
+
+def _is_of_user(item: Item) -> bool:
+    return isinstance(item, Message) and item.role == "user"
+
+
+def _is_pinned(item: Item) -> bool:
+    return isinstance(item, Message) and item.role in ("system", "developer")
 
 
 def moved_preamble(before: Sequence[Item], after: Sequence[Item], preamble: int) -> int:

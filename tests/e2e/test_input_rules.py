@@ -25,6 +25,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "models": {
             "chatml": {"engine": "scripted"},
             "harmony": {"engine": "scripted", "renderer": "harmony", "parser": "harmony"},
+            "short": {"engine": "scripted", "max_model_len": 300},
         }
     }
     with (
@@ -131,3 +132,23 @@ def test_identifiers_have_at_most_64_characters(api: httpx.Client, param: str) -
     assert (kept.status_code, kept.json()[param]) == (200, "k" * 64)
     answer = api.post("/responses", json={**body, param: "k" * 65})
     assert told(answer) == (400, param, "string_above_max_length")
+
+
+LONG = "word " * 60
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"role": "user", "content": LONG}] * 5,
+        [USER, *({**each, "call_id": f"c{n}"} for n in range(5) for each in (CALL, {**OUTPUT, "output": LONG}))],
+    ],
+    ids=["questions", "steps"],
+)  # fmt: skip
+def test_one_turn_that_is_too_long_is_shortened(api: httpx.Client, items: Any) -> None:
+    body = {"model": "short", "input": items}
+    assert told(api.post("/responses", json=body)) == (400, "input", "context_length_exceeded")
+    answer = api.post("/responses", json={**body, "truncation": "auto"}).json()
+    assert 60 < answer["usage"]["input_tokens"] < 300
+    listed = api.get(f"/responses/{answer['id']}/input_items").json()["data"]
+    assert len(listed) == len(items)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.loop.truncation import moved_preamble, turn_starts, without_oldest
+from gateway.loop.truncation import droppable, moved_preamble, turn_starts, without_oldest
 from gateway.wire.content import InputText
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Item, Message
 
@@ -26,6 +26,40 @@ def conversations(draw: st.DrawFn) -> list[Item]:
     return items
 
 
+def calls_and_outputs(items: list[Item]) -> tuple[set[str], set[str]]:
+    calls = {i.call_id for i in items if isinstance(i, FunctionCall)}
+    return calls, {i.call_id for i in items if isinstance(i, FunctionCallOutput)}
+
+
+@given(conversations(), st.integers(0, 12))
+def test_the_last_question_and_the_last_step_stay(items: list[Item], count: int) -> None:
+    """However much is left out, and calls keep their outputs."""
+    kept = without_oldest(items, count)
+    asked = [i for i in items if isinstance(i, Message) and i.role == "user"]
+    assert asked[-1] in kept
+    assert kept[-1] == items[-1]
+    assert len(kept) == len(items) - sum(map(len, droppable(items)[:count]))
+    calls, outputs = calls_and_outputs(kept)
+    assert calls == outputs
+
+
+def test_calls_that_were_made_together_go_together() -> None:
+    def call(name: str) -> Item:
+        return FunctionCall(call_id=name, name="f", arguments="{}")
+
+    def output(name: str) -> Item:
+        return FunctionCallOutput(call_id=name, output="x")
+
+    question = message("user", "u")
+    together = [call("a"), call("b"), output("b"), output("a")]
+    late = [call("c"), call("d"), output("c"), call("e"), output("e"), output("d")]
+    last = [call("f"), output("f")]
+    items = [question, *together, *late, *last]
+    assert [len(part) for part in droppable(items)] == [len(together), len(late)]
+    assert without_oldest(items, 1) == [question, *late, *last]
+    assert without_oldest(items, 9) == [question, *last]
+
+
 @given(conversations(), st.integers(0, 4))
 def test_whole_turns_go_and_calls_keep_their_outputs(items: list[Item], turns: int) -> None:
     starts = turn_starts(items)
@@ -33,8 +67,7 @@ def test_whole_turns_go_and_calls_keep_their_outputs(items: list[Item], turns: i
     kept = without_oldest(items, turns)
     assert len(turn_starts(kept)) == len(starts) - turns
     assert kept[-1] == items[-1]
-    calls = {i.call_id for i in kept if isinstance(i, FunctionCall)}
-    outputs = {i.call_id for i in kept if isinstance(i, FunctionCallOutput)}
+    calls, outputs = calls_and_outputs(kept)
     assert calls == outputs
     systems = [i for i in items if isinstance(i, Message) and i.role == "system"]
     assert [i for i in kept if isinstance(i, Message) and i.role == "system"] == systems
