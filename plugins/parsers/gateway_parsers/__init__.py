@@ -139,6 +139,7 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
         "hf",
         _make_from_template,
         config=ResponseTemplateConfig,
+        aliases=("response_template",),
         summary="the response template in the model's files (Transformers, vLLM's parser hf)",
     )
     register(

@@ -123,15 +123,21 @@ def test_what_follows_a_missing_end_marker_is_read(spec: FormatSpec) -> None:
 
 @every
 def test_text_may_end_in_a_part_of_any_marker(spec: FormatSpec) -> None:
-    markers = set(spec.calls.starts) if spec.calls is not None else set()
-    markers |= set(spec.reasoning.opens) if spec.reasoning is not None else set()
-    for marker in markers:
+    starts = set(spec.calls.starts) if spec.calls is not None else set()
+    opens = set(spec.reasoning.opens) if spec.reasoning is not None else set()
+    anywhere = (
+        starts | opens if spec.reasoning and spec.reasoning.open_where == "anywhere" else starts
+    )
+    for marker in starts | opens:
         for length in range(1, len(marker)):
             ending = marker[:length]
-            if ending in markers:
+            if ending in starts | opens:
                 continue
-            said = read(spec, f"So {ending}")
-            assert "".join(text for _, text in said).rstrip() == f"So {ending}".rstrip()
+            said = "".join(text for _, text in read(spec, f"So {ending}"))
+            cut_off = any(ending.startswith(start) for start in starts)  # a header without its end
+            whole_token = "|>" in ending and any(each.startswith(ending) for each in anywhere)
+            hidden = ActiveMarkers(spec).special and whole_token and not cut_off
+            assert said.rstrip() == ("So" if hidden else f"So {ending}".rstrip())
 
 
 @marked
@@ -142,8 +148,8 @@ def test_a_tool_that_was_not_offered_may_still_be_called(spec: FormatSpec) -> No
 
 @marked
 def test_a_call_of_an_offered_tool_ends_unclosed_reasoning(spec: FormatSpec) -> None:
-    if spec.reasoning is None:
-        pytest.skip("the format has no reasoning")
+    if spec.reasoning is None or getattr(spec.calls, "prefaces", ()):
+        pytest.skip("the format has no reasoning, or ends it by the header of another message")
     raw = "I need it.\n" + written(spec, WEATHER)
     assert read(spec, raw, tail="reasoning") == [("reasoning", "I need it."), CALLS[0]]
 

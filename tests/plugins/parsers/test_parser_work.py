@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import EngineOutput
+from gateway.deltas import TextDelta
+from gateway.protocols import EngineOutput, ParserContext
+from gateway_parsers import BY_NAME, MarkupFormat
 
 HEAD = '<tool_call>\n{"name": "f", "arguments": {"a": '
 
@@ -63,3 +65,14 @@ def test_the_cost_of_a_token_does_not_grow(reading: Any, case: str, tail: str) -
     assert held <= len(
         "</tool_call>"
     )  # so that no character is read more often than a marker is long
+
+
+def test_a_run_of_backslashes_is_not_held() -> None:
+    parser = MarkupFormat(BY_NAME["minicpmv"]).parser(ParserContext(tail="text"))
+    shown = 0
+    for fed in range(1, 500):
+        deltas = parser.feed(EngineOutput(text="\\"))
+        shown += sum(len(delta.text) for delta in deltas if isinstance(delta, TextDelta))
+        assert fed - shown <= 1
+    ended = [*parser.feed(EngineOutput(text="n")), *parser.finish("stop")]
+    assert "".join(each.text for each in ended if isinstance(each, TextDelta))[-1] == "n"

@@ -14,7 +14,7 @@ FORMATS = (
         name="qwen3",
         reasoning=marks.THINK,
         calls=objects.HERMES,
-        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4"),
+        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4", "kolibri1"),
         summary="<think> reasoning and JSON calls in <tool_call> tags (Qwen3, Qwen2.5, Hermes, Granite 4)",
     ),
     FormatSpec(
@@ -23,7 +23,7 @@ FORMATS = (
         calls=tags.QWEN_3_CODER,
         aliases=(
             "qwen3_xml", "nemotron_v3", "nemotron_3", "nano_v3", "step3p5", "granite_thinking_parser", "trinity",
-            "berrylm", "kolibri1",
+            "berrylm", "nanbeige", "qwen_xml", "qwen_coder", "nemotron",
         ),
         summary="<think> reasoning and calls as <function=…><parameter=…> (Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5)",
     ),
@@ -44,28 +44,28 @@ FORMATS = (
     FormatSpec(
         name="deepseek_r1",
         reasoning=marks.THINK_FROM_START,
-        aliases=("deepseek-r1", "holo2", "qwen3-thinking"),
+        aliases=("deepseek-r1", "holo2", "qwen3-thinking", "qwen3_thinking"),
         summary="<think> reasoning that the prompt opens, no tool calls (DeepSeek-R1 and distills)",
     ),
     FormatSpec(
         name="deepseek_v3",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=headers.DEEPSEEK_V3,
-        aliases=("deepseekv3", "deepseek-v3"),
+        aliases=("deepseekv3", "deepseek-v3", "deepseek"),
         summary="<think> reasoning and fenced JSON calls in special tokens (DeepSeek-V3, R1-0528)",
     ),
     FormatSpec(
         name="deepseek_v31",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=headers.DEEPSEEK_V31,
-        aliases=("deepseekv31",),
+        aliases=("deepseekv31", "deepseek31"),
         summary="<think> reasoning and JSON calls in special tokens (DeepSeek-V3.1)",
     ),
     FormatSpec(
         name="deepseek_v32",
         reasoning=marks.THINK_UNTIL_CALL,
         calls=tags.DEEPSEEK_V32,
-        aliases=("deepseekv32",),
+        aliases=("deepseekv32", "deepseek32"),
         summary="<think> reasoning and DSML calls (DeepSeek-V3.2)",
     ),
     FormatSpec(
@@ -87,6 +87,7 @@ FORMATS = (
         reasoning=marks.THINK_UNTIL_CALL,
         calls=headers.KIMI_K2,
         hidden=marks.KIMI_2_SECTION,
+        aliases=("kimik2", "kimi_k25", "kimi_thinking"),
         summary="<think> reasoning and calls with ids functions.NAME:INDEX (Kimi K2)",
     ),
     FormatSpec(
@@ -106,7 +107,7 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_45,
         hidden=marks.BOX,
-        aliases=("glm", "poolside_v1", "spark25"),
+        aliases=("glm", "glm45_moe", "poolside_v1", "spark25"),
         summary="<think> reasoning and calls as <arg_key>, <arg_value> (GLM-4.5, GLM-4.6, Poolside)",
     ),
     FormatSpec(
@@ -114,7 +115,7 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_47,
         hidden=marks.BOX,
-        aliases=("ling3", "spark3"),
+        aliases=("glm47_moe", "ling3", "spark3"),
         summary="as glm45, without line breaks (GLM-4.7, GLM-5, Ling 3, Spark 3)",
     ),
     FormatSpec(
@@ -127,7 +128,7 @@ FORMATS = (
     FormatSpec(
         name="llama3_json",
         calls=objects.LLAMA_3,
-        aliases=("llama3", "llama4_json"),
+        aliases=("llama", "llama3", "llama4_json"),
         summary="bare JSON calls, or after <|python_tag|> (Llama 3.1 to 3.3)",
     ),
     FormatSpec(
@@ -202,6 +203,7 @@ FORMATS = (
         calls=objects.COHERE,
         frame=marks.COMMAND_3_TEXT,
         hidden_tags=marks.CITATION,
+        aliases=("cohere", "cohere_cmd"),
         summary="thinking, response and action blocks (Command A, Command R7B)",
     ),
     FormatSpec(
@@ -398,9 +400,12 @@ FORMATS = (
     FormatSpec(
         name="think",
         reasoning=marks.THINK,
+        aliases=("base",),
         summary="<think> reasoning that the prompt or the model opens, no tool calls",
     ),
-    FormatSpec(name="plain", summary="no markup: all output is text"),
+    FormatSpec(
+        name="plain", aliases=("passthrough",), summary="no markup: all output is text"
+    ),
 )  # fmt: skip
 
 BY_NAME = {name: spec for spec in FORMATS for name in (spec.name, *spec.aliases)}

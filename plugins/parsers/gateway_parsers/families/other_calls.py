@@ -41,7 +41,9 @@ OLMO_3 = PythonCalls(
     between="\n",
 )
 
-GEMMA_4 = BraceCalls(start="<|tool_call>", end="<tool_call|>", mark='<|"|>')
+GEMMA_4 = BraceCalls(
+    start="<|tool_call>", end="<tool_call|>", mark='<|"|>', fresh_starts=("call:", "<call>")
+)
 FUNCTION_GEMMA = BraceCalls(
     start="<start_function_call>", end="<end_function_call>", mark="<escape>"
 )

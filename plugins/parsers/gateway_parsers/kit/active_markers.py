@@ -26,6 +26,10 @@ class State(NamedTuple):
     """Whether the text is enclosed in a frame."""
     malformed_call: bool = False
     """A call could not be read: the rest of its markup is hidden."""
+    verbatim: bool = False
+    """What looked like a call without its outer markers is text: so is the rest of its markup."""
+    fresh: bool = False
+    """The open block is empty so far. Always False for formats without `fresh_starts`."""
 
 
 class ActiveMarkers:
@@ -35,6 +39,11 @@ class ActiveMarkers:
         self._spec = spec
         self._sets: dict[State, MarkerSet] = {}
         self.call_markup = _markup_of(spec.calls)
+        marks = spec.reasoning
+        self.special = marks is not None and marks.call_ends_it == "always"
+        """Whether the markers are special tokens, which are never prose."""
+        self.fresh_starts: tuple[str, ...] = getattr(spec.calls, "fresh_starts", ())
+        """Starts of calls that count only at the start of a block."""
 
     def of(self, state: State) -> MarkerSet:
         """The markers that are active in `state`."""
@@ -62,24 +71,29 @@ class ActiveMarkers:
             markers += [Marker(text, "swallow", late) for text in marks.closes]
         syntax = self._spec.calls
         if syntax is not None and state.calls:
-            certain = state.inside and marks is not None and marks.call_ends_it == "always"
-            lone: frozenset[str] = getattr(syntax, "unsectioned_starts", frozenset())
+            certain = state.inside and self.special
+            text_starts: frozenset[str] = getattr(syntax, "text_starts", frozenset())
             for start in syntax.starts:
-                if certain and start in lone:
-                    continue  # in reasoning, it is more often quoted than written
-                if start not in syntax.bare:
+                if certain and start in text_starts:
+                    continue
+                if start in self.fresh_starts:
+                    if state.fresh and not state.inside:
+                        markers.append(Marker(start, "call", "fresh"))
+                elif start not in syntax.bare:
                     where: Where = "unquoted" if state.inside else "anywhere"
                     markers.append(Marker(start, "call", where))
                 elif not state.inside:
                     markers.append(Marker(start, "call", "unquoted"))
-            special = marks is not None and marks.call_ends_it == "always"
+            special = self.special
             for end in () if state.inside else syntax.ends:
                 stray = (
-                    state.unclosed_call or state.malformed_call or (special and end.startswith("<"))
+                    state.unclosed_call
+                    or state.malformed_call
+                    or (special and not state.verbatim and end.startswith("<"))
                 )
                 late = "anywhere" if stray else "fresh"
                 markers.append(Marker(end, "swallow", late))
-            if special and not state.inside and not state.malformed_call:
+            if special and not (state.inside or state.malformed_call or state.verbatim):
                 taken = {marker.text for marker in markers}
                 stray_marks = (text for text in self.call_markup.complete if text not in taken)
                 markers += [Marker(text, "hide") for text in stray_marks if text.startswith("<")]

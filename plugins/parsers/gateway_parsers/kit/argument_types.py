@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
 
 from gateway.sdk import ToolDefinition
 from gateway.sdk.constraints import custom_schema
@@ -16,3 +19,68 @@ def arguments_schema(tool: ToolDefinition | None) -> SchemaNode:
     if tool is None:
         return SchemaNode({})
     return SchemaNode(custom_schema() if tool.kind == "custom" else tool.parameters or {})
+
+
+_MOST_BRANCHES: Final = 64
+
+
+class MemberTypes:
+    """The types of the members of one object, which are written one after another.
+
+    If the object's schema is a union, they are those of the branches that allow the values written before: a member
+    whose schema is a constant or an enumeration says which branch it is.
+    """
+
+    __slots__ = ("_branches", "_schema", "choices")
+
+    def __init__(self, schema: SchemaNode) -> None:
+        self._schema = schema
+        self._branches = list(islice(_branches(schema), _MOST_BRANCHES))
+        self.choices: tuple[str, ...] = ()
+        """The texts that the member of the last `of` may have, if its schema lists them."""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether `learn` has an effect."""
+        return len(self._branches) > 1
+
+    def of(self, key: str) -> frozenset[JsonType]:
+        """The types of the member `key`; empty if unspecified."""
+        self.choices = ()
+        nodes = [self._schema.member(key)]
+        if self._branches:
+            members = [branch.member(key) for branch in self._branches]
+            nodes = [node for node in members if node is not None] or nodes
+        types: set[JsonType] = set()
+        for node in nodes:
+            found = node.types() if node is not None else frozenset()
+            if not found or node is None:
+                return frozenset()
+            types |= found
+            listed = node.resolved().get("enum")
+            if isinstance(listed, list):
+                self.choices += tuple(each for each in listed if isinstance(each, str))
+        return frozenset(types)
+
+    def learn(self, key: str, text: str) -> None:
+        """The member `key` has been written as `text`, a string's text or JSON."""
+        fitting = [branch for branch in self._branches if _allows(branch.member(key), text)]
+        self._branches = fitting or self._branches
+
+
+def _branches(schema: SchemaNode) -> Iterator[SchemaNode]:
+    for keyword in ("anyOf", "oneOf"):
+        members = schema.resolved().get(keyword)
+        for member in members if isinstance(members, list) else ():
+            yield schema.child(member)
+
+
+def _allows(node: SchemaNode | None, text: str) -> bool:
+    """Whether a member of this schema may have been written as `text`. True if the schema lists no values."""
+    if node is None:
+        return True
+    schema = node.resolved()
+    values: Any = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return True
+    return any(text == (each if isinstance(each, str) else json.dumps(each)) for each in values)

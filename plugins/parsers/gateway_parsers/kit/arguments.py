@@ -6,7 +6,7 @@ import json
 from typing import Literal, TypeAlias
 
 from gateway.sdk.json_schema import ANY_TYPE, JsonType, SchemaNode
-from gateway_parsers.kit.argument_types import STRING
+from gateway_parsers.kit.argument_types import STRING, MemberTypes
 from gateway_parsers.kit.coercion import MixedText, coerced, quoted
 from gateway_parsers.kit.literal_syntax import PYTHON
 from gateway_parsers.kit.literals import LiteralValue
@@ -26,10 +26,13 @@ class ArgumentWriter:
     """
 
     __slots__ = (
+        "_choices",
         "_count",
         "_held",
+        "_key",
+        "_members",
         "_mixed",
-        "_schema",
+        "_said",
         "_spaces",
         "_started",
         "_trim",
@@ -40,7 +43,11 @@ class ArgumentWriter:
     def __init__(self, schema: SchemaNode, trim: Trim, *, count: int = 0) -> None:
         """`count`: number of members already written by others."""
         self.parts: list[str] = []
-        self._schema = schema
+        self._members = MemberTypes(schema)
+        self._key = ""
+        self._choices: tuple[str, ...] = ()
+        self._said: list[str] | None = None
+        """The text of the open value, if it may decide about the types of later ones."""
         self._trim = trim
         self._count = count
         self._types: frozenset[JsonType] = frozenset()
@@ -65,8 +72,10 @@ class ArgumentWriter:
         self._count += 1
         self._started = False
         self._spaces = []
-        node = self._schema.member(name)
-        types = node.types() if node is not None else frozenset()
+        types = self._members.of(name)
+        self._choices = self._members.choices
+        self._key = name
+        self._said = [] if self._members.narrows else None
         if hint == "string" and (not types or "string" in types):
             types = STRING
         elif hint == "json":
@@ -99,6 +108,8 @@ class ArgumentWriter:
             self._spaces.append(piece[len(body) :])
 
     def _append(self, text: str) -> None:
+        if self._said is not None:
+            self._said.append(text)
         if self._held is None:
             self.parts.append(_escaped(text))
             return
@@ -120,8 +131,13 @@ class ArgumentWriter:
             text = "".join(self._held) + spaces
             types = self._types or (ANY_TYPE if self._mixed is not None else frozenset())
             untyped = not self._types and text.strip() == "None"  # as True is true
-            self.parts.append("null" if untyped else typed(text, types))
+            if text in self._choices and "string" in types:
+                self.parts.append(quoted(text))
+            else:
+                self.parts.append("null" if untyped else typed(text, types))
         self._held = None
+        if self._said is not None:
+            self._members.learn(self._key, "".join(self._said))
 
     def finish(self) -> None:
         """End the arguments."""

@@ -29,7 +29,7 @@ from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
-_NAME: Final = re.compile(r"(?:call)?:?\s*([^\s<>{}\[\]()\"'|:,]+)")
+_NAME: Final = re.compile(r":?(?:call)?:?\s*([^\s<>{}\[\]()\"'|:,]+)")
 _MAX_DEPTH: Final = 8
 
 
@@ -40,10 +40,12 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
     end: str
     mark: str
     """Delimits a string. Nothing in it is escaped."""
+    fresh_starts: tuple[str, ...] = ()
+    """Starts of calls of offered tools that lack `start`. They count only where nothing precedes them in their block."""
 
     @property
     def starts(self) -> tuple[str, ...]:
-        return (self.start,)
+        return (self.start, *self.fresh_starts)
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def bare(self) -> frozenset[str]:
-        return frozenset()
+        return frozenset(self.fresh_starts)
 
     @property
     def markup(self) -> tuple[str, ...]:
@@ -81,6 +83,8 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
+        if marker in self.fresh_starts:
+            accept = tools.__contains__
         return BraceReader(self, marker, accept, tools)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
@@ -157,7 +161,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 class BraceReader(StepReader):
     """The reader of `BraceCalls`. A call starts at its brace. Arguments are converted to JSON as they arrive."""
 
-    __slots__ = ("_head", "_shape", "_tools", "_value")
+    __slots__ = ("_ends", "_head", "_shape", "_tools", "_value")
 
     def __init__(
         self,
@@ -170,6 +174,8 @@ class BraceReader(StepReader):
         self._shape = shape
         self._tools = tools
         self._head = ""
+        self._ends = "{" if marker in shape.fresh_starts else "{(<"
+        """What may follow the name."""
         self._value = LiteralValue(shape.literals, None)
 
     def finish(self, *, stopped: bool) -> None:
@@ -191,7 +197,13 @@ class BraceReader(StepReader):
             : len(self._head) - self._shape.stops.held(self._head, 0, MarkerContext())
         ]
         hit = _NAME.fullmatch(head.strip())
-        if not stopped or hit is None or hit[1] not in self._tools or not self._start(hit[1]):
+        if (
+            "<" not in self._ends
+            or not stopped
+            or hit is None
+            or hit[1] not in self._tools
+            or not self._start(hit[1])
+        ):
             self.status = "failed"
             return
         self._arguments("{}")
@@ -203,7 +215,7 @@ class BraceReader(StepReader):
     def _name(self, text: str, pos: int, final: bool) -> int:
         if not self._head:
             pos = skip(text, pos, WHITESPACE)
-        end = next((at for at in range(pos, len(text)) if text[at] in "{(<"), len(text))
+        end = next((at for at in range(pos, len(text)) if text[at] in self._ends), len(text))
         room = MAX_NAME - len(self._head)
         if end - pos > room:
             self.status = "failed"

@@ -43,6 +43,10 @@ def coerced(text: str, types: Collection[JsonType]) -> str:
                 return found
     if "string" in types:
         return quoted(text)
+    if types and stripped[:1] == '"' and (inner := _unquoted(stripped)) is not None:
+        as_json = coerced(inner, types)
+        if not as_json.startswith('"'):
+            return as_json
     found = _json(stripped)
     if found is None:
         found = _WORDS.get(stripped)
@@ -106,6 +110,15 @@ def _json(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return text if _finite(value) else None
+
+
+def _unquoted(text: str) -> str | None:
+    """The string whose JSON text is `text`; None if it is none, or one in quotation marks again."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) and value[:1] != '"' else None
 
 
 def _refuse(constant: str) -> Any:

@@ -75,6 +75,8 @@ class Machine:
         """A call's end marker is missing and may still follow."""
         self._malformed_call = False
         """A call could not be read: the rest of its markup is hidden."""
+        self._verbatim = False
+        """What looked like a call without its outer markers is text: so is the rest of its markup."""
         self._gap: tuple[str, int] | None = None
         """White space before hidden markup of such a call, and its offset. That after it is dropped instead."""
         self._marker = ""
@@ -175,6 +177,8 @@ class Machine:
             unclosed_call=self._unclosed_call,
             framed=self._framed,
             malformed_call=self._malformed_call,
+            verbatim=self._verbatim,
+            fresh=self._position.fresh and bool(self._sets.fresh_starts),
         )
         return self._sets.of(state)
 
@@ -222,6 +226,10 @@ class Machine:
         """The length of the end of an output that is the beginning of a call's marker."""
         if self._malformed_call and not self._reasoning:
             return self._sets.call_markup.partial(text, pos)
+        if self._sets.special:
+            length = self._active.held(text, pos, self._position)
+            cut_off = self._limited and length >= _MIN_OPENER
+            return length if cut_off or "|>" in text[len(text) - length :] else 0
         if self._limited and self._syntax is not None and not self._reasoning:
             length = self._active.held(text, pos, self._position)
             before = text[len(text) - length - 1 : len(text) - length] or self._position.before
@@ -293,6 +301,7 @@ class Machine:
         self._drop_spaces()
         self._position.fresh = True
         self._after_markup = True
+        self._verbatim = False
         self._active = self._markers()
 
     def _begin_call(self, marker: str, offset: int, before: str) -> None:
@@ -354,6 +363,7 @@ class Machine:
         elif self._is_malformed_call(reader, raw):
             self._show_malformed_call(raw, offset, final=final)
         else:
+            self._verbatim = self._verbatim or reader.verbatim
             self._active = self._markers()
             self._append(raw, offset - len(raw))
 
@@ -361,10 +371,10 @@ class Machine:
         """Whether text that could not be read is a call, whose markup is hidden, and not prose about calls."""
         if self._bare or self._reasoning or self._quoted or reader.verbatim:
             return False
-        marks = self._spec.reasoning
-        special = marks is not None and marks.call_ends_it == "always"
         inner = raw.removeprefix(self._marker)
-        return special or not self._in_line or self._sets.call_markup.looks_like_call(inner)
+        return (
+            self._sets.special or not self._in_line or self._sets.call_markup.looks_like_call(inner)
+        )
 
     def _show_malformed_call(self, raw: str, offset: int, *, final: bool) -> None:
         """Show the text of a call that cannot be read, up to `offset`, without its markup."""
@@ -429,7 +439,7 @@ class Machine:
             return
         self._position.before = text[-1]
         if self._plain:
-            self._position.fresh = False
+            self._no_longer_fresh()
             self._write(text, start)
             return
         body = text.rstrip(WHITESPACE)
@@ -452,12 +462,18 @@ class Machine:
                 cut = body.rfind("\n", 0, space) + 1 or space
                 body = body[cut:]
                 start += cut
-            self._position.fresh = False
+            self._no_longer_fresh()
             self._write(body, start)
         spaces = len(text) - len(text.rstrip(WHITESPACE))
         if spaces:
             self._spaces.append(text[-spaces:])
             self._spaces_length += spaces
+
+    def _no_longer_fresh(self) -> None:
+        if self._position.fresh:
+            self._position.fresh = False
+            if self._sets.fresh_starts:
+                self._active = self._markers()
 
     def _write(self, text: str, start: int) -> None:
         delta: Delta = ReasoningDelta(text) if self._reasoning else TextDelta(text, start)

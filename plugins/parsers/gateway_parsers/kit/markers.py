@@ -26,6 +26,7 @@ Action: TypeAlias = Literal[
     "stop",
     "key",
     "head",
+    "drift",
     "hide",
     "hidden_tag",
     "call_markup",
@@ -33,8 +34,8 @@ Action: TypeAlias = Literal[
     "turn_end",
 ]
 """open, close: start or end of reasoning. call: start of calls. swallow: misplaced markup, hidden. frame: markup around
-text, hidden. stop: end of a value or of calls. key: start of a parameter. head: end of a name or a key. hide,
-hidden_tag: markup within text, hidden. call_markup, tag: markup of a call that could not be read, hidden. turn_end: end of
+text, hidden. stop: end of a value or of calls. key: start of a parameter. head: end of a name or a key. drift: start of a
+misspelt end of a value. hide, hidden_tag: markup within text, hidden. call_markup, tag: markup of a call that could not be read, hidden. turn_end: end of
 the model's turn, hidden."""
 
 

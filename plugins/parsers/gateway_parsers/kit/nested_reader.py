@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -23,6 +24,8 @@ _ANYWHERE: Final = MarkerContext()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _TAG_END: Final = re.compile(r"[>\n]")
 _MAX_DEPTH: Final = 128
+_TEXT: Final = "$text"
+"""The member for text between the elements of an object."""
 _Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
 """An element: its name, its text and its children."""
 
@@ -53,6 +56,7 @@ class NestedTagReader(StepReader):
         "_closing",
         "_count",
         "_in_call",
+        "_inner",
         "_node",
         "_open",
         "_shape",
@@ -82,6 +86,8 @@ class NestedTagReader(StepReader):
         self._open: list[_Element] = []
         self._writer: ArgumentWriter | None = None
         """Writer of the open parameter, if it is a string."""
+        self._inner: Counter[str] = Counter()
+        """Names of the elements within that string that are open."""
         self._count = 0
 
     def finish(self, *, stopped: bool) -> None:
@@ -179,6 +185,7 @@ class NestedTagReader(StepReader):
             return
         if self._writer is not None:  # an element inside a string is text
             self._writer.text(f"{self._shape.prefix}<{name}>")
+            self._inner[name] += 1
             return
         self._open.append((name, [], []))
         if len(self._open) == 1:
@@ -211,9 +218,13 @@ class NestedTagReader(StepReader):
                 self.status = "done"
             return
         if name not in names:
-            self.recoveries += 1
-            if self._writer is not None:
+            if self._writer is not None and self._inner[name]:
+                self._inner[name] -= 1
                 self._writer.text(f"{self._shape.prefix}</{name}>")
+                return
+            self.recoveries += 1
+            if self._writer is not None:  # a misspelt end
+                self._end_element()
             return
         while self._open[-1][0] != name:
             self.recoveries += 1
@@ -229,6 +240,7 @@ class NestedTagReader(StepReader):
             self._writer.end()
             self._flush()
             self._writer = None
+            self._inner.clear()
         else:
             as_json = _json(element, self._node.member(element[0]))
             self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
@@ -267,8 +279,17 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     for child in children:
         member = node.member(child[0]) if node is not None else None
         grouped.setdefault(child[0], []).append(_json(child, member))
+    if text := "".join(texts).strip(WHITESPACE):
+        grouped[_free(_TEXT, grouped)] = [quoted(text)]
     members = (
         f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
         for key, values in grouped.items()
     )
     return "{" + ", ".join(members) + "}"
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """`name`, with as many `$` before it as it needs to be none of `taken`."""
+    while name in taken:
+        name = f"${name}"
+    return name

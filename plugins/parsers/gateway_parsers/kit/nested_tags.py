@@ -37,7 +37,7 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
 
     @property
     def markup(self) -> tuple[str, ...]:
-        return (self.prefix,)
+        return (self.start, self.end, f"{self.prefix}</invoke>", self.prefix)
 
     @property
     def trigger(self) -> str | None:

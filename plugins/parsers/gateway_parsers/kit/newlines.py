@@ -17,13 +17,15 @@ _Block: TypeAlias = type[TextDelta] | type[ReasoningDelta]
 class Newlines:
     """Converts one block of text. Code, formulas and doubled backslashes are kept."""
 
-    __slots__ = ("_held", "_until")
+    __slots__ = ("_held", "_in_run", "_until")
 
     def __init__(self) -> None:
         self._held = ""
         """Trailing text that may be the beginning of an escape or a delimiter."""
         self._until = ""
         """The end of the open code or formula."""
+        self._in_run = False
+        """Whether the text so far ends with two or more backslashes, and more may follow."""
 
     def feed(self, text: str, start: int, *, final: bool = False) -> Iterator[tuple[str, int]]:
         """The converted pieces with their offsets, which are -1 for line breaks. `start` is that of `text`."""
@@ -31,6 +33,9 @@ class Newlines:
         text = self._held + text
         self._held = ""
         pos = begun = 0
+        if self._in_run and text:
+            pos = len(text) - len(text.lstrip("\\"))
+            self._in_run = pos == len(text)
         while pos < len(text):
             if self._until:
                 pos, whole = self._inside(text, pos, final=final)
@@ -76,7 +81,10 @@ class Newlines:
         mark = run[0]
         grows = end == len(text) and mark not in ("```", "$$")
         if grows and not final:
-            return pos, ""
+            if mark[0] != "\\" or len(mark) == 1:
+                return pos, ""
+            self._in_run = True
+            return end, ""
         if mark[0] != "\\":
             self._until = mark if mark != "``" else "`"
             return (end if mark != "``" else end - 1), ""

@@ -59,6 +59,13 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         return frozenset(chain(own, *(each.unsectioned_starts for each in self.spellings)))
 
     @property
+    def text_starts(self) -> frozenset[str]:
+        """Starts that count in text only, because in reasoning they are more often quoted than written."""
+        return self.unsectioned_starts | (
+            frozenset((self.start,)) if self.prefaces else frozenset()
+        )
+
+    @property
     def ends(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(chain(super().ends, *(each.ends for each in self.spellings))))
 

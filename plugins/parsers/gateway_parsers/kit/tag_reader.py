@@ -15,7 +15,7 @@ from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, Marke
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import TagShape, hint_of
-from gateway_parsers.kit.value_end import is_end, is_key
+from gateway_parsers.kit.value_end import after_misspelt_end, is_end, is_key
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
@@ -183,6 +183,8 @@ class TagReader(StepReader):
         pos, marker = self._collect(self._shape.heads, text, pos, final)
         if self.status == "failed" or marker is None:
             return pos
+        if marker.action == "call":
+            return self._begin_anew(pos, marker)
         name = self._shape.name(self._head)
         if self._shape.doubled_names and name not in self._tools:
             first, _, second = name.partition(".")
@@ -197,6 +199,15 @@ class TagReader(StepReader):
         self._begin_arguments(name)
         self._step = TagReader._body
         return pos + len(marker.text) if marker.action == "head" else pos
+
+    def _begin_anew(self, pos: int, marker: Marker) -> int:
+        """Handle a start marker where a name is expected: what precedes it was none."""
+        if self._head.strip() or self._calls:
+            self._fail()
+            return pos
+        self.recoveries += 1
+        self._head = ""
+        return pos + len(marker.text)
 
     def _begin_arguments(self, name: str) -> None:
         self._schema = arguments_schema(self._tools.get(name))
@@ -424,39 +435,61 @@ class TagReader(StepReader):
             return len(text) if final else end
         end, marker = hit
         self._write(text[pos:end])
-        ends = self._ends_value(text, end, marker, final)
+        ends = self._ends_value(text, end, marker, final, before=self._before)
         if ends is None:
             self._flush()
             return end
         after = end + len(marker.text)
         if not ends:
-            self._nested = max(0, self._nested + (1 if marker.action in ("key", "open") else -1))
+            if marker.action != "drift":
+                opens = marker.action in ("key", "open")
+                self._nested = max(0, self._nested + (1 if opens else -1))
             self._write(marker.text)
             self._flush()
             return after
         closed = marker.action == "close"
+        if marker.action == "drift":
+            end = after_misspelt_end(text, after)
         self.recoveries += not closed
         self._writer.end(closed=closed)
         self._flush()
         self._step = TagReader._body
         return after if closed else end
 
-    def _ends_value(self, text: str, at: int, marker: Marker, final: bool) -> bool | None:
-        """Whether a marker at `at` ends the value rather than being part of it; None if more text is needed."""
+    def _ends_value(
+        self, text: str, at: int, marker: Marker, final: bool, *, before: str
+    ) -> bool | None:
+        """Whether a marker at `at`, after the character `before`, ends the value rather than being part of it; None if
+        more text is needed."""
         shape = self._shape
         after = at + len(marker.text)
         match marker.action:
             case "close":
                 return is_end(shape, text, after, nested=self._nested, final=final)
             case "key":
-                return is_key(
-                    shape, text, after, before=self._before, schema=self._schema, final=final
-                )
+                return is_key(shape, text, after, before=before, schema=self._schema, final=final)
             case "open":
                 return False
+            case "drift":
+                return self._is_misspelt_end(text, after, final)
             case _:
                 quoted = self._is_quoted(text, after, final)
                 return None if quoted is None else not quoted
+
+    def _is_misspelt_end(self, text: str, pos: int, final: bool) -> bool | None:
+        """Whether what starts like the end of the value, up to `pos`, is its end in another spelling, because markup
+        follows that ends the value anyway; None if more text is needed."""
+        start = after_misspelt_end(text, pos)
+        following = self._shape.after_value.at(text, start)
+        if following is None:
+            undecided = start == len(text) or self._shape.after_value.begins_at(text, start)
+            return None if undecided and not final else False
+        if following.action == "close":
+            return False
+        before = text[start - 1]
+        return following.action == "call" or self._ends_value(
+            text, start, following, final, before=before
+        )
 
     def _write(self, text: str) -> None:
         """Append to the value."""

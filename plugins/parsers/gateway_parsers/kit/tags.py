@@ -110,6 +110,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             heads=self.head_end,
             keys=(self.key_open,),
             ends=(self.call_close, self.end),
+            starts=() if self.call_open else (self.start,),
         )
 
     @cached_property
@@ -153,6 +154,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             keys=(key,),
             ends=(self.call_close, self.end),
             opens=(self.value_open or self.key_open.removesuffix("="),),
+            drifts=(self.value_close.removesuffix(">"),)
+            if self.value_close.startswith("</")
+            else (),
         )
 
     @cached_property
@@ -243,6 +247,7 @@ _ACTIONS: Mapping[str, str] = {
     "noise": "swallow",
     "keys": "key",
     "heads": "head",
+    "drifts": "drift",
 }
 
 
