@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.request_settings import check_continuation
+from gateway.loop.request_settings import check_continuation, check_stream_parameters
 from gateway.loop.unsupported import refuse
 from gateway.runtime.services import Services
 from gateway.wire.chat import ChatRequest
@@ -24,16 +24,7 @@ def check_request(request: ChatRequest, services: Services) -> None:
             "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
             param="top_logprobs",
         )
-    if request.stream_options is not None and not request.stream:
-        raise InvalidRequest(
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-            param="stream_options",
-        )
-    if request.stream and request.prompt_logprobs is not None:
-        raise InvalidRequest(
-            "Log probabilities of the prompt are not streamed. Leave out stream, or prompt_logprobs.",
-            param="prompt_logprobs",
-        )
+    check_stream_parameters(request)
     if request.continue_final_message:
         check_continuation(request, isinstance(request.messages[-1], AssistantMessage))
     if request.store and services.store is None:

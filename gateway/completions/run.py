@@ -33,7 +33,11 @@ from gateway.loop.observer import OutputObserver
 from gateway.loop.param_paths import locate_fault
 from gateway.loop.policies import Policies, policies_for
 from gateway.loop.rendering import IN_THREAD
-from gateway.loop.request_settings import check_engine_parameters, request_id_of
+from gateway.loop.request_settings import (
+    check_engine_parameters,
+    check_stream_parameters,
+    request_id_of,
+)
 from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
@@ -287,16 +291,7 @@ _RAW = RawOutput()
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:
     refuse(request, "completions")
     check_engine_parameters(request, model)
-    if request.stream_options is not None and not request.stream:
-        raise InvalidRequest(
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-            param="stream_options",
-        )
-    if request.stream and request.prompt_logprobs is not None:
-        raise InvalidRequest(
-            "Log probabilities of the prompt are not streamed. Leave out stream, or prompt_logprobs.",
-            param="prompt_logprobs",
-        )
+    check_stream_parameters(request)
     if len(request.prompts) * (request.n or 1) > MAX_CHOICES:
         raise InvalidRequest(
             f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller n.",

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.config.hub_names import hub_name_of
 from gateway.config.prompts import decode_prompt
-from gateway.config.sources import SECTIONS, Lines, Variable, environment, read_toml
+from gateway.config.sources import NAMED_SECTIONS, SECTIONS, Lines, Variable, environment, read_toml
 from gateway.config.structs import (
     Config,
     DocumentsConfig,
@@ -115,18 +115,7 @@ class _Layers:
                 raise self.mistake(TableError((section,), problem))
             if not isinstance(table, dict):
                 raise self.mistake(TableError((section,), f"expected a table [{section}]"))
-        for section in (
-            "models",
-            "routes",
-            "prompts",
-            "tools",
-            "stores",
-            "apis",
-            "resources",
-            "authenticators",
-            "routers",
-            "policies",
-        ):
+        for section in NAMED_SECTIONS:
             for name, table in self.tables.get(section, {}).items():
                 if not isinstance(table, dict):
                     problem = f"expected a table [{section}.<name>]"

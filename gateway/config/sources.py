@@ -31,6 +31,8 @@ SECTIONS = (
 )
 FLAT_SECTIONS = ("server", "plugins", "media", "documents")
 """Sections that are one table, not a table of tables."""
+NAMED_SECTIONS = tuple(each for each in SECTIONS if each not in FLAT_SECTIONS)
+"""Sections with a table for each name."""
 PREFIX = "GATEWAY_"
 
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\Z")

@@ -15,6 +15,7 @@ from gateway.protocols import Sampling
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.parameters import SharedParameters
+from gateway.wire.structured import StructuredParameters
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,256}")
 
@@ -103,6 +104,20 @@ def request_id_of(request: SharedParameters) -> str | None:
             code="invalid_value",
         )
     return sent
+
+
+def check_stream_parameters(request: StructuredParameters) -> None:
+    """Raise `InvalidRequest` for parameters that do not fit to whether the answer is streamed."""
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            param="stream_options",
+        )
+    if request.stream and request.prompt_logprobs is not None:
+        raise InvalidRequest(
+            "Log probabilities of the prompt are not streamed. Leave out stream, or prompt_logprobs.",
+            param="prompt_logprobs",
+        )
 
 
 def check_continuation(request: SharedParameters, ends_with_assistant: bool) -> None:

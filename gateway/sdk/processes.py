@@ -1,4 +1,5 @@
-"""Running functions in helper processes, which are killed at a deadline; folders that end with their process."""
+"""Running functions in helper processes, which are killed at a deadline, and tasks within a context; folders that end with their
+process."""
 
 from gateway.process_pool import (
     FunctionFailed,
@@ -8,6 +9,7 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
+from gateway.task_context import running_task
 from gateway.temporary_folders import (
     TemporaryFolder,
 )
@@ -19,5 +21,6 @@ __all__ = [
     "PoolBusy",
     "ProcessPool",
     "TemporaryFolder",
+    "running_task",
     "wait_for_end",
 ]

@@ -17,6 +17,7 @@ from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
 from gateway.shared_values import (
     ValueTable,
 )
+from gateway.store_writes import notify_all, outcome_future, through_outage
 from gateway.stored_parts import LARGE, Cut, cut, named_parts, restore, whole_size
 from gateway.usage_table import UsageTable
 
@@ -31,9 +32,12 @@ __all__ = [
     "ValueTable",
     "cut",
     "named_parts",
+    "notify_all",
+    "outcome_future",
     "pack",
     "pack_json",
     "restore",
+    "through_outage",
     "unpack_completion",
     "unpack_conversation",
     "unpack_item",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,11 +10,9 @@ from gateway.errors import StoreUnavailable
 from gateway.protocols import Append, Notification
 from gateway.sql import logs
 from gateway.sql.event_follower import EventFollower
-from gateway.sql.outage import through_outage
 from gateway.sql.statements import SqlDatabase, key
 from gateway.sql.tokens import TransactionTokens
-
-logger = logging.getLogger("gateway.stores")
+from gateway.store_writes import notify_all, outcome_future, through_outage
 
 _LOGS = 512
 _BYTES = 8 << 20
@@ -67,7 +64,7 @@ class SqlEventWriter:
         self, response_id: str, events: Sequence[bytes], *, last: bool, attempt: int
     ) -> bool:
         """Returns True once the events are stored, False if they are no longer needed."""
-        future, set_outcome = _outcome_future()
+        future, set_outcome = outcome_future()
         self._add(response_id, _Waiting(events, last, attempt, set_outcome))
         outcome = await future
         if isinstance(outcome, StoreUnavailable):
@@ -85,7 +82,7 @@ class SqlEventWriter:
     async def wait_until_written(self, response_id: str) -> None:
         """Returns when no events of that log wait to be stored."""
         while True:
-            future, set_outcome = _outcome_future()
+            future, set_outcome = outcome_future()
             if (waiting := self._waiting.get(response_id)) is not None:
                 waiting.append(_Waiting((), waiting[-1].last, waiting[-1].attempt, set_outcome))
             elif (written := self._written.get(response_id)) is not None:
@@ -186,7 +183,7 @@ class SqlEventWriter:
             self._known.pop(append.response_id, None)
         if stored:
             self._follower.add(append.response_id, append.events, length, append.last)
-        _notify(append.response_id, entry.callbacks, stored)
+        notify_all(append.response_id, entry.callbacks, stored)
 
     def _fail(self, entry: _Entry, error: StoreUnavailable) -> None:
         """Fail the entry and what waits behind it in the same log: storing that would leave a gap."""
@@ -194,26 +191,4 @@ class SqlEventWriter:
         self._written.pop(response_id, None)
         self._known.pop(response_id, None)
         behind = self._waiting.pop(response_id, ())
-        _notify(response_id, [*entry.callbacks, *(each.notify for each in behind)], error)
-
-
-def _outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notification]:
-    """A future for the outcome, and the callback that sets it unless it was cancelled."""
-    coming: asyncio.Future[bool | StoreUnavailable] = asyncio.get_running_loop().create_future()
-
-    def set_outcome(outcome: bool | StoreUnavailable) -> None:
-        if not coming.done():
-            coming.set_result(outcome)
-
-    return coming, set_outcome
-
-
-def _notify(
-    response_id: str, callbacks: Sequence[Notification], outcome: bool | StoreUnavailable
-) -> None:
-    for notify in callbacks:
-        try:
-            notify(outcome)
-        except Exception:
-            # A failing callback must not stop the writing of other logs.
-            logger.exception("the outcome of events of %s could not be passed on", response_id)
+        notify_all(response_id, [*entry.callbacks, *(each.notify for each in behind)], error)

@@ -30,10 +30,10 @@ from gateway.sql import completions, conversations, leases, logs, responses, usa
 from gateway.sql import limits as counters
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.event_writer import SqlEventWriter
-from gateway.sql.outage import through_outage
 from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
 from gateway.sql.tokens import TransactionTokens
 from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
+from gateway.store_writes import through_outage
 from gateway.stored_parts import cut, whole_size
 from gateway.task_context import running_task
 from gateway.wire.items import Item

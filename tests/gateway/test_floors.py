@@ -39,6 +39,7 @@ FLOORS = (
         "packing",
         "stored_parts",
         "shared_values",
+        "store_writes",
         "usage_table",
     ),
     ("forms", "process_pool", "reasoning_meter", "request_log", "uvicorn_internals"),

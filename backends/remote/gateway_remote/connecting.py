@@ -6,11 +6,12 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
 from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, ModelInfo
+from gateway.sdk.processes import running_task
 from gateway_remote.client import Meaning, ReplicaClient, headers_of, tls_context
 from gateway_remote.config import PoolConfig
 from gateway_remote.dispatch import Dispatcher
@@ -67,13 +68,8 @@ async def connections(
 async def monitored(monitor: HealthMonitor) -> AsyncIterator[None]:
     """Check the replicas once, and then until the context is left."""
     await monitor.first_check()
-    task = asyncio.create_task(monitor.run())
-    try:
+    async with running_task(monitor.run()):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 class ReplicaEngine:

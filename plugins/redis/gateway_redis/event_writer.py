@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from gateway.sdk import Append, Notification, StoreUnavailable
+from gateway.sdk.stores import notify_all, outcome_future, through_outage
 from gateway_redis import scripts
 from gateway_redis.event_reader import EventReader
 from gateway_redis.keys import Keys
-from gateway_redis.server import Argument, RedisServer, through_outage
+from gateway_redis.server import Argument, RedisServer
 from gateway_redis.tokens import CallTokens
-
-logger = logging.getLogger("gateway_redis")
 
 _ENTRIES = 512
 _BYTES = 4 << 20
@@ -74,7 +72,7 @@ class RedisEventWriter:
         self, response_id: str, events: Sequence[bytes], *, last: bool, attempt: int
     ) -> bool:
         """Returns True once the events are stored, False if they are no longer needed."""
-        future, set_outcome = _outcome_future()
+        future, set_outcome = outcome_future()
         self._add(response_id, events, last, attempt, set_outcome)
         outcome = await future
         if isinstance(outcome, StoreUnavailable):
@@ -93,11 +91,11 @@ class RedisEventWriter:
         """Returns when no events of that log are waiting to be written."""
         while True:
             if (waiting := self._waiting.get(response_id)) is not None:
-                future, set_outcome = _outcome_future()
+                future, set_outcome = outcome_future()
                 _, end, attempt, _ = waiting[-1]
                 waiting.append(((), end, attempt, set_outcome))
             elif (written := self._written.get(response_id)) is not None:
-                future, set_outcome = _outcome_future()
+                future, set_outcome = outcome_future()
                 written.callbacks.append(set_outcome)
             else:
                 return
@@ -235,40 +233,18 @@ class RedisEventWriter:
                 del self._known[response_id]
         else:
             self._forget_length(response_id)
-        _notify(entry.response_id, entry.callbacks, added)
+        notify_all(entry.response_id, entry.callbacks, added)
 
     def _fail(self, entry: _Entry, error: StoreUnavailable) -> None:
         """Fail the entry and what waits behind it in the same log: writing that would leave a gap."""
         self._written.pop(entry.response_id, None)
         self._forget_length(entry.response_id)
         behind = self._waiting.pop(entry.response_id, ())
-        _notify(entry.response_id, [*entry.callbacks, *(each[-1] for each in behind)], error)
+        notify_all(entry.response_id, [*entry.callbacks, *(each[-1] for each in behind)], error)
 
     def _forget_length(self, response_id: str) -> None:
         self._known.pop(response_id, None)
         self._reader.release(response_id)
-
-
-def _outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notification]:
-    """A future for the outcome, and the callback that sets it unless it was cancelled."""
-    coming: asyncio.Future[bool | StoreUnavailable] = asyncio.get_running_loop().create_future()
-
-    def set_outcome(outcome: bool | StoreUnavailable) -> None:
-        if not coming.done():
-            coming.set_result(outcome)
-
-    return coming, set_outcome
-
-
-def _notify(
-    response_id: str, callbacks: Sequence[Notification], outcome: bool | StoreUnavailable
-) -> None:
-    for notify in callbacks:
-        try:
-            notify(outcome)
-        except Exception:
-            # A failing callback must not stop the writing of other logs.
-            logger.exception("the events of %s cannot be told", response_id)
 
 
 def _ignore_outcome(outcome: bool | StoreUnavailable) -> None:

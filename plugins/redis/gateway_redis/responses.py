@@ -10,7 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
-from gateway.sdk.stores import cut, pack, unpack_items, unpack_record, unpack_results
+from gateway.sdk.stores import (
+    cut,
+    pack,
+    through_outage,
+    unpack_items,
+    unpack_record,
+    unpack_results,
+)
 from gateway.sdk.wire import Item, ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
@@ -19,7 +26,7 @@ from gateway_redis.keys import Keys
 from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_ids, unpack_ids
 from gateway_redis.parts import PartTable, Uses
-from gateway_redis.server import Argument, RedisServer, through_outage
+from gateway_redis.server import Argument, RedisServer
 from gateway_redis.tokens import CallTokens
 
 logger = logging.getLogger("gateway_redis")

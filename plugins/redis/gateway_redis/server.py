@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from redis.asyncio import RedisCluster
 from redis.asyncio.sentinel import SentinelConnectionPool
@@ -21,8 +21,6 @@ from redis.exceptions import (
 from gateway.sdk import StoreUnavailable
 from gateway_redis.location import Client
 from gateway_redis.scripts import LuaScript
-
-T = TypeVar("T")
 
 Argument = str | bytes | int | float
 
@@ -134,19 +132,3 @@ def reason_of(error: BaseException | None) -> str:
     """The reason of a failure, for messages."""
     # After " : ", redis-py appends internals of its clients.
     return str(error or "").partition(" : ")[0].rstrip(".") or "no answer"
-
-
-async def through_outage(
-    work: Callable[[], Awaitable[T]], *, seconds: float, every: float = 0.1
-) -> T:
-    """Run `work`; repeat it while the store is unavailable, for at most `seconds`."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while True:
-        try:
-            return await work()
-        except StoreUnavailable:
-            if loop.time() + every >= end:
-                raise
-            await asyncio.sleep(every)
-            every = min(every * 2, 1.0)

@@ -20,11 +20,11 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.sdk.stores import through_outage
 from gateway.testing.redis_process import RedisProcess, free_port, redis_server
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.location import shown
-from gateway_redis.server import through_outage
 from gateway_redis.store import RedisStore
 from tests.waiting import wait_until_async
 

@@ -18,11 +18,12 @@ from gateway.sdk import (
     Unsupported,
 )
 from gateway_remote.compiling import PreparedStructures
+from gateway_remote.failures import ReplicaFailure
 from gateway_remote.output import OutputBuilder
 from gateway_remote.structure import Structures
 from gateway_remote.tokenizer import JsonTokenizer
 
-FINISH: dict[str, FinishReason] = {
+_FINISH: dict[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",
@@ -33,6 +34,13 @@ FINISH: dict[str, FinishReason] = {
     "repetition": "stop",
 }
 """Maps the servers' finish reasons to the gateway's."""
+
+
+def finish_reason(said: str) -> FinishReason:
+    """The gateway's finish reason for a server's. Raises `ReplicaFailure` for an unknown one."""
+    if (finish := _FINISH.get(said)) is None:
+        raise ReplicaFailure(f"its finish reason is {said!r}")
+    return finish
 
 
 class ServedModelInfo(Struct, frozen=True, kw_only=True):

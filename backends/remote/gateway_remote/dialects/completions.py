@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import Capability, EngineRequest
-from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
-from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.dialects.base import COMMON, Dialect, finish_reason, set_parameters
+from gateway_remote.failures import ReplicaErrorBody, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
 XGRAMMAR: frozenset[Capability] = frozenset(
@@ -55,6 +55,10 @@ class StreamedUsage(Struct):
     prompt_tokens: int = 0
     prompt_tokens_details: PromptDetails | None = None
 
+    def add_to(self, builder: OutputBuilder) -> None:
+        details = self.prompt_tokens_details
+        builder.usage(self.prompt_tokens, None if details is None else details.cached_tokens)
+
 
 class CompletionChunk(Struct):
     """One event; other fields are ignored."""
@@ -79,19 +83,14 @@ class CompletionsDialect(Dialect):
         for choice in chunk.choices:
             self._read_choice(choice, builder)
         if chunk.usage is not None:
-            details = chunk.usage.prompt_tokens_details
-            builder.usage(
-                chunk.usage.prompt_tokens, details.cached_tokens if details is not None else None
-            )
+            chunk.usage.add_to(builder)
         if chunk.error is not None:
             raise failure_in_stream(chunk.error)
 
     def _read_choice(self, choice: StreamedChoice, builder: OutputBuilder) -> None:
         finish = None
         if choice.finish_reason is not None:
-            finish = FINISH.get(choice.finish_reason)
-            if finish is None:
-                raise ReplicaFailure(f"its finish reason is {choice.finish_reason!r}")
+            finish = finish_reason(choice.finish_reason)
         reason = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
         if choice.token_ids is None and (choice.text or finish is not None):
             # An old server that returns no token ids.

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EngineRequest
-from gateway_remote.dialects.base import COMMON, FINISH, Dialect, set_parameters
+from gateway_remote.dialects.base import COMMON, Dialect, finish_reason, set_parameters
 from gateway_remote.dialects.completions import VLLM, XGRAMMAR, StreamedUsage
-from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
+from gateway_remote.failures import ReplicaErrorBody, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
 
 
@@ -102,18 +102,13 @@ class VllmGenerateDialect(Dialect):
         for choice in chunk.choices:
             finish = None
             if choice.finish_reason is not None:
-                finish = FINISH.get(choice.finish_reason)
-                if finish is None:
-                    raise ReplicaFailure(f"its finish reason is {choice.finish_reason!r}")
+                finish = finish_reason(choice.finish_reason)
             ids = choice.token_ids or ()
             scored = None if choice.logprobs is None else _scored(choice.logprobs)
             if ids or finish is not None:
                 builder.add(ids, scored, finish=finish, stop_reason=choice.stop_reason)
         if chunk.usage is not None:
-            details = chunk.usage.prompt_tokens_details
-            builder.usage(
-                chunk.usage.prompt_tokens, details.cached_tokens if details is not None else None
-            )
+            chunk.usage.add_to(builder)
         if chunk.error is not None:
             raise failure_in_stream(chunk.error)
 
