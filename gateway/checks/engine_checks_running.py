@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
 from gateway.checks.generating import generate
+from gateway.checks.loop_watch import Leftovers, loop_stays_free
 from gateway.protocols import EngineRequest, TokensPrompt
 
 _ANSWERS: Final = 5
-"""Number of answers of which one must come in several outputs."""
+"""Number of answers of which one must come in several outputs, and let other tasks run."""
+_REQUESTS: Final = 8
+"""Number of requests that must not leave as many tasks."""
 
 
 async def info_is_complete(probe: Probe) -> None:
@@ -51,6 +54,45 @@ async def streams(probe: Probe) -> None:
             return
     raise GuaranteeViolated(
         f"each of {_ANSWERS} long answers came in one output, such as {done.text!r}"
+    )
+
+
+async def leaves_the_loop_free(probe: Probe) -> None:
+    """Other tasks run while the engine generates.
+
+    What is ready may be handed over without waiting. So several answers are tried.
+    """
+    outputs = 0
+    for _ in range(_ANSWERS):
+        request = probe.request(max_tokens=min(64, probe.long))
+        others = asyncio.Event()
+        async with loop_stays_free("the engine"):
+            asyncio.get_running_loop().call_soon(others.set)
+            async with aclosing(probe.engine.generate(request)) as stream:
+                async for _ in stream:
+                    outputs += 1
+            free = others.is_set()
+        if free:
+            return
+    raise GuaranteeViolated(
+        f"no other task could run while {_ANSWERS} answers ({outputs} outputs) were generated: generate never waits. Run the "
+        "model in a thread or a process, and await its outputs"
+    )
+
+
+async def requests_leave_nothing_running(probe: Probe) -> None:
+    """A request that has ended, or was aborted, leaves no task and no thread of its own."""
+    for index in range(2 + _REQUESTS):
+        if index == 2:  # what the first ones have started may stay
+            before = Leftovers()
+        await generate(probe.engine, probe.request(max_tokens=2))
+        async with aclosing(probe.engine.generate(probe.request(max_tokens=probe.long))) as stream:
+            await anext(stream)
+    left = await before.settled(_REQUESTS // 2, probe.time_limit)
+    require(
+        len(left) <= _REQUESTS // 2,
+        f"{2 * _REQUESTS} requests have left {len(left)} tasks and threads, such as {'; '.join(left[:3])}. End in generate, by "
+        "try and finally, what a request has started",
     )
 
 

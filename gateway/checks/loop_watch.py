@@ -65,7 +65,10 @@ def no_waiting(what: str) -> Generator[None]:
     finally:
         sys.setprofile(outer)
     if found:
-        raise GuaranteeViolated(f"{what} blocks the event loop: {', '.join(sorted(set(found)))}")
+        raise GuaranteeViolated(
+            f"{what} blocks the event loop: {', '.join(sorted(set(found)))}. Await instead, or call it in a thread "
+            "(asyncio.to_thread)"
+        )
 
 
 @asynccontextmanager
@@ -92,7 +95,9 @@ async def loop_stays_free(what: str) -> AsyncGenerator[None]:
         watching.cancel()
         await asyncio.wait((watching,))
     if longest > MOST_CPU_SECONDS:
-        raise GuaranteeViolated(f"{what} keeps the event loop busy for {longest:.1f} s of CPU time")
+        raise GuaranteeViolated(
+            f"{what} keeps the event loop busy for {longest:.1f} s of CPU time. Compute in a thread or a process"
+        )
 
 
 class Leftovers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar
 
 import pytest
@@ -18,12 +19,14 @@ from gateway.checks.engine_probe import PROMPT, NotClaimed, Probe
 from gateway.checks.generating import CONSTRAINTS
 from gateway.constraints import Constraint
 from gateway.protocols import Capability, Engine, EngineRequest
+from gateway.testing.closing_contract import ClosingContract
 
 
 @pytest.mark.anyio
-class EngineContract:
+class EngineContract(ClosingContract):
     """Subclass this and provide a fixture `engine`: an open engine. The asynchronous fixture may have any scope up to
-    module scope. To test everything, use a model that seldom ends by itself, or a prompt that leads to a long answer.
+    module scope. To test everything, use a model that seldom ends by itself, or a prompt that leads to a long answer, and give the
+    fixture `reopen`.
     """
 
     prompt: ClassVar[str] = PROMPT
@@ -58,6 +61,14 @@ class EngineContract:
         """A greedy request for 24 tokens, with a fresh id. `settings` are those of `Probe.request`."""
         return self.probe(engine).request(**settings)
 
+    async def use_once(self, opened: Engine) -> None:
+        if not opened.capabilities & {"tokens", "messages"}:
+            await opened.health()
+            return
+        async with aclosing(opened.generate(self.request(opened))) as stream:
+            async for _ in stream:
+                pass
+
     async def holds(
         self, engine: Engine, check: Callable[..., Awaitable[None]], *arguments: Any
     ) -> None:
@@ -80,6 +91,12 @@ class EngineContract:
 
     async def test_a_long_answer_comes_in_several_outputs(self, engine: Engine) -> None:
         await self.holds(engine, running.streams)
+
+    async def test_other_tasks_run_while_it_generates(self, engine: Engine) -> None:
+        await self.holds(engine, running.leaves_the_loop_free)
+
+    async def test_requests_leave_nothing_running(self, engine: Engine) -> None:
+        await self.holds(engine, running.requests_leave_nothing_running)
 
     async def test_checking_starts_nothing_and_accepts_what_is_generated(
         self, engine: Engine

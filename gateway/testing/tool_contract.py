@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from gateway.checks.loop_watch import loop_stays_free
 from gateway.plugin_checks import tool_server_mistake
 from gateway.protocols import (
     CallRecord,
@@ -28,6 +29,7 @@ from gateway.protocols import (
     ToolServer,
     ToolSession,
 )
+from gateway.testing.closing_contract import ClosingContract
 from gateway.wire.tools import Tool
 
 _DETAILS: dict[str, type[ToolDetails]] = {
@@ -40,8 +42,9 @@ _DETAILS: dict[str, type[ToolDetails]] = {
 
 
 @pytest.mark.anyio
-class ToolServerContract:
-    """Subclass this, provide a fixture `tool_server` (an open tool server), and set a call that succeeds."""
+class ToolServerContract(ClosingContract):
+    """Subclass this, provide a fixture `tool_server` (an open tool server), and set a call that succeeds. Set `kept` if calls keep
+    something for later ones, and give the fixture `reopen`."""
 
     good_call: ClassVar[tuple[str, dict[str, Any]]]
     """A tool's name, and arguments with which it succeeds."""
@@ -49,6 +52,9 @@ class ToolServerContract:
     """A tool's name and invalid arguments; None: a tool with required arguments is called without them."""
     slow_call: ClassVar[tuple[str, dict[str, Any]] | None] = None
     """A call that takes at least ten seconds, to be cancelled; None: no tool is slow."""
+    kept: ClassVar[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]], str] | None] = None
+    """A call that keeps something for later responses of the same owner, a call that shows it, and a text that only then is in the
+    result; None: nothing is kept."""
     time_limit: ClassVar[float] = 30.0
     """Time limit for any single step, in seconds."""
 
@@ -61,11 +67,22 @@ class ToolServerContract:
         return "asyncio"
 
     def session(
-        self, server: ToolServer, response_id: str, calls: Mapping[str, CallRecord] = {}
+        self,
+        server: ToolServer,
+        response_id: str,
+        calls: Mapping[str, CallRecord] = {},
+        *,
+        owner: str | None = None,
     ) -> AbstractAsyncContextManager[ToolSession]:
         """A session as the gateway opens it: of the server that `check` returns."""
-        context = SessionContext(entry=self.entry, response_id=response_id, calls=calls)
+        context = SessionContext(
+            owner=owner, entry=self.entry, response_id=response_id, calls=calls
+        )
         return (server.check(context) or server).session(context)
+
+    async def use_once(self, opened: ToolServer) -> None:
+        async with self.session(opened, "resp_once") as session:
+            await session.call(ToolCall(*self.good_call))
 
     async def test_it_has_no_misspelt_method(self, tool_server: ToolServer) -> None:
         assert tool_server_mistake(tool_server) is None
@@ -160,6 +177,32 @@ class ToolServerContract:
             )
         assert [result.failed for result in results] == [False] * 8
 
+    async def test_calls_do_not_block_the_event_loop(self, tool_server: ToolServer) -> None:
+        async with loop_stays_free("the tool server"):
+            await self.use_once(tool_server)
+
+    async def test_an_owner_does_not_see_what_another_has_kept(
+        self, tool_server: ToolServer
+    ) -> None:
+        """Nor who has no name, even with the ids of the other's responses."""
+        if self.kept is None:
+            pytest.skip("no call keeps anything; set `kept` if one does")
+        keep, show, text = self.kept
+
+        async def said(call: tuple[str, dict[str, Any]], owner: str | None, response: str) -> str:
+            async with self.session(tool_server, response, owner=owner) as session:
+                return (await session.call(ToolCall(*call))).text
+
+        await said(keep, "ada", "resp_kept")
+        shown = await said(show, "ada", "resp_shown")
+        assert text in shown, f"the owner herself gets {shown!r}, without {text!r}: mend `kept`"
+        for owner in ("grace", None, ""):
+            for response in ("resp_kept", "resp_shown", "resp_others"):
+                assert text not in await said(show, owner, response), (
+                    f"{'nobody in particular' if owner is None else repr(owner)} is shown what 'ada' has kept. Keep it by "
+                    "`SessionContext.owner`"
+                )
+
     async def test_sessions_are_apart(self, tool_server: ToolServer) -> None:
         """Ending one response's session does not end another's."""
         async with self.session(tool_server, "resp_long") as long:
@@ -190,7 +233,10 @@ class ToolServerContract:
     async def test_cancelling_stops_a_call(self, tool_server: ToolServer) -> None:
         if self.slow_call is None:
             pytest.skip("no tool is slow")
-        async with asyncio.timeout(9), self.session(tool_server, "resp_cancelled") as session:
+        async with (
+            asyncio.timeout(self.time_limit),
+            self.session(tool_server, "resp_cancelled") as session,
+        ):
             task = asyncio.create_task(session.call(ToolCall(*self.slow_call)))
             await asyncio.sleep(0.5)
             assert not task.done(), "slow_call is not slow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import structs
 
+from gateway.checks.engine_probe import Probe
 from gateway.checks.generating import CONSTRAINTS
 from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gateway.errors import EngineUnavailable, InvalidRequest
@@ -40,6 +42,7 @@ from gateway.testing import (
     ScriptedEngine,
     ToolServerContract,
 )
+from gateway.testing.closing_contract import Reopen
 from gateway_memory import MemoryStore
 
 
@@ -183,6 +186,83 @@ async def test_an_engine_that_never_streams_is_caught() -> None:
     await fails(promise, AtOnce())
     streamed = 3  # what came together before was read late
     await promise(AtOnce())
+
+
+class NeverWaiting(ScriptedEngine):
+    """Yields all its outputs without letting another task run."""
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        stream = super().generate(request)
+        while True:
+            step = stream.__anext__()
+            try:
+                while True:
+                    step.send(None)  # instead of awaiting it
+            except StopIteration as found:
+                yield found.value
+            except StopAsyncIteration:
+                return
+
+
+class SleepingEngine(ScriptedEngine):
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        async for output in super().generate(request):
+            time.sleep(0.0001)  # noqa: ASYNC251  # the mistake
+            yield output
+
+
+class LeakingEngine(ScriptedEngine):
+    """Starts for each request what it never ends."""
+
+    tasks: list[asyncio.Task[Any]]
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        self.tasks = [*getattr(self, "tasks", ()), asyncio.create_task(asyncio.sleep(3600))]
+        async for output in super().generate(request):
+            yield output
+
+
+class ImpatientEngineKit(EngineContract):
+    """Not collected: its tests are called here."""
+
+    close_seconds = 0.05
+    time_limit = 5.0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (NeverWaiting, "generate never waits. Run the model in a thread"),
+        (SleepingEngine, r"blocks the event loop: time.sleep. Await instead"),
+    ],
+)
+async def test_an_engine_that_blocks_the_loop_is_caught(
+    engine: Callable[..., ScriptedEngine], message: str
+) -> None:
+    promise = EngineContract().test_other_tasks_run_while_it_generates
+    await promise(ScriptedEngine(max_model_len=4096))
+    with pytest.raises(AssertionError, match=message):
+        await promise(engine(max_model_len=4096))
+
+
+@asynccontextmanager
+async def opened(made: object) -> AsyncIterator[Any]:
+    yield made
+
+
+@pytest.mark.anyio
+async def test_an_engine_whose_requests_go_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    kit, engine = ImpatientEngineKit(), LeakingEngine(max_model_len=4096)
+    monkeypatch.setattr(kit, "probe", lambda engine: Probe(engine, time_limit=0.05))
+    with pytest.raises(AssertionError, match=r"have left .* End in generate"):
+        await kit.test_requests_leave_nothing_running(engine)
+    with pytest.raises(AssertionError, match="after closing, there is still: task"):
+        await kit.test_nothing_runs_after_it_is_closed(lambda: opened(engine))
+    for task in engine.tasks:
+        task.cancel()
+    await asyncio.wait(engine.tasks)
+    await kit.test_nothing_runs_after_it_is_closed(lambda: opened(ScriptedEngine()))
 
 
 @pytest.mark.anyio
@@ -376,6 +456,10 @@ class TestTools(ToolServerContract):
     def tool_server(self) -> Tools:
         return Tools()
 
+    @pytest.fixture
+    def reopen(self) -> Reopen:
+        return lambda: opened(Tools())
+
 
 @pytest.mark.anyio
 async def test_a_tool_server_that_breaks_a_promise_is_caught() -> None:
@@ -395,6 +479,80 @@ async def test_a_tool_server_that_breaks_a_promise_is_caught() -> None:
     await fails(kit.test_bad_arguments_are_a_failed_result, Tools(RaisingSession))
     with pytest.raises(pytest.fail.Exception):
         await kit.test_cancelling_stops_a_call(Tools(Stubborn))
+
+
+class NotesSession:
+    """Keeps and shows a note."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        if call.name == "note":
+            self._notes.append(call.arguments["text"])
+        return ToolResult(text=" ".join(self._notes))
+
+
+class Notes(ToolServer):
+    """Keeps notes by what `key` makes of the response that uses it."""
+
+    label = "notes"
+
+    def __init__(self, key: Callable[[SessionContext], object]) -> None:
+        self._key = key
+        self._notes: dict[object, list[str]] = {}
+
+    @asynccontextmanager
+    async def session(self, context: SessionContext) -> AsyncIterator[NotesSession]:
+        yield NotesSession(self._notes.setdefault(self._key(context), []))
+
+
+class NotesKit(ToolServerContract):
+    """Not collected: its tests are called here."""
+
+    kept = (("note", {"text": "the secret"}), ("show", {}), "secret")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (lambda context: None, "'grace' is shown what 'ada' has kept. Keep it by `SessionContext.owner`"),
+        (lambda context: context.owner or "ada", "nobody in particular is shown what 'ada' has kept"),
+        (lambda context: context.response_id, "the owner herself gets '', without 'secret': mend `kept`"),
+    ],
+)  # fmt: skip
+async def test_a_tool_server_that_shows_what_another_owner_has_kept_is_caught(
+    key: Callable[[SessionContext], object], message: str
+) -> None:
+    promise = NotesKit().test_an_owner_does_not_see_what_another_has_kept
+    await promise(Notes(lambda context: context.owner))
+    with pytest.raises(AssertionError, match=message):
+        await promise(Notes(key))
+
+
+@pytest.mark.anyio
+async def test_a_tool_server_that_blocks_or_goes_on_is_caught() -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    class Sleeping(Session):
+        async def call(self, call: ToolCall) -> ToolResult:
+            time.sleep(0.0001)  # noqa: ASYNC251  # the mistake
+            return await super().call(call)
+
+    class Leaking(Session):
+        def __init__(self) -> None:
+            tasks.append(asyncio.create_task(asyncio.sleep(3600)))
+
+    kit = TestTools()
+    kit.close_seconds = 0.05  # type: ignore[misc]
+    with pytest.raises(AssertionError, match=r"blocks the event loop: time.sleep. Await instead"):
+        await kit.test_calls_do_not_block_the_event_loop(Tools(Sleeping))
+    with pytest.raises(AssertionError, match="after closing, there is still: task"):
+        await kit.test_nothing_runs_after_it_is_closed(lambda: opened(Tools(Leaking)))
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 class Sharing(MemoryStore):

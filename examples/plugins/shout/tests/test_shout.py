@@ -1,6 +1,7 @@
 """Runs Litegate's contract tests on the engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -11,7 +12,13 @@ from gateway.testing import EngineContract
 
 class TestShout(EngineContract):
     @pytest.fixture
-    async def engine(self) -> AsyncIterator[Engine]:
+    def reopen(self) -> Callable[[], AbstractAsyncContextManager[Engine]]:
         context = EngineContext(name="shout", path=None)
-        async with gateway_shout.open_shout(gateway_shout.Config(), context) as engine:
+        return lambda: gateway_shout.open_shout(gateway_shout.Config(), context)
+
+    @pytest.fixture
+    async def engine(
+        self, reopen: Callable[[], AbstractAsyncContextManager[Engine]]
+    ) -> AsyncIterator[Engine]:
+        async with reopen() as engine:
             yield engine
